@@ -1,0 +1,1 @@
+"""Training graphs and long comparisons."""

@@ -1,0 +1,1 @@
+"""Training scripts that use tf_placer."""

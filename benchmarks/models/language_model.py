@@ -1,0 +1,188 @@
+"""A word-level LSTM language model, as the plain graph code of a TF1 training script.
+
+References:
+    Zaremba, Sutskever, Vinyals: Recurrent Neural Network Regularization, 2014 (the unrolled,
+    truncated model with clipped gradients that device placement papers call RNNLM).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+__all__ = ["LanguageModel", "build"]
+
+_INIT_SCALE = 0.05
+_FORGET_BIAS = 1.0
+_MAX_GRADIENT_NORM = 5.0
+_GRAPH_SEED = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """A training graph and the names of what a training script runs and feeds.
+
+    Attributes:
+        graph: the graph; its `train_op` collection holds the training operation.
+        tokens: the placeholder, int32 [batch, steps + 1]: the inputs, and shifted by one, the
+            targets.
+        loss: cross entropy per token in nats, float32 [].
+        train_op: the operation that updates the variables and the global step.
+        initializer: the operation that initialises all variables.
+        batch: sequences per step.
+        steps: unrolled length.
+        vocabulary: number of tokens.
+    """
+
+    graph: tf.Graph
+    tokens: str
+    loss: str
+    train_op: str
+    initializer: str
+    batch: int
+    steps: int
+    vocabulary: int
+
+    def batches(self, seed: int = 0) -> Iterator[np.ndarray]:
+        """Endless text of a made-up language that can be learnt.
+
+        Nine times of ten a token is followed by its one fixed successor, otherwise by a token drawn
+        from Zipf's law, so both frequencies and order can be learnt.
+
+        Args:
+            seed: of the text; the language itself is always the same.
+
+        Yields:
+            int32 [batch, steps + 1], values for `tokens`.
+        """
+        successors = np.random.default_rng(0).permutation(self.vocabulary)
+        frequencies = 1.0 / np.arange(1, self.vocabulary + 1)
+        frequencies /= frequencies.sum()
+        random = np.random.default_rng(seed)
+        shape = (self.batch, self.steps + 1)
+        while True:
+            drawn = random.choice(self.vocabulary, shape, p=frequencies)
+            jumps = random.random(shape) < 0.1
+            tokens = np.empty(shape, np.int32)
+            tokens[:, 0] = drawn[:, 0]
+            for step in range(1, self.steps + 1):
+                follows = successors[tokens[:, step - 1]]
+                tokens[:, step] = np.where(jumps[:, step], drawn[:, step], follows)
+            yield tokens
+
+
+def build(
+    layers: int = 2,
+    units: int = 512,
+    steps: int = 10,
+    batch: int = 64,
+    vocabulary: int = 5000,
+    optimizer: str = "adam",
+    use_resource: bool = True,
+    learning_rate: float = 1e-3,
+) -> LanguageModel:
+    """Builds the model with its gradients and updates in a graph of its own.
+
+    Args:
+        layers: stacked LSTM layers.
+        units: width of the embedding and of every layer.
+        steps: unrolled length, in tokens.
+        batch: sequences per step.
+        vocabulary: number of tokens.
+        optimizer: "adam", "momentum", "rmsprop" or "sgd".
+        use_resource: resource variables, or the ref variables of old training scripts.
+        learning_rate: of the optimizer.
+
+    Returns:
+        The graph and its names.
+
+    Raises:
+        ValueError: the optimizer is not one of these.
+    """
+    graph = tf.Graph()
+    with graph.as_default():
+        tf1.set_random_seed(_GRAPH_SEED)
+        with tf1.variable_scope(
+            tf1.get_variable_scope(),
+            initializer=tf1.random_uniform_initializer(-_INIT_SCALE, _INIT_SCALE),
+            use_resource=use_resource,
+        ):
+            tokens = tf1.placeholder(tf.int32, [batch, steps + 1], name="tokens")
+            inputs, targets = tokens[:, :-1], tokens[:, 1:]
+            outputs = _embed(inputs, vocabulary, units)
+            for layer in range(layers):
+                outputs = _lstm_layer(outputs, units, f"layer_{layer}")
+            loss = _loss(outputs, targets, vocabulary)
+            train_op = _train(loss, _optimizer(optimizer, learning_rate))
+        initializer = tf1.global_variables_initializer()
+    return LanguageModel(
+        graph, tokens.name, loss.name, train_op.name, initializer.name, batch, steps, vocabulary
+    )
+
+
+def _embed(inputs: tf.Tensor, vocabulary: int, units: int) -> list[tf.Tensor]:
+    """One float32 [batch, units] per step."""
+    with tf1.variable_scope("embedding"):
+        embedding = tf1.get_variable("weights", [vocabulary, units])
+        embedded = tf.nn.embedding_lookup(embedding, inputs)
+        return tf.unstack(embedded, axis=1)
+
+
+def _lstm_layer(inputs: list[tf.Tensor], units: int, name: str) -> list[tf.Tensor]:
+    """One LSTM cell unrolled over the inputs, float32 [batch, units] each."""
+    outputs = []
+    with tf1.variable_scope(name):
+        kernel = tf1.get_variable("kernel", [2 * units, 4 * units])
+        bias = tf1.get_variable("bias", [4 * units], initializer=tf1.zeros_initializer())
+        memory = hidden = tf.zeros([inputs[0].shape[0], units], name="zero_state")
+        for step, value in enumerate(inputs):
+            with tf1.name_scope(f"step_{step}"):
+                gates = tf.matmul(tf.concat([value, hidden], 1), kernel)
+                entry, update, forget, output = tf.split(tf.nn.bias_add(gates, bias), 4, axis=1)
+                memory = memory * tf.sigmoid(forget + _FORGET_BIAS)
+                memory += tf.sigmoid(entry) * tf.tanh(update)
+                hidden = tf.tanh(memory) * tf.sigmoid(output)
+                outputs.append(hidden)
+    return outputs
+
+
+def _loss(outputs: list[tf.Tensor], targets: tf.Tensor, vocabulary: int) -> tf.Tensor:
+    """Mean cross entropy of the next token, predicted for all steps at once."""
+    units = int(outputs[0].shape[1])
+    with tf1.variable_scope("softmax"):
+        weights = tf1.get_variable("weights", [units, vocabulary])
+        bias = tf1.get_variable("bias", [vocabulary], initializer=tf1.zeros_initializer())
+        hidden = tf.reshape(tf.stack(outputs, axis=1), [-1, units])
+        logits = tf.nn.bias_add(tf.matmul(hidden, weights), bias)
+        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            labels=tf.reshape(targets, [-1]), logits=logits
+        )
+    return tf.reduce_mean(cross_entropy, name="loss")
+
+
+def _train(loss: tf.Tensor, optimizer: tf.compat.v1.train.Optimizer) -> tf.Operation:
+    """One update with the gradients clipped by their global norm."""
+    global_step = tf1.train.get_or_create_global_step()
+    gradients, variables = zip(*optimizer.compute_gradients(loss), strict=True)
+    clipped, _ = tf.clip_by_global_norm(gradients, _MAX_GRADIENT_NORM)
+    # This adds the operation to the `train_op` collection.
+    return optimizer.apply_gradients(
+        zip(clipped, variables, strict=True), global_step=global_step, name="train"
+    )
+
+
+def _optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:
+    if name == "adam":
+        return tf1.train.AdamOptimizer(learning_rate)
+    if name == "momentum":
+        return tf1.train.MomentumOptimizer(learning_rate, momentum=0.9)
+    if name == "rmsprop":
+        return tf1.train.RMSPropOptimizer(learning_rate)
+    if name == "sgd":
+        return tf1.train.GradientDescentOptimizer(learning_rate)
+    raise ValueError(f"optimizer must be adam, momentum, rmsprop or sgd, not {name!r}")

@@ -1,0 +1,196 @@
+"""Hard groups: operations that TensorFlow runs on one device, or only runs correctly so.
+
+References:
+    The rules of TensorFlow's Placer (colocation constraints, reference and resource edges), and
+    the units that placements by hand have broken: control-flow frames and conditionals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+from graph_passes.kernels import KernelTable
+from graph_passes.left_alone import find_feeds, left_alone
+from graph_passes.op_graph import OpGraph
+from graph_passes.union_find import UnionFind
+
+__all__ = ["ColocationGroups", "FindColocationGroups", "find_colocation_groups"]
+
+_CLASS = "_class"
+_LOCATION = b"loc:@"
+_ENTER = ("Enter", "RefEnter")
+_EXIT = ("Exit", "RefExit")
+_SWITCH = ("Switch", "RefSwitch", "_SwitchN")
+_MERGE = ("Merge", "RefMerge")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ColocationGroups:
+    """The colocation groups of a graph, numbered by their first operation in topological order.
+
+    Attributes:
+        group: int32 [num_operations], the colocation group of every operation.
+        first_names: the name of each group's first operation.
+        left_alone: bool [num_groups], true where no device may be written.
+        devices: per group the device that one of its operations came with, or "".
+        legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
+            group has a kernel for it.
+    """
+
+    group: np.ndarray
+    first_names: tuple[str, ...]
+    left_alone: np.ndarray
+    devices: tuple[str, ...]
+    legal: dict[str, np.ndarray]
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups there are."""
+        return len(self.left_alone)
+
+
+def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
+    """Finds the sets of operations that must share a device, and where each may go.
+
+    Operations are joined by (1) `loc:@` attributes, (2) reference edges, (3) resource and variant
+    edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
+    them. A functional While, If or PartitionedCall is one operation.
+
+    Args:
+        graph: the whole graph.
+
+    Returns:
+        The groups. One that has an operation which is left alone is left alone as a whole, and so
+        is one of feeds only.
+    """
+    sets = UnionFind(graph.num_operations)
+    _join_classes(graph, sets)
+    handles = np.flatnonzero(graph.edge_is_handle)
+    for producer, consumer in zip(
+        graph.edge_producer[handles].tolist(), graph.edge_consumer[handles].tolist(), strict=True
+    ):
+        sets.union(producer, consumer)
+    in_frame = _join_frames(graph, sets)
+    _join_conditionals(graph, sets, in_frame)
+
+    roots = sets.roots()
+    # Numbers follow the first member in topological order.
+    first = np.full(graph.num_operations, graph.num_operations, np.int64)
+    np.minimum.at(first, roots, graph.position)
+    used = np.unique(roots)
+    used = used[np.argsort(first[used])]
+    number = np.full(graph.num_operations, -1, np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
+    group = number[roots]
+
+    alone = np.ones(len(used), bool)
+    alone[group[~find_feeds(graph)]] = False
+    alone[group[left_alone(graph)]] = True
+    devices = [""] * len(used)
+    table = KernelTable(graph.graph_def)
+    legal = {device_type: np.ones(len(used), bool) for device_type in table.device_types}
+    for g, node in zip(group.tolist(), graph.graph_def.node, strict=True):
+        devices[g] = devices[g] or node.device
+        for device_type, runs in legal.items():
+            if runs[g] and not table.supports(node, device_type):
+                runs[g] = False
+    names = [""] * len(used)
+    for i in graph.order[::-1].tolist():
+        names[group[i]] = graph.names[i]
+    return ColocationGroups(group, tuple(names), alone, tuple(devices), legal)
+
+
+class FindColocationGroups(GraphPass):
+    """Finds the hard groups of the graph."""
+
+    def run(self, state: GraphState) -> PassResult:
+        """Fills in `colocation`."""
+        assert state.op_graph is not None, "run ReadOperations first"
+        colocation = find_colocation_groups(state.op_graph)
+        return PassResult(dataclasses.replace(state, colocation=colocation), modified=True)
+
+
+def _join_classes(graph: OpGraph, sets: UnionFind) -> None:
+    for i, node in enumerate(graph.graph_def.node):
+        if _CLASS in node.attr:
+            for value in node.attr[_CLASS].list.s:
+                if value.startswith(_LOCATION):
+                    sets.union(i, graph.index[value[len(_LOCATION) :].decode()])
+
+
+def _join_frames(graph: OpGraph, sets: UnionFind) -> np.ndarray:
+    """Joins every while loop's operations; returns int32 [num_operations], a frame or -1."""
+    frames: dict[tuple[bytes, int], int] = {}
+    frame_of = np.full(graph.num_operations, -1, np.int32)
+    parent: list[int] = []
+    anchor: list[int] = []
+    is_enter, is_exit = graph.has_type(_ENTER), graph.has_type(_EXIT)
+    if not is_enter.any():
+        return frame_of
+    producers = _producers(graph)
+    for i in graph.order.tolist():
+        # An operation lives in the innermost frame that its inputs come from; loop-closing edges
+        # come from the same frame and may be ignored.
+        inner = -1
+        for p in producers[i]:
+            frame = int(frame_of[p])
+            if is_exit[p] and frame >= 0:
+                frame = parent[frame]
+            inner = max(inner, frame)
+        if is_enter[i]:
+            key = (graph.graph_def.node[i].attr["frame_name"].s, inner)
+            if key not in frames:
+                frames[key] = len(parent)
+                parent.append(inner)
+                anchor.append(i)
+                if inner >= 0:
+                    sets.union(anchor[inner], i)
+            inner = frames[key]
+        frame_of[i] = inner
+        if inner >= 0:
+            sets.union(anchor[inner], i)
+    return frame_of
+
+
+def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) -> None:
+    """Joins each conditional's switches, merges and the operations that only one branch runs."""
+    is_switch = graph.has_type(_SWITCH) & (frame_of < 0)
+    if not is_switch.any():
+        return
+    is_merge = graph.has_type(_MERGE)
+    inputs, producers = graph.input_tensors, _producers(graph)
+    # What makes an operation conditional: the innermost switch above it that no merge has closed;
+    # of a switch, the one around it, if any.
+    above: list[int] = [-1] * graph.num_operations
+    around: dict[int, int] = {}
+    depth: dict[int, int] = {-1: 0}
+    first_switch: dict[int, int] = {}
+    for i in graph.order.tolist():
+        open_switches = [above[p] for p in producers[i] if above[p] >= 0]
+        for switch in open_switches:
+            sets.union(switch, i)
+        innermost = max(open_switches, key=depth.__getitem__, default=-1)
+        if is_switch[i]:
+            predicate = inputs[i][-1]
+            sets.union(first_switch.setdefault(predicate, i), i)
+            around[i], depth[i] = innermost, depth[innermost] + 1
+            above[i] = i
+        elif is_merge[i]:
+            above[i] = around.get(innermost, -1)
+        else:
+            above[i] = innermost
+
+
+def _producers(graph: OpGraph) -> list[list[int]]:
+    """The operations before each operation, by data and then by control edges."""
+    producers: list[list[int]] = [[] for _ in graph.names]
+    for before, after in zip(
+        graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True
+    ):
+        producers[after].append(before)
+    for before, after in graph.control_edges.tolist():
+        producers[after].append(before)
+    return producers

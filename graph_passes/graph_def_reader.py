@@ -1,0 +1,276 @@
+"""What a GraphDef says about its operations, tensors and edges, checked and as arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import networkx as nx
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import op_def_registry
+
+from graph_passes.errors import GraphError
+
+__all__ = [
+    "Edges",
+    "Tensors",
+    "check_operation_types",
+    "handle_edges",
+    "read_edges",
+    "read_tensors",
+    "topological_order",
+]
+
+# Tensors of these types are handles to state that lives on one device.
+_HANDLE_TYPES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+# DataType values of reference tensors are those of their base type plus this.
+_REF_OFFSET = 100
+_LOOP_BACK_EDGES = ("NextIteration", "RefNextIteration")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges of a graph.
+
+    Attributes:
+        producers: int32 [num_edges], the operation that each data edge comes from; edges are
+            sorted by consumer, then by input number.
+        ports: int32 [num_edges], which of its outputs.
+        consumers: int32 [num_edges], the operation that reads it.
+        control: int32 [num_control_edges, 2], (operation before, operation after).
+    """
+
+    producers: np.ndarray
+    ports: np.ndarray
+    consumers: np.ndarray
+    control: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tensors:
+    """The tensors of a graph, numbered operation by operation.
+
+    Attributes:
+        output_start: int32 [num_operations + 1], the first tensor of each operation.
+        dtypes: int32 [num_tensors], DataType of each tensor, references as their base type.
+        shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
+        bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
+        is_reference: bool [num_tensors].
+    """
+
+    output_start: np.ndarray
+    dtypes: np.ndarray
+    shapes: tuple[tuple[int, ...] | None, ...]
+    bytes: np.ndarray
+    is_reference: np.ndarray
+
+
+def check_operation_types(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Makes sure that TensorFlow knows the type of every operation, those in functions included.
+
+    Raises:
+        GraphError: it does not.
+    """
+    known = {function.signature.name for function in graph_def.library.function}
+    bodies = [(graph_def.node, "")]
+    for function in graph_def.library.function:
+        bodies.append((function.node_def, f" of the function {function.signature.name!r}"))
+    for nodes, where in bodies:
+        for node in nodes:
+            if node.op in known:
+                continue
+            if op_def_registry.get(node.op) is None:
+                raise GraphError(
+                    f"operation {node.name!r}{where} has the type {node.op!r}, which TensorFlow "
+                    f"{tf.__version__} does not know"
+                )
+            known.add(node.op)
+
+
+def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Edges:
+    """Reads the edges.
+
+    Args:
+        graph_def: the graph.
+        index: the number of each operation, by name.
+
+    Raises:
+        GraphError: an operation reads what does not exist.
+    """
+    producers, ports, consumers, control = [], [], [], []
+    for consumer, node in enumerate(graph_def.node):
+        for text in node.input:
+            name, colon, port = text.partition(":")
+            is_control = name.startswith("^")
+            producer = index.get(name[1:] if is_control else name)
+            # No operation has outputs beyond nine digits.
+            if producer is None or (colon and not (port.isdecimal() and len(port) < 10)):
+                raise GraphError(f"operation {node.name!r} reads {text!r}, which does not exist")
+            if is_control:
+                control.append((producer, consumer))
+            else:
+                producers.append(producer)
+                ports.append(int(port) if colon else 0)
+                consumers.append(consumer)
+    return Edges(
+        np.array(producers, np.int32),
+        np.array(ports, np.int32),
+        np.array(consumers, np.int32),
+        np.array(control, np.int32).reshape(-1, 2),
+    )
+
+
+def topological_order(graph_def: tf.compat.v1.GraphDef, edges: Edges) -> np.ndarray:
+    """Finds a topological order; the edges that close a while loop do not count.
+
+    Args:
+        graph_def: the graph.
+        edges: its edges.
+
+    Returns:
+        int32 [num_operations], depth first: a path as far as it goes before the next is begun.
+
+    Raises:
+        GraphError: there is none; the message names the operations of a cycle.
+    """
+    num_operations = len(graph_def.node)
+    closes_loop = np.array([node.op in _LOOP_BACK_EDGES for node in graph_def.node], bool)
+    forward = ~closes_loop[edges.producers]
+    before = np.concatenate([edges.producers[forward], edges.control[:, 0]])
+    after = np.concatenate([edges.consumers[forward], edges.control[:, 1]])
+    waiting = np.bincount(after, minlength=num_operations).tolist()
+    # Sorted so that the consumer with the lowest number is pushed last and visited first.
+    by_producer = np.lexsort((-after, before))
+    targets = after[by_producer].tolist()
+    start = np.searchsorted(before[by_producer], np.arange(num_operations + 1)).tolist()
+    stack = [i for i in range(num_operations - 1, -1, -1) if waiting[i] == 0]
+    order = []
+    while stack:
+        i = stack.pop()
+        order.append(i)
+        for consumer in targets[start[i] : start[i + 1]]:
+            waiting[consumer] -= 1
+            if waiting[consumer] == 0:
+                stack.append(consumer)
+    if len(order) < num_operations:
+        raise GraphError(_describe_cycle(graph_def, waiting, before, after))
+    return np.array(order, np.int32)
+
+
+def _describe_cycle(
+    graph_def: tf.compat.v1.GraphDef, waiting: list[int], before: np.ndarray, after: np.ndarray
+) -> str:
+    """Names the operations of one cycle among those that still wait."""
+    edges = zip(before.tolist(), after.tolist(), strict=True)
+    stuck = nx.DiGraph((a, b) for a, b in edges if waiting[a] and waiting[b])
+    cycle = [repr(graph_def.node[a].name) for a, _ in nx.find_cycle(stuck)]
+    shown = cycle if len(cycle) <= 5 else [*cycle[:4], "..."]
+    return f"the graph has a cycle through {' -> '.join([*shown, cycle[0]])}"
+
+
+def read_tensors(graph_def: tf.compat.v1.GraphDef) -> Tensors:
+    """Has TensorFlow import the graph and infer the shapes of its tensors.
+
+    Raises:
+        GraphError: TensorFlow refuses the graph.
+    """
+    graph = tf.Graph()
+    try:
+        with graph.as_default():
+            tf.graph_util.import_graph_def(graph_def, name="")
+    except (ValueError, tf.errors.OpError) as error:
+        raise GraphError(f"TensorFlow refuses the graph: {_first_line(error)}") from error
+    output_start = np.zeros(len(graph_def.node) + 1, np.int32)
+    dtypes: list[int] = []
+    shapes: list[tuple[int, ...] | None] = []
+    for i, node in enumerate(graph_def.node):
+        for tensor in graph.get_operation_by_name(node.name).outputs:
+            dtypes.append(tensor.dtype.as_datatype_enum)
+            shape = tensor.shape
+            if shape.rank is None:
+                shapes.append(None)
+            else:
+                shapes.append(tuple(-1 if size is None else size for size in shape.as_list()))
+        output_start[i + 1] = len(dtypes)
+    codes = np.array(dtypes, np.int32)
+    is_reference = codes > _REF_OFFSET
+    codes = np.where(is_reference, codes - _REF_OFFSET, codes)
+    return Tensors(output_start, codes, tuple(shapes), _tensor_bytes(shapes, codes), is_reference)
+
+
+def _first_line(error: Exception) -> str:
+    text = getattr(error, "message", None) or str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+
+
+def _tensor_bytes(shapes: Sequence[tuple[int, ...] | None], dtypes: np.ndarray) -> np.ndarray:
+    sizes = {code: _element_bytes(code) for code in set(dtypes.tolist())}
+    total = np.empty(len(shapes), np.int64)
+    for i, (shape, code) in enumerate(zip(shapes, dtypes.tolist(), strict=True)):
+        count = sizes[code]
+        if count >= 0:
+            if shape is None:
+                count = -1
+            else:
+                for size in shape:
+                    if size < 0:
+                        count = -1
+                        break
+                    count *= size
+        total[i] = count
+    return total
+
+
+def _element_bytes(code: int) -> int:
+    """Bytes of one element of a DataType; -1 where elements have no fixed size."""
+    if code in (types_pb2.DT_STRING, *_HANDLE_TYPES):
+        return -1
+    return max(1, tf.dtypes.as_dtype(code).size)
+
+
+def handle_edges(
+    graph_def: tf.compat.v1.GraphDef,
+    tensors: Tensors,
+    edge_tensor: np.ndarray,
+    edge_consumer: np.ndarray,
+) -> np.ndarray:
+    """Finds the edges that carry state: what they tie cannot be on two devices.
+
+    Args:
+        graph_def: the graph.
+        tensors: its tensors.
+        edge_tensor: int32 [num_edges], the tensor that each data edge carries.
+        edge_consumer: int32 [num_edges], the operation that reads it, sorted.
+
+    Returns:
+        bool [num_edges], true for resources, variants, and references that are taken as such.
+    """
+    is_handle = np.isin(tensors.dtypes[edge_tensor], _HANDLE_TYPES)
+    # A reference that the consumer only reads is copied like any tensor; one that it may write
+    # is not.
+    for consumer in np.unique(edge_consumer[tensors.is_reference[edge_tensor]]).tolist():
+        takes_ref = _reference_inputs(graph_def.node[consumer])
+        first = int(np.searchsorted(edge_consumer, consumer))
+        for number, takes in enumerate(takes_ref):
+            if takes:
+                is_handle[first + number] = True
+    return is_handle
+
+
+def _reference_inputs(node: tf.compat.v1.NodeDef) -> list[bool]:
+    """For each input of an operation, whether it wants a reference."""
+    op_def = op_def_registry.get(node.op)
+    flags: list[bool] = []
+    for arg in op_def.input_arg if op_def is not None else ():
+        # Looking up an attribute that is not there would add it to the node.
+        attr = arg.number_attr or arg.type_list_attr
+        if not attr or attr not in node.attr:
+            count = 1
+        elif arg.number_attr:
+            count = node.attr[attr].i
+        else:
+            count = len(node.attr[attr].list.type)
+        flags += [arg.is_ref] * count
+    return flags

@@ -1,0 +1,1 @@
+"""Groups: what a placer decides as one."""

@@ -1,0 +1,80 @@
+"""Rule 1: TensorFlow's own colocation groups, and every operation with its gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graph_passes.colocation import ColocationGroups
+from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.regions import forward_operation
+from graph_passes.op_graph import OpGraph
+from graph_passes.union_find import UnionFind
+from graph_passes.work import estimate_work
+
+__all__ = ["DefaultGroups"]
+
+
+class DefaultGroups(GraphPass):
+    """One group per colocation group that a step needs, joined with its gradients.
+
+    The gradients of an operation go where it goes, as `colocate_gradients_with_ops` has it. What
+    is left alone needs no decision: it becomes one sealed group per device it came with.
+
+    References:
+        Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
+    """
+
+    def run(self, state: GraphState) -> PassResult:
+        """Makes the groups anew, whatever grouping there was."""
+        graph, colocation = state.op_graph, state.colocation
+        assert graph is not None and colocation is not None, "run FindColocationGroups first"
+        needed = np.zeros(colocation.num_groups, bool)
+        needed[colocation.group[graph.needed]] = True
+        group = np.where(needed, np.cumsum(needed) - 1, -1).astype(np.int32)
+        alone = colocation.left_alone[needed]
+        grouping = Grouping(
+            group, tuple(LEFT_ALONE if a else OPERATIONS for a in alone.tolist()), alone
+        )
+        sets = UnionFind(grouping.num_groups)
+        first_on: dict[str, int] = {}
+        for number, hard in enumerate(np.flatnonzero(needed).tolist()):
+            if colocation.left_alone[hard]:
+                sets.union(first_on.setdefault(colocation.devices[hard], number), number)
+        _join_gradients(graph, colocation, group, grouping.legal_types(colocation), sets)
+        grouping = merge_groups(graph, colocation, grouping, sets)
+        return PassResult(dataclasses.replace(state, grouping=grouping), modified=True)
+
+
+def _join_gradients(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    group: np.ndarray,
+    legal_types: np.ndarray,
+    sets: UnionFind,
+) -> None:
+    """Joins each operation with the operations of its gradient that may go where it may.
+
+    A colocation group may hold gradients of many operations, because TensorFlow keeps what hands a
+    gradient on (through an addition, say) with what made it. It goes with one operation only, that
+    of its heaviest member: going with all of them would join the layers of a residual network.
+    """
+    free = graph.needed & ~colocation.left_alone[colocation.group]
+    work = estimate_work(graph)
+    heaviest: dict[int, tuple[float, int]] = {}
+    for i in graph.order[free[graph.order]].tolist():
+        forward = forward_operation(graph, graph.names[i])
+        own = int(group[colocation.group[i]])
+        if forward is not None and (own not in heaviest or work[i] > heaviest[own][0]):
+            heaviest[own] = (work[i], forward)
+    # Gradients may be needed where the operation itself is not.
+    first: dict[tuple[int, int], int] = {}
+    for own, (_, forward) in heaviest.items():
+        types = int(legal_types[own])
+        of_forward = int(group[colocation.group[forward]])
+        if free[forward] and legal_types[of_forward] == types:
+            sets.union(first.setdefault((forward, types), of_forward), own)
+        else:
+            sets.union(first.setdefault((forward, types), own), own)

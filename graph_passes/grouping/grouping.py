@@ -1,0 +1,145 @@
+"""Soft groups: which colocation groups a placer decides as one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from graph_passes.colocation import ColocationGroups
+from graph_passes.devices import device_type_of, home_device
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from graph_passes.union_find import UnionFind
+
+__all__ = ["LEFT_ALONE", "OPERATIONS", "Grouping", "merge_groups"]
+
+#: Kind of the groups that no rule made.
+OPERATIONS = "operations"
+#: Kind of the groups whose operations keep the device they came with.
+LEFT_ALONE = "left_alone"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Grouping:
+    """Groups of the colocation groups that a step needs.
+
+    Groups are numbered in topological order of their first needed operation.
+
+    Attributes:
+        group: int32 [num_colocation_groups], the group of each, -1 if the step needs none of it.
+        kinds: what each group is: "operations", "left_alone", or the name of the rule that made
+            it.
+        sealed: bool [num_groups], true where a group may absorb others but never joins one.
+    """
+
+    group: np.ndarray
+    kinds: tuple[str, ...]
+    sealed: np.ndarray
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups there are."""
+        return len(self.kinds)
+
+    def of_operations(self, colocation: ColocationGroups) -> np.ndarray:
+        """int32 [num_operations], the group of each operation, -1 for none."""
+        return self.group[colocation.group]
+
+    def legal_types(self, colocation: ColocationGroups) -> np.ndarray:
+        """Where each group may go, as a set of device types.
+
+        Args:
+            colocation: the colocation groups that these are groups of.
+
+        Returns:
+            int64 [num_groups], bit t set if everything in the group has a kernel for the t-th
+            device type of `sorted(colocation.legal)`. Only groups with equal sets should be
+            joined: a light operation without a GPU kernel must not keep others off the GPU.
+        """
+        masks = np.zeros(self.num_groups, np.int64)
+        placed = self.group >= 0
+        for bit, device_type in enumerate(sorted(colocation.legal)):
+            runs = np.ones(self.num_groups, bool)
+            np.logical_and.at(runs, self.group[placed], colocation.legal[device_type][placed])
+            masks |= runs.astype(np.int64) << bit
+        return masks
+
+    def legal_devices(
+        self, colocation: ColocationGroups, device_names: Sequence[str]
+    ) -> np.ndarray:
+        """Where each group may go on a machine.
+
+        Args:
+            colocation: the colocation groups that these are groups of.
+            device_names: full names, such as "/job:worker/replica:0/task:1/device:CPU:0". What is
+                left alone without a device of its own counts as on the first.
+
+        Returns:
+            bool [num_groups, num_devices].
+
+        Raises:
+            GraphError: a group may go nowhere.
+        """
+        masks = self.legal_types(colocation)
+        types = sorted(colocation.legal)
+        legal = np.zeros((self.num_groups, len(device_names)), bool)
+        for d, name in enumerate(device_names):
+            device_type = device_type_of(name)
+            if device_type in types:
+                legal[:, d] = masks >> types.index(device_type) & 1
+        for hard in np.flatnonzero(self.group >= 0).tolist():
+            group = self.group[hard]
+            if self.kinds[group] == LEFT_ALONE:
+                legal[group] = False
+                legal[group, home_device(colocation.devices[hard], device_names)] = True
+        for group in np.flatnonzero(~legal.any(axis=1)).tolist():
+            hard = int(np.flatnonzero(self.group == group)[0])
+            raise GraphError(
+                f"no device of {', '.join(device_names)} has a kernel for everything that must "
+                f"share a device with {colocation.first_names[hard]!r}"
+            )
+        return legal
+
+
+def merge_groups(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    grouping: Grouping,
+    sets: UnionFind,
+    kinds: dict[int, str] | None = None,
+) -> Grouping:
+    """Joins groups and numbers the result anew.
+
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        grouping: the groups to join.
+        sets: disjoint sets over the groups.
+        kinds: the kind of some groups; their sets become sealed groups of that kind.
+
+    Returns:
+        The joined groups. A set that holds a sealed group is sealed and of its kind.
+    """
+    roots = sets.roots()
+    of_operation = grouping.of_operations(colocation)
+    needed = np.flatnonzero((of_operation >= 0) & graph.needed)
+    first = np.full(grouping.num_groups, graph.num_operations, np.int64)
+    np.minimum.at(first, roots[of_operation[needed]], graph.position[needed])
+    used = np.unique(roots)
+    used = used[np.argsort(first[used], kind="stable")]
+    number = np.full(grouping.num_groups, -1, np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
+
+    new_kinds = [OPERATIONS] * len(used)
+    sealed = np.zeros(len(used), bool)
+    for old, root in enumerate(roots.tolist()):
+        new = number[root]
+        kind = (kinds or {}).get(old)
+        if kind is not None or grouping.sealed[old]:
+            sealed[new] = True
+        if kind is not None or grouping.kinds[old] != OPERATIONS:
+            new_kinds[new] = kind or grouping.kinds[old]
+    group = np.where(grouping.group >= 0, number[roots[grouping.group]], -1).astype(np.int32)
+    return Grouping(group, tuple(new_kinds), sealed)

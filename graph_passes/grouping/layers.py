@@ -1,0 +1,113 @@
+"""Layers of a model: groups that share variables, numbered from the inputs."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from graph_passes.colocation import ColocationGroups
+from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.grouping.regions import weight_sources
+from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import LOOKUPS, VARIABLES
+from graph_passes.union_find import UnionFind
+from graph_passes.work import CONTRACTIONS
+
+__all__ = ["number_layers"]
+
+
+def number_layers(graph: OpGraph, colocation: ColocationGroups, grouping: Grouping) -> np.ndarray:
+    """Finds out which layer each group belongs to.
+
+    The groups of a building block that use the same variable, such as the steps of a recurrent
+    cell, are one layer together with the variable; scalar variables do not count. Layers are
+    numbered by their first contraction or lookup in topological order (a layer without any, by
+    its first operation that is no parameter). Other groups belong to the last layer they read
+    from, else to the first that reads from them.
+
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        grouping: its groups.
+
+    Returns:
+        int32 [num_groups], 0 for the first layer.
+    """
+    of_operation = grouping.of_operations(colocation)
+    is_block = grouping.sealed & np.array([kind != LEFT_ALONE for kind in grouping.kinds])
+    source = weight_sources(graph)
+    sets = UnionFind(grouping.num_groups)
+    in_layer = is_block.copy()
+    edges = zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True)
+    for producer, consumer in edges:
+        variable = source[producer]
+        if variable is None or _is_scalar(graph, variable):
+            continue
+        holder, reader = int(of_operation[variable]), int(of_operation[consumer])
+        if holder >= 0 and reader >= 0 and is_block[reader] and _is_free(grouping, holder):
+            in_layer[holder] = True
+            sets.union(holder, reader)
+    if not in_layer.any():
+        return np.arange(grouping.num_groups, dtype=np.int32)
+
+    # Parameters, and slices of labels, come early in topological order whatever layer they are of:
+    # what counts is where a layer has its first contraction or lookup, if it has one.
+    is_parameter = graph.has_type([*VARIABLES, "Const"]) | np.array([s is not None for s in source])
+    is_anchor = graph.has_type(CONTRACTIONS | LOOKUPS)
+    first: dict[int, int] = {}
+    for counts in (is_anchor, ~is_parameter):
+        found: dict[int, int] = {}
+        for i in graph.order[counts[graph.order]].tolist():
+            group = int(of_operation[i])
+            if group >= 0 and graph.needed[i] and in_layer[group]:
+                found.setdefault(sets.find(group), int(graph.position[i]))
+        first = found | first
+    rank = {layer: number for number, layer in enumerate(sorted(first, key=first.__getitem__))}
+    layers = np.full(grouping.num_groups, -1, np.int32)
+    for group in np.flatnonzero(in_layer).tolist():
+        layers[group] = rank.get(sets.find(group), len(rank))
+    _spread(graph, of_operation, layers)
+    return layers
+
+
+def _is_free(grouping: Grouping, group: int) -> bool:
+    return grouping.kinds[group] != LEFT_ALONE
+
+
+def _is_scalar(graph: OpGraph, variable: int) -> bool:
+    attr = graph.graph_def.node[variable].attr
+    return "shape" in attr and not attr["shape"].shape.unknown_rank and not attr["shape"].shape.dim
+
+
+def _spread(graph: OpGraph, of_operation: np.ndarray, layers: np.ndarray) -> None:
+    """Gives the groups without a layer one of a neighbour's."""
+    consumers = of_operation[graph.edge_consumer]
+    producers = of_operation[graph.edge_producer]
+    live = (producers >= 0) & (consumers >= 0) & (producers != consumers)
+    pairs = np.unique(np.stack([producers[live], consumers[live]], axis=1), axis=0)
+    # Along the tensors of the step: forward for what comes after a layer, then backward for what
+    # only comes before one.
+    _spread_along(pairs, layers, max)
+    _spread_along(pairs[:, ::-1], layers, min)
+    layers[layers < 0] = 0
+
+
+def _spread_along(
+    pairs: np.ndarray, layers: np.ndarray, best: Callable[[Iterable[int]], int]
+) -> None:
+    """Breadth first; of several neighbours that are reached at once, the best layer counts."""
+    after: list[list[int]] = [[] for _ in layers]
+    for source, target in pairs.tolist():
+        after[source].append(target)
+    reached = np.flatnonzero(layers >= 0).tolist()
+    while reached:
+        found: dict[int, list[int]] = collections.defaultdict(list)
+        for source in reached:
+            for target in after[source]:
+                if layers[target] < 0:
+                    found[target].append(int(layers[source]))
+        for target, offers in found.items():
+            layers[target] = best(offers)
+        reached = list(found)

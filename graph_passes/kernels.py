@@ -1,0 +1,244 @@
+"""Which device types have a kernel for an operation.
+
+The kernels of the device types that the running TensorFlow was built for come from its own
+registry. Those of GPUs, which a CPU-only TensorFlow does not register, come from a table of the
+CUDA build that ships with this package; `python -m graph_passes.kernels OUTPUT` writes it anew from
+the TensorFlow it runs in.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import kernel_def_pb2, types_pb2
+from tensorflow.python.framework import kernels, op_def_registry
+
+from graph_passes.functions import FunctionLibrary
+
+__all__ = ["Constraints", "KernelTable", "condense", "registered_kernels", "table_json"]
+
+# A kernel: the values that it accepts of each attribute that it does not accept all values of.
+# Types are values by their names, such as "DT_FLOAT".
+Constraints = dict[str, frozenset[str | int]]
+
+_TABLE = "gpu_kernels.json"
+# Kernels of this type serve every device that has no kernel of its own.
+_DEFAULT_DEVICE = "DEFAULT"
+_TYPE_NAMES = {number: name for name, number in types_pb2.DataType.items()}
+
+
+class KernelTable:
+    """Answers whether an operation can run on a type of device.
+
+    A function call, and an operation that takes functions (While, If, PartitionedCall and the
+    like), can run where everything in its functions can.
+    """
+
+    def __init__(
+        self,
+        graph_def: tf.compat.v1.GraphDef,
+        constraints: Mapping[str, Mapping[str, Sequence[Constraints]]] | None = None,
+    ) -> None:
+        """Makes a table for the operations of one graph.
+
+        Args:
+            graph_def: the graph, for its function library.
+            constraints: per device type and operation type, the kernels; those of the running
+                TensorFlow and, for GPUs if it has none, of the shipped table by default.
+        """
+        self._functions = FunctionLibrary(graph_def)
+        self._kernels = constraints if constraints is not None else _all_kernels()
+        self._supports: dict[tuple[object, ...], bool] = {}
+        self._body_runs: dict[tuple[str, str], bool] = {}
+
+    @property
+    def device_types(self) -> tuple[str, ...]:
+        """The device types that the table knows, sorted."""
+        return tuple(sorted(self._kernels))
+
+    def supports(self, node: tf.compat.v1.NodeDef, device_type: str) -> bool:
+        """Whether a device of this type can run the operation.
+
+        Args:
+            node: the operation; only its type and attributes matter.
+            device_type: such as "CPU" or "GPU".
+
+        Returns:
+            True if there is a kernel for it and for everything in the functions it calls.
+        """
+        return self._has_kernel(node, device_type) and all(
+            self._has_kernels_for(name, device_type) for name in self._functions.run_by(node)
+        )
+
+    def _has_kernels_for(self, function: str, device_type: str) -> bool:
+        key = (function, device_type)
+        if key not in self._body_runs:
+            self._body_runs[key] = function in self._functions and all(
+                self._has_kernel(node, device_type) for node in self._functions.body(function)
+            )
+        return self._body_runs[key]
+
+    def _has_kernel(self, node: tf.compat.v1.NodeDef, device_type: str) -> bool:
+        if node.op in self._functions:
+            return True
+        kernels_of_type = self._kernels[device_type].get(node.op, ())
+        names = {name: None for kernel in kernels_of_type for name in kernel}
+        values = {name: _attribute_values(node, name) for name in names}
+        key = (device_type, node.op, *values.values())
+        if key not in self._supports:
+            self._supports[key] = any(
+                all(allowed.issuperset(values[name]) for name, allowed in kernel.items())
+                for kernel in kernels_of_type
+            )
+        return self._supports[key]
+
+
+def _attribute_values(node: tf.compat.v1.NodeDef, name: str) -> tuple[str | int, ...]:
+    """The values of an attribute, several for a list; none where a function's caller decides."""
+    value = node.attr[name] if name in node.attr else _attribute_defaults(node.op).get(name)
+    if value is None:
+        return ()
+    kind = value.WhichOneof("value")
+    if kind == "type":
+        return (_type_name(value.type),)
+    if kind == "list":
+        return tuple(_type_name(number) for number in value.list.type)
+    if kind == "s":
+        return (value.s.decode(errors="replace"),)
+    return (getattr(value, kind),) if kind in ("i", "b") else ()
+
+
+def _type_name(number: int) -> str:
+    return _TYPE_NAMES.get(number, f"type {number}")
+
+
+@functools.cache
+def _attribute_defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
+    op_def = op_def_registry.get(op_type)
+    return {
+        attr.name: attr.default_value
+        for attr in (op_def.attr if op_def is not None else ())
+        if attr.HasField("default_value")
+    }
+
+
+def registered_kernels(device_type: str) -> dict[str, list[Constraints]]:
+    """The kernels that the running TensorFlow has for a type of device.
+
+    Args:
+        device_type: such as "CPU" or "GPU".
+
+    Returns:
+        Per operation type its kernels, kernels for any device included.
+    """
+    found: dict[str, list[Constraints]] = {}
+    for kernel in _registry():
+        # A kernel with a label serves only operations that ask for it.
+        if kernel.device_type in (device_type, _DEFAULT_DEVICE) and not kernel.label:
+            found.setdefault(kernel.op, []).append(
+                {c.name: _allowed_values(c) for c in kernel.constraint}
+            )
+    return {
+        op_type: condense(found[op_type], _list_attributes(op_type)) for op_type in sorted(found)
+    }
+
+
+def _allowed_values(constraint: kernel_def_pb2.KernelDef.AttrConstraint) -> frozenset[str | int]:
+    values = constraint.allowed_values.list
+    types = (_type_name(number) for number in values.type)
+    strings = (value.decode(errors="replace") for value in values.s)
+    return frozenset([*types, *strings, *values.i, *values.b])
+
+
+def _list_attributes(op_type: str) -> set[str]:
+    op_def = op_def_registry.get(op_type)
+    return {a.name for a in (op_def.attr if op_def is not None else ()) if "list" in a.type}
+
+
+def condense(
+    constraints: Iterable[Constraints], list_attributes: Collection[str] = ()
+) -> list[Constraints]:
+    """Merges kernels that differ in one attribute only, so that a few cover them all.
+
+    Args:
+        constraints: the kernels of one operation type.
+        list_attributes: the attributes that hold several values. Kernels that differ in one stay
+            apart: merged, they would accept a list that none of them accepts.
+
+    Returns:
+        Fewer kernels that accept the same operations.
+
+    Example:
+        >>> condense([{"T": frozenset(["DT_HALF"])}, {"T": frozenset(["DT_FLOAT"])}]) == [
+        ...     {"T": frozenset(["DT_HALF", "DT_FLOAT"])}
+        ... ]
+        True
+    """
+    different = {frozenset(kernel.items()): dict(kernel) for kernel in constraints}
+    left = list(different.values())
+    for name in sorted({name for kernel in left for name in kernel} - set(list_attributes)):
+        merged: dict[tuple[object, ...], Constraints] = {}
+        for kernel in left:
+            others = frozenset((k, v) for k, v in kernel.items() if k != name)
+            same = merged.setdefault((name in kernel, others), kernel)
+            if name in kernel:
+                same[name] = same[name] | kernel[name]
+        left = list(merged.values())
+    return left
+
+
+@functools.cache
+def _registry() -> tuple[kernel_def_pb2.KernelDef, ...]:
+    return tuple(kernels.get_all_registered_kernels().kernel)
+
+
+@functools.cache
+def _all_kernels() -> dict[str, dict[str, list[Constraints]]]:
+    has_gpu = tf.test.is_built_with_gpu_support()
+    gpu = registered_kernels("GPU") if has_gpu else _shipped_gpu_kernels()
+    return {"CPU": registered_kernels("CPU"), "GPU": gpu}
+
+
+def _shipped_gpu_kernels() -> dict[str, list[Constraints]]:
+    file = importlib.resources.files("graph_passes") / "data" / _TABLE
+    table = json.loads(file.read_text(encoding="utf-8"))["kernels"]
+    return {
+        op_type: [{name: frozenset(values) for name, values in k.items()} for k in constraints]
+        for op_type, constraints in table.items()
+    }
+
+
+def table_json(constraints: Mapping[str, Sequence[Constraints]], source: str) -> str:
+    """The text of a kernel table file.
+
+    Args:
+        constraints: per operation type its kernels.
+        source: which TensorFlow they are from.
+
+    Returns:
+        JSON with one operation type per line.
+    """
+    lines = []
+    for op_type in sorted(constraints):
+        rows = [{name: sorted(k[name]) for name in sorted(k)} for k in constraints[op_type]]
+        lines.append(f"{json.dumps(op_type)}: {json.dumps(sorted(rows, key=json.dumps))}")
+    body = ",\n".join(lines)
+    return f'{{"format": 1, "source": {json.dumps(source)}, "kernels": {{\n{body}\n}}}}\n'
+
+
+def _write_table(path: str) -> None:
+    build = "CUDA" if tf.test.is_built_with_cuda() else "CPU"
+    text = table_json(registered_kernels("GPU"), f"TensorFlow {tf.__version__}, {build} build")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m graph_passes.kernels OUTPUT.json")
+    _write_table(sys.argv[1])

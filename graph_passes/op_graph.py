@@ -1,0 +1,236 @@
+"""A columnar view of a GraphDef: operations, tensors and edges as arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes import graph_def_reader as reader
+from graph_passes.errors import GraphError
+from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+
+__all__ = ["OpGraph", "ReadOperations"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpGraph:
+    """The operations, tensors and edges of a graph, in the order of its GraphDef.
+
+    Tensors are numbered operation by operation: operation i produces the tensors
+    `output_start[i]` to `output_start[i + 1] - 1`.
+
+    Attributes:
+        graph_def: the graph itself; never changed.
+        names: the name of every operation.
+        type_names: the operation types that occur, sorted.
+        types: int32 [num_operations], index into `type_names`.
+        output_start: int32 [num_operations + 1], see above.
+        tensor_dtypes: int32 [num_tensors], DataType of each tensor, references as their base type.
+        tensor_shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
+        tensor_bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
+        edge_tensor: int32 [num_edges], the tensor that a data edge carries.
+        edge_consumer: int32 [num_edges], the operation that reads it; edges are sorted by
+            consumer, then by input number.
+        edge_is_handle: bool [num_edges], true where the tensor is a reference, a resource or a
+            variant: state that producer and consumer must share a device for.
+        control_edges: int32 [num_control_edges, 2], (operation before, operation after).
+        order: int32 [num_operations], the operations in a topological order that follows a path
+            as far as it goes before it starts on the next; edges that close a loop are left out.
+        needed: bool [num_operations], true where a step runs the operation.
+        fed: bool [num_tensors], true where a step is given the tensor.
+    """
+
+    graph_def: tf.compat.v1.GraphDef
+    names: tuple[str, ...]
+    type_names: tuple[str, ...]
+    types: np.ndarray
+    output_start: np.ndarray
+    tensor_dtypes: np.ndarray
+    tensor_shapes: tuple[tuple[int, ...] | None, ...]
+    tensor_bytes: np.ndarray
+    edge_tensor: np.ndarray
+    edge_consumer: np.ndarray
+    edge_is_handle: np.ndarray
+    control_edges: np.ndarray
+    order: np.ndarray
+    needed: np.ndarray
+    fed: np.ndarray
+
+    @classmethod
+    def from_graph_def(
+        cls,
+        graph_def: tf.compat.v1.GraphDef,
+        fetches: Sequence[str] = (),
+        feeds: Sequence[str] = (),
+    ) -> OpGraph:
+        """Reads a graph; time and memory are linear in its size.
+
+        Args:
+            graph_def: the graph, with its function library.
+            fetches: names of the operations ("train") and tensors ("loss:0") that a step runs;
+                without any, every operation counts as needed.
+            feeds: names of the tensors that a step is given.
+
+        Returns:
+            The graph in columns.
+
+        Raises:
+            GraphError: the graph is empty, names an operation twice, has an unknown operation
+                type, a missing input or a cycle, is refused by TensorFlow, or lacks a fetch or
+                feed.
+        """
+        if not graph_def.node:
+            raise GraphError("the graph is empty: it has no operations")
+        names = tuple(node.name for node in graph_def.node)
+        index = {name: i for i, name in enumerate(names)}
+        if len(index) != len(names):
+            twice = next(name for i, name in enumerate(names) if index[name] != i)
+            raise GraphError(f"the graph has two operations called {twice!r}")
+        reader.check_operation_types(graph_def)
+        edges = reader.read_edges(graph_def, index)
+        order = reader.topological_order(graph_def, edges)
+        tensors = reader.read_tensors(graph_def)
+        edge_tensor = tensors.output_start[edges.producers] + edges.ports
+        type_names, types = np.unique([node.op for node in graph_def.node], return_inverse=True)
+        graph = cls(
+            graph_def=graph_def,
+            names=names,
+            type_names=tuple(str(name) for name in type_names),
+            types=types.astype(np.int32),
+            output_start=tensors.output_start,
+            tensor_dtypes=tensors.dtypes,
+            tensor_shapes=tensors.shapes,
+            tensor_bytes=tensors.bytes,
+            edge_tensor=edge_tensor,
+            edge_consumer=edges.consumers,
+            edge_is_handle=reader.handle_edges(graph_def, tensors, edge_tensor, edges.consumers),
+            control_edges=edges.control,
+            order=order,
+            needed=np.ones(len(names), bool),
+            fed=np.zeros(len(tensors.dtypes), bool),
+        )
+        return graph.restricted(fetches, feeds) if fetches or feeds else graph
+
+    @property
+    def num_operations(self) -> int:
+        """How many operations the graph has."""
+        return len(self.names)
+
+    @functools.cached_property
+    def index(self) -> dict[str, int]:
+        """The number of each operation, by name."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @functools.cached_property
+    def tensor_producer(self) -> np.ndarray:
+        """int32 [num_tensors], the operation that produces each tensor."""
+        counts = np.diff(self.output_start)
+        return np.repeat(np.arange(self.num_operations, dtype=np.int32), counts)
+
+    @functools.cached_property
+    def edge_producer(self) -> np.ndarray:
+        """int32 [num_edges], the operation at the start of each data edge."""
+        return self.tensor_producer[self.edge_tensor]
+
+    @functools.cached_property
+    def position(self) -> np.ndarray:
+        """int32 [num_operations], the place of each operation in `order`."""
+        position = np.empty(self.num_operations, np.int32)
+        position[self.order] = np.arange(self.num_operations, dtype=np.int32)
+        return position
+
+    @functools.cached_property
+    def consumers(self) -> list[list[int]]:
+        """The operations that read a tensor of each operation, without repeats."""
+        lists: list[list[int]] = [[] for _ in self.names]
+        pairs = zip(self.edge_producer.tolist(), self.edge_consumer.tolist(), strict=True)
+        for producer, consumer in pairs:
+            # Edges are sorted by consumer, so a repeat follows at once.
+            if not lists[producer] or lists[producer][-1] != consumer:
+                lists[producer].append(consumer)
+        return lists
+
+    @functools.cached_property
+    def input_tensors(self) -> list[list[int]]:
+        """The tensors that each operation reads, in the order of its inputs."""
+        lists: list[list[int]] = [[] for _ in self.names]
+        for tensor, consumer in zip(
+            self.edge_tensor.tolist(), self.edge_consumer.tolist(), strict=True
+        ):
+            lists[consumer].append(tensor)
+        return lists
+
+    def type_of(self, operation: int) -> str:
+        """The type of an operation, such as "MatMul"."""
+        return self.type_names[self.types[operation]]
+
+    def has_type(self, type_names: Iterable[str]) -> np.ndarray:
+        """Bool [num_operations], true for the operations of any of these types."""
+        wanted = set(type_names)
+        return np.array([name in wanted for name in self.type_names], bool)[self.types]
+
+    def tensor_index(self, name: str) -> int:
+        """The number of a tensor given as "operation:port" or, for port 0, "operation".
+
+        Raises:
+            GraphError: there is no such tensor.
+        """
+        operation, _, port = name.partition(":")
+        i = self.index.get(operation)
+        if i is None or not (port or "0").isdecimal():
+            raise GraphError(f"the graph has no tensor {name!r}")
+        tensor = int(self.output_start[i]) + int(port or 0)
+        if tensor >= self.output_start[i + 1]:
+            raise GraphError(f"the graph has no tensor {name!r}")
+        return tensor
+
+    def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
+        """The same graph with `needed` and `fed` as a step with these fetches and feeds has them.
+
+        Args:
+            fetches: as of `from_graph_def`.
+            feeds: as of `from_graph_def`.
+
+        Raises:
+            GraphError: a fetch or a feed is not in the graph.
+        """
+        fed = np.zeros(len(self.tensor_dtypes), bool)
+        for name in feeds:
+            fed[self.tensor_index(name)] = True
+        needed = np.full(self.num_operations, not fetches)
+        stack = []
+        for name in fetches:
+            operation, colon, _ = name.partition(":")
+            if operation not in self.index:
+                raise GraphError(f"fetch {name!r} is not in the graph")
+            if colon and fed[self.tensor_index(name)]:
+                continue
+            stack.append(self.index[operation])
+        parents: list[list[int]] = [[] for _ in self.names]
+        live = ~fed[self.edge_tensor]
+        for producer, consumer in zip(
+            self.edge_producer[live].tolist(), self.edge_consumer[live].tolist(), strict=True
+        ):
+            parents[consumer].append(producer)
+        for before, after in self.control_edges.tolist():
+            parents[after].append(before)
+        needed[stack] = True
+        while stack:
+            for parent in parents[stack.pop()]:
+                if not needed[parent]:
+                    needed[parent] = True
+                    stack.append(parent)
+        return dataclasses.replace(self, needed=needed, fed=fed)
+
+
+class ReadOperations(GraphPass):
+    """Reads the graph into columns."""
+
+    def run(self, state: GraphState) -> PassResult:
+        """Fills in `op_graph`."""
+        op_graph = OpGraph.from_graph_def(state.graph_def, state.fetches, state.feeds)
+        return PassResult(dataclasses.replace(state, op_graph=op_graph), modified=True)

@@ -1,0 +1,81 @@
+"""The passes that every graph goes through before it is placed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graph_passes.colocation import ColocationGroups, FindColocationGroups
+from graph_passes.graph_pass import GraphState, Sequential
+from graph_passes.grouping.build_group_graph import build_group_graph
+from graph_passes.grouping.default_groups import DefaultGroups
+from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.grouping.model_rules import ModelRules
+from graph_passes.grouping.single_consumer import SingleConsumerMerge
+from graph_passes.op_graph import OpGraph
+from graph_passes.placement import assignment_of, operation_groups
+
+__all__ = ["GroupedGraph", "group_operations"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GroupedGraph:
+    """A graph with its groups.
+
+    Attributes:
+        op_graph: the graph in columns.
+        colocation: its hard groups.
+        grouping: its groups.
+        group_graph: what placers see of the groups.
+        operation_groups: int32 [num_operations], the group whose device each operation gets, -1
+            for the operations that stay as they are.
+    """
+
+    op_graph: OpGraph
+    colocation: ColocationGroups
+    grouping: Grouping
+    group_graph: GroupGraph
+    operation_groups: np.ndarray
+
+    @property
+    def num_decisions(self) -> int:
+        """How many groups there is something to decide about."""
+        return sum(kind != LEFT_ALONE for kind in self.grouping.kinds)
+
+    def assignment(self, placement: np.ndarray, device_names: tuple[str, ...]) -> dict[str, str]:
+        """The device of each operation whose device field a placement writes.
+
+        Args:
+            placement: int32 [num_groups], a device index per group.
+            device_names: the devices that it indexes.
+        """
+        return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
+
+
+def group_operations(op_graph: OpGraph) -> GroupedGraph:
+    """Finds the hard groups of a graph and groups them by the three rules of the papers.
+
+    Args:
+        op_graph: the graph, with what a step needs marked.
+
+    Returns:
+        The graph with its groups.
+
+    References:
+        Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
+    """
+    passes = Sequential(
+        [FindColocationGroups(), DefaultGroups(), ModelRules(), SingleConsumerMerge()]
+    )
+    state = passes.run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
+    colocation, grouping = state.colocation, state.grouping
+    assert colocation is not None and grouping is not None
+    return GroupedGraph(
+        op_graph,
+        colocation,
+        grouping,
+        build_group_graph(op_graph, colocation, grouping),
+        operation_groups(op_graph, colocation, grouping),
+    )

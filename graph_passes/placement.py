@@ -1,0 +1,249 @@
+"""Placements: which operation goes to which device, and their file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph_passes.colocation import ColocationGroups
+from graph_passes.devices import device_type_of
+from graph_passes.errors import GraphError
+from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.op_graph import OpGraph
+
+__all__ = [
+    "FittedPlacement",
+    "Placement",
+    "assignment_of",
+    "fit_placement",
+    "operation_groups",
+    "read_placement",
+    "write_placement",
+]
+
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Placement:
+    """Devices for the operations of one graph.
+
+    Attributes:
+        graph_fingerprint: of the graph it was made for (see `graph_fingerprint`).
+        devices: full names of all devices of the machine it was made for.
+        assignment: the device of each operation whose device field is to be written.
+        measurement: what was measured of it; anything that JSON can hold.
+        provenance: how it was found: placer, seed, versions and the like.
+    """
+
+    graph_fingerprint: str
+    devices: tuple[str, ...]
+    assignment: Mapping[str, str]
+    measurement: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The text of a placement file."""
+        return json.dumps({"format": _FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Placement:
+        """Reads the text of a placement file.
+
+        Raises:
+            GraphError: it is not one, or an operation's device is not among the devices.
+        """
+        try:
+            value = json.loads(text)
+            if value["format"] != _FORMAT:
+                raise GraphError(f"its format is {value['format']!r}, not {_FORMAT}")
+            if not isinstance(value["devices"], list):
+                raise TypeError("its devices are not a list")
+            placement = cls(
+                graph_fingerprint=str(value["graph_fingerprint"]),
+                devices=tuple(map(str, value["devices"])),
+                assignment={str(k): str(v) for k, v in value["assignment"].items()},
+                measurement=dict(value["measurement"]),
+                provenance=dict(value["provenance"]),
+            )
+        except GraphError:
+            raise
+        except KeyError as error:
+            raise GraphError(f"it has no entry {error}") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise GraphError(f"it is not a placement: {error}") from error
+        for name, device in placement.assignment.items():
+            if device not in placement.devices:
+                raise GraphError(f"it puts {name!r} on {device!r}, which it does not list")
+        return placement
+
+
+def read_placement(path: str | os.PathLike[str]) -> Placement:
+    """Reads a placement file.
+
+    Raises:
+        GraphError: the file cannot be read or is not a placement; the message names it.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Placement.from_json(file.read())
+    except (OSError, UnicodeDecodeError, GraphError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise GraphError(f"cannot read the placement {os.fspath(path)!r}: {reason}") from error
+
+
+def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:
+    """Writes a placement file, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    text = placement.to_json()
+    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def operation_groups(
+    graph: OpGraph, colocation: ColocationGroups, grouping: Grouping
+) -> np.ndarray:
+    """The group whose device each operation gets.
+
+    Beside the operations of the step these are the rest of their colocation groups (initialisers
+    of variables, say) and, outside the step, what only one group reads: an initial value is made
+    where its variable lives.
+
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        grouping: the groups that are placed.
+
+    Returns:
+        int32 [num_operations], -1 for the operations whose device field stays as it is.
+    """
+    free = ~colocation.left_alone
+    types = grouping.legal_types(colocation)
+    hard_types = np.zeros(colocation.num_groups, np.int64)
+    for bit, device_type in enumerate(sorted(colocation.legal)):
+        hard_types |= colocation.legal[device_type].astype(np.int64) << bit
+    of_hard = grouping.group.copy()
+    readers: list[set[int]] = [set() for _ in range(colocation.num_groups)]
+    hard = colocation.group
+    for p, c in zip(
+        hard[graph.edge_producer].tolist(), hard[graph.edge_consumer].tolist(), strict=True
+    ):
+        if p != c and free[c]:
+            readers[p].add(c)
+    # Groups are numbered in topological order of their first operation, so most readers come
+    # before what they read; what a cycle of groups hides from this order stays unplaced.
+    for h in range(colocation.num_groups - 1, -1, -1):
+        if of_hard[h] >= 0 or not free[h] or not readers[h]:
+            continue
+        groups = {int(of_hard[r]) for r in readers[h]}
+        if len(groups) == 1:
+            (group,) = groups
+            if group >= 0 and types[group] & ~hard_types[h] == 0:
+                of_hard[h] = group
+    alone = np.array([kind == LEFT_ALONE for kind in grouping.kinds], bool)
+    of_hard[(of_hard >= 0) & alone[of_hard]] = -1
+    return of_hard[hard]
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedPlacement:
+    """What of a placement can be put on a graph.
+
+    Attributes:
+        assignment: the device of each operation whose device field is to be written.
+        missing: operations of the placement that the graph does not have.
+        unplaced: operations that a step needs, and that may be placed, without a device.
+        refused: per colocation group (by its first operation) why it cannot be placed as asked.
+    """
+
+    assignment: Mapping[str, str]
+    missing: tuple[str, ...]
+    unplaced: tuple[str, ...]
+    refused: Mapping[str, str]
+
+    def as_placement(self, placement: Placement) -> Placement:
+        """The placement with only what fits."""
+        return dataclasses.replace(placement, assignment=self.assignment)
+
+
+def fit_placement(
+    graph: OpGraph, colocation: ColocationGroups, placement: Placement
+) -> FittedPlacement:
+    """Fits a placement to a graph that may differ from the one it was made for.
+
+    Every colocation group gets one device that it may go to, or none: a member that the placement
+    does not name goes with the others, and a group that the placement tears apart stays as it is.
+
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        placement: the placement.
+
+    Returns:
+        What to write, and what did not match.
+    """
+    asked: dict[int, set[str]] = {}
+    for name, device in placement.assignment.items():
+        i = graph.index.get(name)
+        if i is not None:
+            asked.setdefault(int(colocation.group[i]), set()).add(device)
+    refused: dict[str, str] = {}
+    device_of: dict[int, str] = {}
+    for hard, devices in asked.items():
+        name = colocation.first_names[hard]
+        device = min(devices)
+        runs = colocation.legal.get(device_type_of(device))
+        if colocation.left_alone[hard]:
+            if colocation.devices[hard] not in devices:
+                refused[name] = "it is left where it is"
+        elif len(devices) > 1:
+            refused[name] = f"it must be on one device, not on {' and '.join(sorted(devices))}"
+        elif runs is None or not runs[hard]:
+            refused[name] = f"something in it has no kernel for {device}"
+        else:
+            device_of[hard] = device
+    assignment, unplaced = {}, []
+    for i, hard in enumerate(colocation.group.tolist()):
+        if hard in device_of:
+            assignment[graph.names[i]] = device_of[hard]
+        elif graph.needed[i] and not colocation.left_alone[hard]:
+            unplaced.append(graph.names[i])
+    missing = tuple(name for name in placement.assignment if name not in graph.index)
+    return FittedPlacement(assignment, missing, tuple(unplaced), refused)
+
+
+def assignment_of(
+    names: Sequence[str], groups: np.ndarray, devices: Sequence[str], row: np.ndarray
+) -> dict[str, str]:
+    """The devices that a placement of groups means for operations.
+
+    Args:
+        names: the name of every operation.
+        groups: int32 [num_operations], from `operation_groups`.
+        devices: full names of the devices.
+        row: int32 [num_groups], a device per group.
+
+    Returns:
+        The device of each operation whose device field is to be written.
+    """
+    chosen = np.asarray(row)[groups].tolist()
+    return {
+        name: devices[device]
+        for name, group, device in zip(names, groups.tolist(), chosen, strict=True)
+        if group >= 0
+    }

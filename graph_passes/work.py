@@ -1,0 +1,145 @@
+"""How much work an operation is, told from shapes alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import LOOKUPS, VARIABLES
+
+__all__ = ["CONTRACTIONS", "estimate_work"]
+
+# An operation without a contraction is bound by memory: per element of its largest tensor it moves
+# a few values, in the time of about this many floating point operations.
+_FLOPS_PER_ELEMENT = 16.0
+
+# Operations that hand tensors on, or make them once and for all.
+_FREE = frozenset(
+    [
+        *VARIABLES,
+        *("Const", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "NoOp"),
+        *("Identity", "IdentityN", "RefIdentity", "ReadVariableOp", "Snapshot"),
+        *("StopGradient", "PreventGradient", "CheckNumerics"),
+        *("Reshape", "ExpandDims", "Squeeze", "Shape", "ShapeN", "VariableShape", "Size", "Rank"),
+        *("Enter", "RefEnter", "Exit", "RefExit", "NextIteration", "RefNextIteration"),
+        *("Switch", "RefSwitch", "Merge", "RefMerge", "LoopCond"),
+    ]
+)
+# Operations that touch only the part of their input that they hand out.
+_PICKS = LOOKUPS | frozenset(["Slice", "StridedSlice"])
+# Operations that touch only the rows of their reference that they are given: their types begin so.
+_ROW_UPDATES = ("SparseApply", "Scatter")
+
+_MATMULS = frozenset(
+    ["MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul", "_FusedMatMul"]
+)
+# Forward convolutions, with the filter as the second input.
+_CONVOLUTIONS = frozenset(["Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D"])
+_INPUT_GRADIENTS = frozenset(
+    ["Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput"]
+)
+_FILTER_GRADIENTS = frozenset(
+    ["Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter"]
+)
+# Whole recurrent cells in one operation: the inputs that hold the data and the weights.
+_CELLS = {
+    "LSTMBlockCell": (0, (3,)),
+    "BlockLSTM": (1, (4,)),
+    "BlockLSTMV2": (1, (4,)),
+    "GRUBlockCell": (0, (2, 3)),
+    "CudnnRNN": (0, (3,)),
+    "CudnnRNNV2": (0, (3,)),
+    "CudnnRNNV3": (0, (3,)),
+}
+# Their gradients have the same first inputs, and multiply with the weights and with the data.
+_CELL_GRADIENTS = {
+    "BlockLSTMGrad": "BlockLSTM",
+    "BlockLSTMGradV2": "BlockLSTMV2",
+    "CudnnRNNBackprop": "CudnnRNN",
+    "CudnnRNNBackpropV2": "CudnnRNNV2",
+    "CudnnRNNBackpropV3": "CudnnRNNV3",
+}
+
+#: Operation types that combine inputs and weights: where the work of a model is.
+CONTRACTIONS = _MATMULS | _CONVOLUTIONS | frozenset(_CELLS) | frozenset(["Einsum"])
+
+
+def estimate_work(graph: OpGraph) -> np.ndarray:
+    """Estimates the floating point operations of each operation in one step.
+
+    A dimension of unknown size counts as 1, a tensor of unknown rank as one element. Contractions
+    count two operations per multiply-and-add; what only hands a tensor on counts nothing, and
+    everything else counts by its largest tensor.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        float64 [num_operations], at least 0.
+    """
+    elements = np.array([_elements(shape) for shape in graph.tensor_shapes], np.float64)
+    written, read = np.zeros(graph.num_operations), np.zeros(graph.num_operations)
+    np.maximum.at(written, graph.tensor_producer, elements)
+    by_value = ~graph.edge_is_handle
+    np.maximum.at(read, graph.edge_consumer[by_value], elements[graph.edge_tensor[by_value]])
+    contracts = graph.has_type(
+        CONTRACTIONS | _INPUT_GRADIENTS | _FILTER_GRADIENTS | frozenset(_CELL_GRADIENTS)
+    )
+    read[contracts | graph.has_type(_PICKS)] = 0
+    written[graph.has_type(n for n in graph.type_names if n.startswith(_ROW_UPDATES))] = 0
+    work = _FLOPS_PER_ELEMENT * np.maximum(written, read)
+    work[graph.has_type(_FREE)] = 0
+    for i in np.flatnonzero(contracts).tolist():
+        work[i] += _contraction_flops(graph, i, elements)
+    return work
+
+
+def _elements(shape: tuple[int, ...] | None) -> int:
+    return 1 if shape is None else math.prod(max(size, 1) for size in shape)
+
+
+def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
+    op_type, inputs = graph.type_of(i), graph.input_tensors[i]
+    shapes = [graph.tensor_shapes[t] for t in inputs]
+    output = int(graph.output_start[i])
+    attr = graph.graph_def.node[i].attr
+    if op_type in _MATMULS:
+        transposed = any(n in attr and attr[n].b for n in ("transpose_a", "adj_x"))
+        inner = shapes[0][-2 if transposed else -1] if shapes[0] and len(shapes[0]) > 1 else 1
+        return 2.0 * elements[output] * max(inner, 1)
+    if op_type in _CONVOLUTIONS:
+        return 2.0 * elements[output] * _multiplications(op_type, shapes[1])
+    if op_type in _INPUT_GRADIENTS:
+        return 2.0 * elements[inputs[2]] * _multiplications(op_type, shapes[1])
+    if op_type in _FILTER_GRADIENTS:
+        return 2.0 * elements[inputs[2]] * _multiplications(op_type, graph.tensor_shapes[output])
+    if op_type == "Einsum":
+        return 2.0 * _einsum_multiplications(attr["equation"].s.decode(), shapes)
+    data, weights = _CELLS[_CELL_GRADIENTS.get(op_type, op_type)]
+    *_, width = shapes[data] or (1,)
+    rows = elements[inputs[data]] / max(width, 1)
+    products = 2.0 if op_type in _CELL_GRADIENTS else 1.0
+    return 2.0 * products * rows * sum(elements[inputs[w]] for w in weights)
+
+
+def _multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
+    """How many values each output element of a convolution sums up."""
+    sizes = [max(size, 1) for size in filter_shape or ()]
+    # The last dimension is the output channel; of a depthwise filter, the last two are.
+    return math.prod(sizes[: -2 if op_type.startswith("Depthwise") else -1])
+
+
+def _einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
+    """The product of the sizes of all subscripts."""
+    sizes: dict[str, int] = {}
+    operands = equation.replace(" ", "").split("->")[0].split(",")
+    for subscripts, shape in zip(operands, shapes, strict=True):
+        before, dots, after = subscripts.partition("...")
+        # What the dots stand for is matched from the right.
+        num_dots = len(shape or ()) - len(before) - len(after) if dots else 0
+        labels = [*before, *(f".{k}" for k in range(num_dots, 0, -1)), *after]
+        for label, size in zip(labels, shape or (), strict=False):
+            sizes[label] = max(sizes.get(label, 1), size)
+    return math.prod(sizes.values())

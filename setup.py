@@ -1,0 +1,4 @@
+import setuptools
+
+# All metadata is in pyproject.toml.
+setuptools.setup()

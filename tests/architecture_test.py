@@ -1,0 +1,331 @@
+"""The rooms of the project depend on each other in one direction, and BUILD files say so.
+
+Reads the imports of every module and the targets of every BUILD file; imports none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+
+from absl.testing import absltest
+
+# Under Bazel this file is a link into the source tree.
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGES = ("graph_passes", "tf_placer", "benchmarks")
+TENSORFLOW = "//:expect_tensorflow_installed"
+
+# A module may need modules of its own layer and of those above it in this list, however indirectly.
+# Modules that are not listed lie where the listed ones that they need and that need them let them.
+LAYERS = (
+    ("graph_passes",),
+    ("tf_placer.step", "tf_placer.machine"),
+    ("tf_placer.environments",),
+    ("tf_placer.placers",),
+    ("tf_placer.search", "tf_placer.trial_log"),
+    ("tf_placer.optimize", "tf_placer.optimization"),
+    ("tf_placer.cli",),
+    ("benchmarks",),
+    ("tests",),
+)
+# Placers know groups and measurements only.
+SEEN_BY_PLACERS = (
+    "graph_passes.grouping.group_graph",
+    "tf_placer.environments.environment",
+    "tf_placer.placers",
+)
+# What both sides of an interface share is light: it needs no TensorFlow, however indirectly.
+WITHOUT_TENSORFLOW = (
+    "graph_passes.grouping.group_graph",
+    "tf_placer.environments.environment",
+    "tf_placer.placers.heuristics",
+    "tf_placer.placers.placer",
+    "tf_placer.step",
+)
+GRAPH_PASSES_MAY_IMPORT = {"absl", "google", "graph_passes", "networkx", "numpy", "tensorflow"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A source file.
+
+    Attributes:
+        name: "tf_placer.step"; a package has the name of its folder.
+        path: the file.
+        tree: its syntax tree.
+    """
+
+    name: str
+    path: pathlib.Path
+    tree: ast.Module
+
+    @property
+    def has_code(self) -> bool:
+        """Whether there is more than a docstring."""
+        return any(
+            not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+            for node in self.tree.body
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A Python target of a BUILD file; `sources` are module names and `deps` full labels."""
+
+    label: str
+    rule: str
+    sources: tuple[str, ...]
+    deps: tuple[str, ...]
+
+
+def module_name(path: pathlib.Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def read_modules() -> dict[str, Module]:
+    paths = [path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py")]
+    return {
+        module_name(path): Module(module_name(path), path, ast.parse(path.read_text(), str(path)))
+        for path in sorted(paths)
+    }
+
+
+def read_targets() -> dict[str, Target]:
+    builds = [ROOT / "BUILD"]
+    for folder in (*PACKAGES, "tests"):
+        builds += sorted((ROOT / folder).rglob("BUILD"))
+    return {target.label: target for build in builds for target in read_build_file(build)}
+
+
+def read_build_file(build: pathlib.Path) -> Iterator[Target]:
+    """The Python targets of a BUILD file, which is executed: Starlark is a part of Python."""
+    package = build.parent.relative_to(ROOT).as_posix().removeprefix(".")
+    targets = []
+
+    def glob(include: list[str], exclude: list[str] = (), **_: object) -> list[str]:
+        matches = {path for pattern in include for path in build.parent.glob(pattern)}
+        matches -= {path for pattern in exclude for path in build.parent.glob(pattern)}
+        return [path.relative_to(build.parent).as_posix() for path in sorted(matches)]
+
+    def full_label(label: str) -> str:
+        if label.startswith(":"):
+            return f"//{package}{label}"
+        folder, colon, name = label.removeprefix("//").partition(":")
+        return f"//{folder}:{name if colon else folder.rsplit('/', 1)[-1]}"
+
+    def recorder(rule: str) -> Callable[..., None]:
+        def record(name: str, srcs: list[str] = (), deps: list[str] = (), **_: object) -> None:
+            sources = tuple(module_name(build.parent / source) for source in srcs)
+            labels = tuple(full_label(label) for label in deps if not label.startswith("@"))
+            targets.append(Target(f"//{package}:{name}", rule, sources, labels))
+
+        return record
+
+    names: dict[str, object] = {
+        rule: recorder(rule) for rule in ("py_binary", "py_library", "py_test")
+    }
+    for ignored in ("exports_files", "filegroup", "load", "package", "test_suite"):
+        names[ignored] = lambda *_args, **_kwargs: None
+    exec(compile(build.read_text(), str(build), "exec"), {**names, "glob": glob})
+    return iter(targets)
+
+
+class _WithoutTypeChecking(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            return None
+        return self.generic_visit(node)
+
+
+def imported_names(
+    module: Module, modules: Mapping[str, Module], *, for_types: bool = True
+) -> set[str]:
+    """Full names of everything a module imports, at its top or later.
+
+    `from a import b` is an import of a.b where that is a module of this project.
+
+    Args:
+        module: the module.
+        modules: all modules of the project.
+        for_types: count what is imported for type hints only, and not when the program runs.
+    """
+    names = set()
+    tree = ast.parse(module.path.read_text())
+    for node in ast.walk(tree if for_types else _WithoutTypeChecking().visit(tree)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            inside = members & modules.keys()
+            names |= inside
+            if inside != members:
+                names.add(node.module)
+    return names - {"__future__"}
+
+
+def reachable(start: str, edges: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
+    """A path to everything that can be reached, the start included."""
+    paths = {start: (start,)}
+    pending = [start]
+    while pending:
+        last = pending.pop()
+        for following in sorted(edges.get(last, ())):
+            if following not in paths:
+                paths[following] = (*paths[last], following)
+                pending.append(following)
+    return paths
+
+
+def is_in(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def layer(name: str) -> int | None:
+    return next((i for i, names in enumerate(LAYERS) if is_in(name, names)), None)
+
+
+def upward_paths(edges: Mapping[str, set[str]]) -> list[str]:
+    """Paths from a module to one of a later layer, as text."""
+    wrong = []
+    for name in edges:
+        mine = layer(name)
+        if mine is None:
+            continue
+        for needed, path in reachable(name, edges).items():
+            if (layer(needed) or 0) > mine:
+                wrong.append(" -> ".join(path))
+    return wrong
+
+
+class ArchitectureTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.modules = read_modules()
+        cls.targets = read_targets()
+        cls.mentions = {
+            name: imported_names(module, cls.modules) for name, module in cls.modules.items()
+        }
+        cls.imports = {
+            name: imported_names(module, cls.modules, for_types=False)
+            for name, module in cls.modules.items()
+        }
+
+    def own_imports(self, name: str) -> set[str]:
+        """The modules of this project that a module imports when it runs."""
+        return self.imports[name] & self.modules.keys()
+
+    def own_mentions(self, name: str) -> set[str]:
+        """The same, and those that its type hints name."""
+        return self.mentions[name] & self.modules.keys()
+
+    def sources_of_deps(self, target: Target) -> set[str]:
+        """The sources of the targets that a target depends on directly."""
+        deps = (self.targets[dep] for dep in target.deps if dep in self.targets)
+        return {source for dep in deps for source in dep.sources}
+
+    def test_sources_were_found(self):
+        self.assertContainsSubset(["tf_placer.step", "tests.architecture_test"], self.modules)
+        self.assertIn("//tests:architecture_test", self.targets)
+
+    def test_imports_go_one_way(self):
+        edges = {name: self.own_mentions(name) for name in self.modules}
+        self.assertEqual(upward_paths(edges), [])
+
+    def test_dependencies_of_targets_go_one_way(self):
+        edges = {
+            source: self.sources_of_deps(target)
+            for target in self.targets.values()
+            for source in target.sources
+        }
+        self.assertEqual(upward_paths(edges), [])
+
+    def test_modules_do_not_import_each_other_in_a_circle(self):
+        edges = {name: self.own_imports(name) for name in self.modules}
+        for name, imports in edges.items():
+            for imported in sorted(imports):
+                path = reachable(imported, edges).get(name)
+                self.assertIsNone(path, f"{name} -> {' -> '.join(path or ())}")
+
+    def test_imports_are_absolute(self):
+        for module in self.modules.values():
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ImportFrom):
+                    self.assertEqual(node.level, 0, f"{module.path}:{node.lineno}")
+
+    def test_graph_passes_need_graphs_and_arrays_only(self):
+        allowed = GRAPH_PASSES_MAY_IMPORT | set(sys.stdlib_module_names)
+        for name, imports in self.mentions.items():
+            if is_in(name, ("graph_passes",)):
+                tops = {imported.partition(".")[0] for imported in imports}
+                self.assertContainsSubset(tops, allowed, name)
+                keras = [i for i in imports if is_in(i, ("keras", "tensorflow.keras"))]
+                self.assertEmpty(keras, name)
+
+    def test_placers_see_groups_and_measurements_only(self):
+        for name in self.modules:
+            if is_in(name, ("tf_placer.placers",)):
+                others = {i for i in self.own_mentions(name) if not is_in(i, SEEN_BY_PLACERS)}
+                self.assertEmpty(others, name)
+
+    def test_what_interfaces_share_needs_no_tensorflow(self):
+        edges = {name: self.own_imports(name) for name in self.modules}
+        for name in self.modules:
+            if is_in(name, WITHOUT_TENSORFLOW):
+                for needed, path in reachable(name, edges).items():
+                    heavy = {i for i in self.imports[needed] if is_in(i, ("keras", "tensorflow"))}
+                    self.assertEmpty(heavy, " -> ".join(path))
+
+    def test_every_module_is_a_source_of_one_target(self):
+        for name, module in self.modules.items():
+            if module.path.name == "__init__.py" and not module.has_code:
+                continue
+            rule = "py_test" if name.endswith("_test") else "py_library"
+            owners = [
+                target.label
+                for target in self.targets.values()
+                if target.rule == rule and name in target.sources
+            ]
+            self.assertLen(owners, 1, f"{rule} targets of {module.path}")
+
+    def test_every_test_runs_its_tests(self):
+        for name, module in self.modules.items():
+            if name.endswith("_test"):
+                guards = [
+                    node
+                    for node in module.tree.body
+                    if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
+                ]
+                self.assertLen(guards, 1, module.path)
+
+    def test_sources_and_dependencies_of_targets_exist(self):
+        for target in self.targets.values():
+            self.assertContainsSubset(target.sources, self.modules, target.label)
+            self.assertContainsSubset(target.deps, self.targets, target.label)
+
+    def test_targets_name_what_they_import(self):
+        for target in self.targets.values():
+            named = self.sources_of_deps(target) | set(target.sources)
+            for source in target.sources:
+                if source not in self.modules:
+                    continue
+                imported = {i for i in self.own_imports(source) if self.modules[i].has_code}
+                self.assertContainsSubset(imported, named, f"{target.label} imports in {source}")
+
+    def test_targets_say_when_they_need_tensorflow(self):
+        for target in self.targets.values():
+            imports = set().union(*(self.imports.get(source, set()) for source in target.sources))
+            if any(is_in(i, ("keras", "tensorflow")) for i in imports):
+                self.assertIn(TENSORFLOW, target.deps, target.label)
+
+    def test_no_package_of_tests_hides_a_package(self):
+        for package in PACKAGES:
+            self.assertFalse((ROOT / "tests" / package / "__init__.py").exists(), package)
+
+
+if __name__ == "__main__":
+    absltest.main()

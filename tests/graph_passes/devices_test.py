@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from absl.testing import absltest, parameterized
+
+from graph_passes.devices import device_type_of, home_device
+
+WORKER = "/job:worker/replica:0/task:"
+DEVICES = [
+    f"{WORKER}0/device:CPU:0",
+    f"{WORKER}0/device:GPU:0",
+    f"{WORKER}1/device:CPU:0",
+    f"{WORKER}1/device:GPU:0",
+    f"{WORKER}1/device:GPU:1",
+]
+
+
+class DeviceTypeTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("/job:worker/replica:0/task:1/device:CPU:0", "CPU"),
+        ("/device:GPU:1", "GPU"),
+        ("/gpu:0", "GPU"),
+        ("/cpu:*", "CPU"),
+        ("/device:XLA_CPU:0", "XLA_CPU"),
+        ("/job:worker/device:GPU", "GPU"),
+        ("/device:gpu:0/job:worker/task:1", "GPU"),
+        ("/device:*", ""),
+        ("/job:worker", ""),
+        ("/job:gpu/task:0", ""),
+        ("/replica:0/task:12", ""),
+        ("", ""),
+    )
+    def test_type_is_told_from_the_name(self, name, expected):
+        self.assertEqual(device_type_of(name), expected)
+
+
+class HomeDeviceTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("", 0),
+        ("/cpu:0", 0),
+        ("/gpu:0", 1),
+        ("/device:GPU:*", 1),
+        ("/device:GPU:1", 4),
+        ("/job:worker/task:1", 2),
+        ("/task:1/gpu:0", 3),
+        ("/device:GPU:0/task:1", 3),
+        ("/job:worker/replica:0/task:1/device:GPU:1", 4),
+    )
+    def test_first_device_that_agrees_is_meant(self, requested, expected):
+        self.assertEqual(home_device(requested, DEVICES), expected)
+
+    @parameterized.parameters("/job:ps", "/task:2/cpu:0", "/device:TPU:0", "nonsense")
+    def test_first_device_stands_in_for_one_that_is_not_there(self, requested):
+        self.assertEqual(home_device(requested, DEVICES), 0)
+
+
+if __name__ == "__main__":
+    absltest.main()

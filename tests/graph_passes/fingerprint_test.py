@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.fingerprint import graph_fingerprint
+from tests import graphs
+
+tf1 = tf.compat.v1
+
+
+def function_graph_def() -> tf1.GraphDef:
+    with tf.Graph().as_default() as graph:
+        tf.function(lambda value: tf.tanh(value) * 2.0)(tf.constant(1.0, name="value"))
+    return graph.as_graph_def()
+
+
+def copy_of(graph_def: tf1.GraphDef) -> tf1.GraphDef:
+    copy = tf1.GraphDef()
+    copy.CopyFrom(graph_def)
+    return copy
+
+
+def rename(graph_def: tf1.GraphDef) -> None:
+    graph_def.node[0].name += "_"
+
+
+def change_type(graph_def: tf1.GraphDef) -> None:
+    next(n for n in graph_def.node if n.op == "Tanh").op = "Sigmoid"
+
+
+def change_constant(graph_def: tf1.GraphDef) -> None:
+    node = next(n for n in graph_def.node if n.op == "Const" and n.attr["value"].tensor.float_val)
+    node.attr["value"].tensor.float_val[0] += 1e-6
+
+
+def swap_inputs(graph_def: tf1.GraphDef) -> None:
+    node = next(n for n in graph_def.node if n.op == "Sub")
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+
+
+def add_control_edge(graph_def: tf1.GraphDef) -> None:
+    graph_def.node[-1].input.append(f"^{graph_def.node[0].name}")
+
+
+def drop_operation(graph_def: tf1.GraphDef) -> None:
+    del graph_def.node[-1]
+
+
+def drop_attribute(graph_def: tf1.GraphDef) -> None:
+    node = next(n for n in graph_def.node if "_class" in n.attr)
+    del node.attr["_class"]
+
+
+def change_function(graph_def: tf1.GraphDef) -> None:
+    function = graph_def.library.function[0]
+    next(n for n in function.node_def if n.op == "Tanh").op = "Sigmoid"
+
+
+def add_function(graph_def: tf1.GraphDef) -> None:
+    graph_def.library.function.add().signature.name = "another"
+
+
+def add_gradient(graph_def: tf1.GraphDef) -> None:
+    name = graph_def.library.function[0].signature.name
+    graph_def.library.gradient.add(function_name=name, gradient_func=name)
+
+
+class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
+    def test_looks_like_a_hash(self):
+        self.assertRegex(graph_fingerprint(function_graph_def()), "^[0-9a-f]{64}$")
+
+    def test_graph_built_again_has_the_same(self):
+        for name in ("lstm", "v1_ref_variables", "while_loop_v1", "saver_and_summaries"):
+            first, second = (graphs.FACTORIES[name]().graph.as_graph_def() for _ in range(2))
+            self.assertEqual(graph_fingerprint(first), graph_fingerprint(second), name)
+
+    def test_all_test_graphs_differ(self):
+        prints = [graph_fingerprint(f().graph.as_graph_def()) for f in graphs.FACTORIES.values()]
+        self.assertLen(set(prints), len(graphs.FACTORIES))
+
+    def test_order_does_not_matter(self):
+        graph_def = graphs.lstm().graph.as_graph_def()
+        graph_def.library.CopyFrom(function_graph_def().library)
+        shuffled = copy_of(graph_def)
+        del shuffled.node[:], shuffled.library.function[:]
+        random = np.random.default_rng(0)
+        shuffled.node.extend(graph_def.node[i] for i in random.permutation(len(graph_def.node)))
+        shuffled.library.function.extend(reversed(graph_def.library.function))
+        self.assertEqual(graph_fingerprint(shuffled), graph_fingerprint(graph_def))
+
+    def test_devices_and_notes_do_not_matter(self):
+        graph_def = function_graph_def()
+        noted = copy_of(graph_def)
+        for nodes in (noted.node, noted.library.function[0].node_def):
+            for node in nodes:
+                node.device = "/device:GPU:1"
+                node.experimental_debug_info.original_node_names.append("other")
+                node.attr["_output_shapes"].list.shape.add()
+        self.assertEqual(graph_fingerprint(noted), graph_fingerprint(graph_def))
+
+    @parameterized.parameters(
+        rename,
+        change_type,
+        change_constant,
+        swap_inputs,
+        add_control_edge,
+        drop_operation,
+        drop_attribute,
+    )
+    def test_change_of_the_graph_matters(self, change):
+        graph_def = graphs.while_loop_v1().graph.as_graph_def()
+        changed = copy_of(graph_def)
+        change(changed)
+        self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
+
+    @parameterized.parameters(change_function, add_function, add_gradient)
+    def test_change_of_the_library_matters(self, change):
+        graph_def = function_graph_def()
+        changed = copy_of(graph_def)
+        change(changed)
+        self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
+
+    def test_graph_stays_as_it_is(self):
+        graph_def = function_graph_def()
+        for node in graph_def.node:
+            node.device = "/cpu:0"
+        before = graph_def.SerializeToString(deterministic=True)
+        graph_fingerprint(graph_def)
+        self.assertEqual(graph_def.SerializeToString(deterministic=True), before)
+
+
+if __name__ == "__main__":
+    tf.test.main()

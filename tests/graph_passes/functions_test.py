@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import itertools
+
+import tensorflow as tf
+
+from graph_passes.functions import FunctionLibrary
+
+tf1 = tf.compat.v1
+
+
+def library(**calls: list[str]) -> tf1.GraphDef:
+    """Functions by name, each with a partitioned call of every function in its list."""
+    graph_def = tf1.GraphDef()
+    for name, called in calls.items():
+        function = graph_def.library.function.add()
+        function.signature.name = name
+        function.node_def.add(name="own", op="NoOp")
+        for number, other in enumerate(called):
+            call = function.node_def.add(name=f"call_{number}", op="PartitionedCall")
+            call.attr["f"].func.name = other
+    return graph_def
+
+
+def call_of(name: str) -> tf1.NodeDef:
+    node = tf1.NodeDef(name="call", op="StatefulPartitionedCall")
+    node.attr["f"].func.name = name
+    return node
+
+
+class FunctionLibraryTest(tf.test.TestCase):
+    def test_calls_are_followed(self):
+        functions = FunctionLibrary(library(a=["b", "c"], b=["c"], c=[], d=["a"]))
+        self.assertEqual(functions.run_by(call_of("a")), {"a", "b", "c"})
+        self.assertEqual(functions.run_by(call_of("c")), {"c"})
+        self.assertEqual(functions.run_by(call_of("d")), {"a", "b", "c", "d"})
+
+    def test_function_as_an_operation_type_is_a_call(self):
+        functions = FunctionLibrary(library(a=["b"], b=[]))
+        self.assertEqual(functions.run_by(tf1.NodeDef(name="call", op="a")), {"a", "b"})
+
+    def test_recursion_ends(self):
+        functions = FunctionLibrary(library(a=["b"], b=["a", "c"], c=["c"]))
+        for name in "ab":
+            self.assertEqual(functions.run_by(call_of(name)), {"a", "b", "c"})
+        self.assertEqual(functions.run_by(call_of("c")), {"c"})
+
+    def test_nesting_may_be_deep(self):
+        names = [f"f{i}" for i in range(5000)]
+        deep = {name: [inner] for name, inner in itertools.pairwise(names)}
+        functions = FunctionLibrary(library(**deep, **{names[-1]: []}))
+        self.assertLen(functions.run_by(call_of("f0")), 5000)
+
+    def test_all_functions_of_control_flow_and_lists_count(self):
+        functions = FunctionLibrary(library(a=[], b=[], c=["b"]))
+        loop = tf1.NodeDef(name="loop", op="While")
+        loop.attr["cond"].func.name = "a"
+        loop.attr["body"].func.name = "c"
+        self.assertEqual(functions.run_by(loop), {"a", "b", "c"})
+        case = tf1.NodeDef(name="case", op="Case")
+        for name in "ab":
+            case.attr["branches"].list.func.add(name=name)
+        self.assertEqual(functions.run_by(case), {"a", "b"})
+
+    def test_missing_function_is_named_and_empty(self):
+        functions = FunctionLibrary(library(a=["lost"]))
+        self.assertEqual(functions.run_by(call_of("a")), {"a", "lost"})
+        self.assertIn("a", functions)
+        self.assertNotIn("lost", functions)
+        self.assertEmpty(functions.body("lost"))
+        self.assertEqual([node.name for node in functions.body("a")], ["own", "call_0"])
+
+    def test_plain_operation_runs_none(self):
+        functions = FunctionLibrary(library(a=[]))
+        self.assertEmpty(functions.run_by(tf1.NodeDef(name="x", op="Identity")))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,64 @@
+"""Every placement that is called legal runs, and computes what the unplaced graph computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.annotate import Annotate
+from graph_passes.graph_pass import GraphState
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from graph_passes.placement import Placement
+from tests import graphs
+from tests.graph_passes.logical_devices import device_names, run_steps
+
+DEVICES = device_names(3)
+
+
+class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        ("v1_ref_variables", 50),
+        ("resource_variables", 50),
+        ("while_loop_v1", 50),
+        ("while_loop_v2", 50),
+        ("tf_data_iterators", 50),
+        ("lookup_table_and_strings", 50),
+        ("saver_and_summaries", 50),
+        ("cond_v1", 50),
+        ("cond_v2", 50),
+        ("partitioned_call", 50),
+        ("lstm", 10),
+        ("small_convnet", 10),
+        ("residual_convnet", 10),
+    )
+    def test_runs_where_it_should_and_fetches_the_same_values(self, name, count):
+        made = graphs.FACTORIES[name]()
+        graph_def = made.graph.as_graph_def()
+        expected = run_steps(graph_def, made, devices=len(DEVICES)).values
+        op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
+        grouped = group_operations(op_graph)
+        legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
+        self.assertGreaterEqual(grouped.num_decisions, 2)
+        # TensorFlow moves every Switch to its data, be that a feed.
+        switches = {node.name for node in graph_def.node if node.op == "Switch"}
+        random = np.random.default_rng(0)
+        placements = set()
+        for _ in range(count):
+            row = np.array([random.choice(np.flatnonzero(choices)) for choices in legal], np.int32)
+            assignment = grouped.assignment(row, DEVICES)
+            state = GraphState(graph_def, placement=Placement("", DEVICES, assignment))
+            placed = Annotate().run(state).state.graph_def
+            run = run_steps(placed, made, devices=len(DEVICES))
+            self.assertAllClose(run.values, expected, rtol=1e-5, atol=1e-7, msg=str(row))
+            checked = assignment.keys() & run.devices.keys() - switches
+            self.assertNotEmpty(checked)
+            for operation in checked:
+                self.assertEqual(run.devices[operation], assignment[operation], operation)
+            placements.add(tuple(row))
+        self.assertGreater(len(placements), count / 2)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Tests everything: sets up .venv and Bazel where they are missing, then runs `bazel test //...`.
+# Arguments go to `bazel test`, as options or as targets instead of `//...`.
+set -eu
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+setup_python cpu
+setup_bazel
+cd "$root"
+targets=(//...)
+for argument in "$@"; do
+  case $argument in -*) ;; *) targets=() ;; esac
+done
+# Bazel 7 and later take the python3 of PATH.
+PATH=$(dirname "$python"):$PATH exec bazel test "$@" "${targets[@]}"

@@ -1,0 +1,152 @@
+"""Deterministic stand-ins for placers and environments, and a small search to run in a child.
+
+`python doubles.py LOG MEASURED MAX_TRIALS` runs `run_search`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.placers.placer import Placer
+from tf_placer.search import Budget, search
+from tf_placer.trial_log import Trial, TrialLog
+
+NUM_GROUPS = 6
+NUM_DEVICES = 3
+ORIGINAL_MEASUREMENT = Measurement((0.09, 0.1, 0.11), setup_secs=0.5)
+HEADER = {"graph_fingerprint": "g1", "seed": 0}
+
+
+def group_graph() -> GroupGraph:
+    return GroupGraph(
+        names=tuple(f"group{i}" for i in range(NUM_GROUPS)),
+        kinds=("operations",) * NUM_GROUPS,
+        type_names=("MatMul",),
+        type_counts=np.ones((NUM_GROUPS, 1), np.int32),
+        output_shapes=(((2, 3),),) * NUM_GROUPS,
+        edges=np.array([[i, i + 1] for i in range(NUM_GROUPS - 1)], np.int32),
+        edge_bytes=np.full(NUM_GROUPS - 1, 24, np.int64),
+        work=np.ones(NUM_GROUPS),
+        layers=np.arange(NUM_GROUPS, dtype=np.int32),
+    )
+
+
+def measurement_of(assignment: Sequence[int]) -> Measurement:
+    """A time, or now and then a failure, that depends on the assignment alone."""
+    digest = hashlib.sha256(json.dumps([int(device) for device in assignment]).encode()).digest()
+    if digest[0] < 40:
+        kind = list(FailureKind)[digest[1] % len(FailureKind)]
+        return Measurement(failure=Failure(kind, f"{kind.value} of {digest[2]}"), setup_secs=0.1)
+    secs = 0.01 + digest[3] / 1000
+    return Measurement((secs, secs * 1.1, secs * 0.9), setup_secs=0.2)
+
+
+class RecordingPlacer(Placer):
+    """A placer that keeps what it observed; what it proposes is left to subclasses."""
+
+    def __init__(self, name: str, batch_size: int) -> None:
+        super().__init__(group_graph(), np.ones((NUM_GROUPS, NUM_DEVICES), bool))
+        self.name = name
+        self.batch_size = batch_size
+        self.observed: list[tuple[list[list[int]], list[Measurement]]] = []
+
+    def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+        assert placements.dtype == np.int32 and len(placements) == len(measurements)
+        self.observed.append((placements.tolist(), list(measurements)))
+
+
+class ScriptedPlacer(RecordingPlacer):
+    """Proposes the given batches, then nothing."""
+
+    def __init__(self, name: str, batches: Sequence[Sequence[Sequence[int]]]) -> None:
+        super().__init__(name, max([1, *map(len, batches)]))
+        self._batches = batches
+
+    def propose(self, count: int) -> np.ndarray:
+        if len(self.observed) >= len(self._batches):
+            return np.empty((0, NUM_GROUPS), np.int32)
+        return np.array(self._batches[len(self.observed)], np.int32)[:count]
+
+
+class AdaptivePlacer(RecordingPlacer):
+    """Proposes for ever, each time something that depends on all that it has observed."""
+
+    def propose(self, count: int) -> np.ndarray:
+        observed = [(rows, [m.to_json() for m in ms]) for rows, ms in self.observed]
+        digest = hashlib.sha256(json.dumps([self.name, observed]).encode()).digest()
+        rng = np.random.default_rng(list(digest))
+        return rng.integers(NUM_DEVICES, size=(count, NUM_GROUPS), dtype=np.int32)
+
+
+class FakeEnvironment:
+    """Measures at once what `measurement_of` says, and keeps what it was asked for."""
+
+    def __init__(self, sleep_secs: float = 0.0, measured_path: str | None = None) -> None:
+        self.asked: list[tuple[int, ...]] = []
+        self._sleep_secs = sleep_secs
+        self._measured_path = measured_path
+
+    def measure(self, placements: np.ndarray) -> list[Measurement]:
+        assert placements.dtype == np.int32 and placements.ndim == 2
+        self.asked += [tuple(row) for row in placements.tolist()]
+        if self._measured_path is not None:
+            with open(self._measured_path, "a") as file:
+                file.write(json.dumps(placements.tolist()) + "\n")
+        time.sleep(self._sleep_secs)
+        return [measurement_of(row) for row in placements]
+
+
+class DriftingEnvironment:
+    """Time by the assignment's "speed", times a drift per round, times noise per measurement.
+
+    An assignment names how fast it is and in which rounds (counted from 1) it fails:
+    {"speed": "1.15", "fails": "2,3", "kind": "timeout"}.
+    """
+
+    def __init__(self, seed: int, noise: float = 0.0) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._noise = noise
+        self._drift = math.nan  # measuring before the first restart shows
+        self.round = 0
+        self.asked: list[str] = []
+
+    def restart(self) -> None:
+        self.round += 1
+        self._drift = float(self._rng.uniform(1, 2))
+        self.asked.append("restart")
+
+    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+        self.asked.append(assignment.get("label", ""))
+        if str(self.round) in assignment.get("fails", "").split(","):
+            kind = FailureKind(assignment.get("kind", "out_of_memory"))
+            return Measurement(failure=Failure(kind, "it failed"))
+        noise = math.exp(self._rng.normal(0, self._noise)) if self._noise else 1.0
+        secs = 0.1 * self._drift * noise / float(assignment.get("speed", "1"))
+        assert secs > 0
+        return Measurement((secs * 0.98, secs, secs * 1.02))
+
+
+def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial]:
+    """Two short stages and one that goes on, each trial taking a few milliseconds."""
+    stages = [
+        ScriptedPlacer("first", [[[0] * NUM_GROUPS], [[1] * NUM_GROUPS], [[2] * NUM_GROUPS]]),
+        ScriptedPlacer("second", [[[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1] * NUM_GROUPS]]),
+        AdaptivePlacer("third", 5),
+    ]
+    environment = FakeEnvironment(0.003, measured_path)
+    with TrialLog.open(log_path, HEADER) as log:
+        budget = Budget(max_trials, 3600.0)
+        return search(lambda: ORIGINAL_MEASUREMENT, environment, stages, log, budget)
+
+
+if __name__ == "__main__":
+    run_search(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,345 @@
+"""Tests of measuring in processes of their own, and of everything that can happen to those."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.environments.environment import FailureKind
+from tf_placer.environments.session import (
+    COLOCRL,
+    EAGLE,
+    POST,
+    MeasuringProtocol,
+    SessionEnvironment,
+    WorkerStartError,
+)
+from tf_placer.machine import Machine, find_machine
+from tf_placer.step import Step
+
+v1 = tf.compat.v1
+_LOCAL = find_machine("local:2")
+_TASKS = [device.name for device in _LOCAL.devices]
+
+
+def _write_gate_graph(path: pathlib.Path, queue_device: str = "") -> None:
+    """A step waits for ever on a queue as long as the file that "gate:0" names says "wait"."""
+    with tf.Graph().as_default() as graph:
+        gate = v1.placeholder(tf.string, [], name="gate")
+        with tf.device(queue_device):
+            queue = v1.FIFOQueue(1, [tf.float32], shapes=[[]])
+        waiting = tf.equal(tf.io.read_file(gate), "wait")
+        opened = tf.cond(waiting, queue.dequeue, lambda: tf.constant(1.0))
+        w = v1.get_variable("w", [8, 8], use_resource=True)
+        x = tf.matmul(tf.random.normal([8, 8]), w, name="x")
+        y = tf.tanh(x, name="y")
+        loss = tf.reduce_mean(y) * opened
+        train = w.assign_sub(y)
+        tf.group(train, name="train")
+        tf.identity(loss, name="loss")
+        tf.group(w.initializer, name="init")
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not yet waited for does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class MeasuringProtocolTest(tf.test.TestCase):
+    def test_presets_are_as_published(self):
+        self.assertEqual((COLOCRL.steps, COLOCRL.dropped), (10, 1))
+        self.assertEqual((POST.steps, POST.dropped), (11, 1))
+        self.assertEqual((EAGLE.steps, EAGLE.dropped), (15, 5))
+
+    def test_a_step_must_count(self):
+        for steps, dropped in ((0, 0), (3, 3), (3, -1)):
+            with self.assertRaises(ValueError):
+                MeasuringProtocol(steps, dropped)
+
+
+class LocalSessionTest(tf.test.TestCase):
+    """All tests share one environment: what one leaves behind must not disturb the next."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.directory = pathlib.Path(cls.get_temp_dir(cls()))
+        cls.gate = cls.directory / "gate"
+        _write_gate_graph(cls.directory / "graph.pb", _TASKS[1])
+        cls.environment = cls.enterClassContext(
+            SessionEnvironment(
+                cls.directory / "graph.pb",
+                Step(("train", "loss:0"), {"gate:0": np.array(str(cls.gate))}, ("init",)),
+                _LOCAL,
+                lambda row: {"x": _TASKS[row[0]], "y": _TASKS[row[1]]},
+                timeout_secs=120.0,
+                work_dir=cls.directory / "work",
+            )
+        )
+
+    def setUp(self):
+        super().setUp()
+        self.gate.write_text("go")
+
+    def assert_works(self):
+        self.gate.write_text("go")
+        measurement = self.environment.measure_assignment({})
+        self.assertIsNone(measurement.failure)
+
+    def measure_while_hung(self, action):
+        """Measures a step that hangs, and does something to it when it hangs."""
+        self.environment.measure_assignment({})
+        self.gate.write_text("wait")
+        timer = threading.Timer(0.5, action)
+        timer.start()
+        self.addCleanup(timer.join)
+        return self.environment.measure_assignment({})
+
+    def kill(self, name: str, number: signal.Signals):
+        os.kill(self.environment.process_ids()[name], number)
+
+    def test_placements_are_measured_one_by_one(self):
+        measurements = self.environment.measure(np.array([[0, 0], [0, 1], [1, 0]], np.int32))
+        self.assertLen(measurements, 3)
+        for measurement in measurements:
+            self.assertIsNone(measurement.failure)
+            self.assertLen(measurement.step_secs, 9)
+            self.assertGreater(min(measurement.step_secs), 0.0)
+            self.assertGreater(measurement.setup_secs, 0.0)
+
+    def test_processes_serve_many_measurements(self):
+        self.assert_works()
+        before = self.environment.process_ids()
+        self.assertEqual(list(before), ["the worker", "task 0", "task 1"])
+        self.assert_works()
+        self.assertEqual(self.environment.process_ids(), before)
+
+    def test_an_invalid_placement_costs_no_process(self):
+        self.assert_works()
+        before = self.environment.process_ids()
+        failure = self.environment.measure_assignment({"x": _TASKS[0][:-1] + "7"}).failure
+        self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
+        self.assertIn("available devices are", failure.message)
+        self.assert_works()
+        self.assertEqual(self.environment.process_ids(), before)
+
+    def test_every_placement_fetches_the_same_values(self):
+        original = self.environment.fetched_values({})
+        self.assertContainsSubset(["loss:0@1", "loss:0@2", "w"], list(original))
+        for x in _TASKS:
+            for y in _TASKS:
+                placed = self.environment.fetched_values({"x": x, "y": y})
+                self.assertAllClose(placed, original)
+        failure = self.environment.fetched_values({"x": "/job:nobody"})
+        self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
+
+    def test_a_killed_server_is_a_failure_and_the_next_measurement_works(self):
+        failure = self.measure_while_hung(lambda: self.kill("task 1", signal.SIGKILL)).failure
+        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
+        self.assertIn("task 1 was killed by signal 9 (SIGKILL)", failure.message)
+        self.assert_works()
+
+    def test_a_crashed_worker_is_a_failure_and_the_next_measurement_works(self):
+        failure = self.measure_while_hung(lambda: self.kill("the worker", signal.SIGSEGV)).failure
+        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
+        self.assertIn("the worker was killed by signal 11 (SIGSEGV)", failure.message)
+        self.assertIn("in the warm-up steps", failure.message)
+        self.assert_works()
+
+    def test_a_server_that_died_between_measurements_is_replaced(self):
+        self.assert_works()
+        before = self.environment.process_ids()
+        self.kill("task 0", signal.SIGKILL)
+        os.waitid(os.P_PID, before["task 0"], os.WEXITED | os.WNOWAIT)
+        self.assert_works()
+
+    def test_a_hung_step_is_a_timeout_and_the_next_measurement_works(self):
+        self.environment.timeout_secs = 3.0
+        try:
+            failure = self.measure_while_hung(lambda: None).failure
+        finally:
+            self.environment.timeout_secs = 120.0
+        self.assertEqual(failure.kind, FailureKind.TIMEOUT)
+        self.assertIn("3 s", failure.message)
+        self.assertIn("the warm-up steps", failure.message)
+        self.assertEqual(self.environment.process_ids(), {})
+        self.assert_works()
+
+    def test_a_restart_brings_fresh_processes(self):
+        self.assert_works()
+        before = self.environment.process_ids()
+        self.environment.restart()
+        self.assertEqual(self.environment.process_ids(), {})
+        self.assert_works()
+        self.assertNoCommonElements(before.values(), self.environment.process_ids().values())
+        for pid in before.values():
+            self.assertFalse(_is_running(pid))
+
+
+class MemoryLimitTest(tf.test.TestCase):
+    def test_a_placement_beyond_the_limit_is_out_of_memory_and_the_next_one_works(self):
+        path = self.create_tempfile("graph.pb").full_path
+        machine = find_machine("local:2,memory_mb=300")
+        # One variable and a temporary of its size fit into a process, two variables and one do not.
+        side = int((120 * 2**20 / 4) ** 0.5)
+        with tf.Graph().as_default() as graph:
+            for i in range(2):
+                with tf.name_scope(f"branch{i}"):
+                    value = tf.random.uniform([side, side])
+                    variable = v1.Variable(value, use_resource=True, name="v")
+                    tf.reduce_sum(variable * 2.0, name="sum")
+            tf.group(*(v.initializer for v in v1.global_variables()), name="init")
+        pathlib.Path(path).write_bytes(graph.as_graph_def().SerializeToString())
+        branches = [
+            [op.name for op in graph.get_operations() if op.name.startswith(f"branch{i}/")]
+            for i in range(2)
+        ]
+
+        def assign(row: np.ndarray) -> dict[str, str]:
+            return {name: _TASKS[row[i]] for i in range(2) for name in branches[i]}
+
+        step = Step(("branch0/sum:0", "branch1/sum:0"), initializers=("init",))
+        with SessionEnvironment(path, step, machine, assign) as environment:
+            full, split = environment.measure(np.array([[0, 0], [0, 1]], np.int32))
+        self.assertEqual(full.failure.kind, FailureKind.OUT_OF_MEMORY)
+        # TensorFlow reports it as an error or, in some kernels, crashes on it.
+        self.assertRegex(full.failure.message, "task.0.*(OOM when allocating|out of memory)")
+        self.assertIsNone(split.failure)
+
+
+_HANGING_PARENT = """
+import sys, threading, time
+import numpy as np
+from tf_placer.environments.session import SessionEnvironment
+from tf_placer.machine import find_machine
+from tf_placer.step import Step
+
+graph, gate = sys.argv[1:]
+environment = SessionEnvironment(
+    graph,
+    Step(("loss:0",), {"gate:0": np.array(gate)}, ("init",)),
+    find_machine("local:2"),
+    lambda row: {},
+)
+assert environment.measure_assignment({}).failure is None
+open(gate, "w").write("wait")
+print(*environment.process_ids().values(), flush=True)
+environment.measure_assignment({})
+"""
+
+
+class OrphanTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        _write_gate_graph(self.directory / "graph.pb")
+        (self.directory / "gate").write_text("go")
+
+    def test_no_process_outlives_a_parent_that_is_killed_in_a_measurement(self):
+        parent = subprocess.Popen(
+            [
+                *(sys.executable, "-c", _HANGING_PARENT),
+                *(str(self.directory / name) for name in ("graph.pb", "gate")),
+            ],
+            stdout=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "TMPDIR": str(self.directory),
+            },
+        )
+        self.addCleanup(parent.stdout.close)
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        self.assertLen(pids, 3)
+        time.sleep(0.5)
+        self.assertTrue(all(map(_is_running, pids)))
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 60.0
+        while any(map(_is_running, pids)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(any(map(_is_running, pids)))
+
+    def test_no_process_and_no_file_outlives_the_environment(self):
+        work_dir = self.directory / "work"
+        step = Step(("loss:0",), {"gate:0": np.array(str(self.directory / "gate"))}, ("init",))
+        with SessionEnvironment(
+            self.directory / "graph.pb",
+            step,
+            find_machine("attached"),
+            lambda row: {},
+            protocol=MeasuringProtocol(3, 1),
+            session_config=v1.ConfigProto(allow_soft_placement=True),
+            meta_optimizer=True,
+            work_dir=work_dir,
+        ) as environment:
+            measurement = environment.measure_assignment({})
+            self.assertIsNone(measurement.failure)
+            self.assertLen(measurement.step_secs, 2)
+            pids = environment.process_ids()
+            self.assertLen(pids, 1)
+        self.assertFalse(any(map(_is_running, pids.values())))
+        self.assertEqual(list(work_dir.iterdir()), [])
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            environment.measure_assignment({})
+
+
+class StartTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempfile("graph.pb").full_path)
+        _write_gate_graph(self.path)
+
+    def environment(self, step: Step, machine: Machine) -> SessionEnvironment:
+        environment = SessionEnvironment(self.path, step, machine, lambda row: {})
+        self.addCleanup(environment.close)
+        return environment
+
+    def test_a_graph_that_lacks_what_the_step_needs_is_no_placements_fault(self):
+        environment = self.environment(Step(("nowhere:0",)), find_machine("attached"))
+        with self.assertRaisesRegex(WorkerStartError, "the graph cannot be run: .*nowhere"):
+            environment.measure_assignment({})
+        self.assertEqual(environment.process_ids(), {})
+
+    def test_a_value_that_no_tensor_can_hold_is_refused_at_once(self):
+        with self.assertRaisesRegex(ValueError, "gate:0"):
+            self.environment(
+                Step(("loss:0",), {"gate:0": np.array(object())}), find_machine("local:1")
+            )
+
+    def test_servers_that_do_not_start_are_an_error_after_a_second_attempt(self):
+        value = find_machine("local:1").to_json()
+        value["devices"][0]["cores"] = [9999]
+        environment = self.environment(Step(("loss:0",)), Machine.from_json(value))
+        with (
+            self.assertLogs(level="WARNING") as logs,
+            self.assertRaisesRegex(WorkerStartError, "the workers do not start: task 0 exited"),
+        ):
+            environment.measure_assignment({})
+        self.assertIn("trying once more", logs.output[0])
+        self.assertEqual(environment.process_ids(), {})
+
+    def test_a_cluster_that_went_away_is_named(self):
+        machine = Machine("grpc://localhost:1", "cluster", _LOCAL.devices, ())
+        with self.assertRaisesRegex(WorkerStartError, "answers at grpc://localhost:1"):
+            self.environment(Step(("loss:0",)), machine).measure_assignment({})
+
+    def test_a_timeout_must_be_positive(self):
+        with self.assertRaises(ValueError):
+            SessionEnvironment(self.path, Step(("loss:0",)), _LOCAL, dict, timeout_secs=0)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,97 @@
+import doctest
+import itertools
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers import graphs, placer_conformance
+from tf_placer.placers.heuristics import contiguous
+from tf_placer.placers.heuristics.contiguous import Contiguous, equal_cuts
+
+
+def load_tests(loader, tests, pattern):
+    tests.addTests(doctest.DocTestSuite(contiguous))
+    return tests
+
+
+class EqualCutsTest(absltest.TestCase):
+    def test_cuts_equal_items_into_equal_parts_with_longer_parts_first(self):
+        self.assertEqual(equal_cuts(np.ones(6), 3).tolist(), [0, 0, 1, 1, 2, 2])
+        self.assertEqual(equal_cuts(np.ones(5), 3).tolist(), [0, 0, 1, 1, 2])
+        self.assertEqual(equal_cuts(np.ones(7), 3).tolist(), [0, 0, 0, 1, 1, 2, 2])
+
+    def test_gives_every_item_a_part_if_there_are_more_parts(self):
+        self.assertEqual(equal_cuts(np.array([5.0, 0.0, 1.0]), 4).tolist(), [0, 1, 2])
+
+    def test_leaves_no_part_empty_even_if_nothing_weighs_anything(self):
+        self.assertEqual(sorted(set(equal_cuts(np.zeros(5), 3).tolist())), [0, 1, 2])
+
+    def test_has_the_least_sum_of_squares_of_all_cuts(self):
+        rng = np.random.default_rng(0)
+        for num_items, num_parts in ((4, 2), (6, 3), (8, 4), (7, 7)):
+            weights = rng.integers(0, 9, num_items).astype(np.float64)
+            least = min(
+                sum(part.sum() ** 2 for part in np.split(weights, cuts))
+                for cuts in itertools.combinations(range(1, num_items), num_parts - 1)
+            )
+            parts = equal_cuts(weights, num_parts)
+            self.assertEqual((np.bincount(parts, weights) ** 2).sum(), least)
+            self.assertTrue((np.diff(parts) >= 0).all())
+
+
+class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups, legal, seed):
+        return Contiguous(groups, legal, seed=seed)
+
+    def test_proposes_three_cuts_each_also_reversed(self):
+        groups = graphs.group_graph(
+            6,
+            type_counts=np.array([[9], [1], [1], [1], [1], [3]]),  # 9 + 1 | 6 or 9 | 7: 9 | 7
+            work=[1, 1, 1, 1, 1, 5],  # 5 | 5
+        )
+        placements = Contiguous(groups, np.ones([6, 2], np.bool_)).propose(99)
+        self.assertEqual(
+            placements.tolist(),
+            [
+                [0, 0, 0, 1, 1, 1],
+                [0, 1, 1, 1, 1, 1],
+                [0, 0, 0, 0, 0, 1],
+                [1, 1, 1, 0, 0, 0],
+                [1, 0, 0, 0, 0, 0],
+                [1, 1, 1, 1, 1, 0],
+            ],
+        )
+
+    def test_proposes_equal_placements_once(self):
+        placements = Contiguous(graphs.chain(4), np.ones([4, 2], np.bool_)).propose(99)
+        self.assertEqual(placements.tolist(), [[0, 0, 1, 1], [1, 1, 0, 0]])
+
+    def test_with_more_than_two_devices_also_leaves_out_device_0(self):
+        placements = Contiguous(graphs.chain(4), np.ones([4, 3], np.bool_)).propose(99)
+        self.assertEqual(
+            placements.tolist(), [[0, 0, 1, 2], [2, 2, 1, 0], [1, 1, 2, 2], [2, 2, 1, 1]]
+        )
+
+    def test_groups_of_a_layer_travel_together_wherever_they_are_in_the_order(self):
+        groups = graphs.group_graph(6, layers=[0, 7, 0, 3, 7, 3])
+        placements = Contiguous(groups, np.ones([6, 3], np.bool_)).propose(2)
+        self.assertEqual(placements.tolist(), [[0, 2, 0, 1, 2, 1], [2, 0, 2, 1, 0, 1]])
+
+    def test_counts_a_layers_groups_operations_and_work_together(self):
+        groups = graphs.group_graph(5, layers=[0, 0, 0, 1, 2])
+        placements = Contiguous(groups, np.ones([5, 2], np.bool_)).propose(99)
+        # Two of three layers, or three of five operations and units of work.
+        self.assertEqual(placements[:2].tolist(), [[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]])
+
+    def test_groups_that_may_not_go_there_go_to_their_first_legal_device(self):
+        legal = np.array([[True, True], [True, True], [True, False], [False, True]])
+        placements = Contiguous(graphs.chain(4), legal).propose(99)
+        self.assertEqual(placements.tolist(), [[0, 0, 0, 1], [1, 1, 0, 1]])
+
+    def test_one_device_gives_one_placement(self):
+        placements = Contiguous(graphs.chain(3), np.ones([3, 1], np.bool_)).propose(99)
+        self.assertEqual(placements.tolist(), [[0, 0, 0]])
+
+
+if __name__ == "__main__":
+    absltest.main()

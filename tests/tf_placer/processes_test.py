@@ -1,0 +1,197 @@
+"""Tests of child processes, without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from absl.testing import absltest
+
+from tf_placer.processes import (
+    ChildDied,
+    ChildProcess,
+    ChildTimeout,
+    await_message,
+    environment_with_gpus,
+    environment_without_gpus,
+)
+
+_CHILD = """
+import os, sys, time
+from tf_placer.processes import Parent
+
+parent = Parent()
+parent.send({"settings": parent.settings, "visible": os.environ.get("PROBE")})
+while True:
+    command = parent.receive()
+    if command["do"] == "echo":
+        parent.send({"echo": command["value"]})
+    elif command["do"] == "sleep":
+        time.sleep(1000)
+    elif command["do"] == "exit":
+        print("the last word", file=sys.stderr, flush=True)
+        os._exit(7)
+"""
+
+_PARENT = """
+import sys, time
+from tf_placer.processes import ChildProcess, await_message
+
+child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1])
+await_message(child, (), time.monotonic() + 60)
+child.send({"do": "sleep"}, time.monotonic() + 60)
+print(child.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def _soon() -> float:
+    return time.monotonic() + 60.0
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not yet waited for does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class ChildProcessTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        directory = self.create_tempdir().full_path
+        pathlib.Path(directory, "child_for_test.py").write_text(_CHILD)
+        sys.path.insert(0, directory)
+        self.addCleanup(sys.path.remove, directory)
+        self.log_path = pathlib.Path(directory, "log")
+
+    def start(self, **kwargs) -> ChildProcess:
+        child = ChildProcess(
+            "the child", "child_for_test", {"depth": 3}, log_path=self.log_path, **kwargs
+        )
+        self.addCleanup(child.stop)
+        return child
+
+    def test_the_child_gets_settings_and_environment(self):
+        child = self.start(environ={**os.environ, "PROBE": "yes"})
+        self.assertEqual(
+            await_message(child, (), _soon()), [{"settings": {"depth": 3}, "visible": "yes"}]
+        )
+
+    def test_messages_of_a_megabyte_go_both_ways(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        value = "äx" * 500_000
+        child.send({"do": "echo", "value": value}, _soon())
+        messages = []
+        while not messages:
+            messages = child.read_messages()
+        self.assertEqual(messages, [{"echo": value}])
+
+    def test_a_silent_child_is_a_timeout(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        with self.assertRaises(ChildTimeout):
+            await_message(child, (), time.monotonic() + 0.1)
+
+    def test_a_child_that_does_not_read_is_a_timeout(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        os.kill(child.pid, signal.SIGSTOP)
+        with self.assertRaises(ChildTimeout):
+            child.send({"do": "echo", "value": "x" * 10_000_000}, time.monotonic() + 0.2)
+
+    def test_an_exit_says_its_code_and_the_last_words(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        child.send({"do": "exit"}, _soon())
+        with self.assertRaisesRegex(ChildDied, "^the child exited with code 7$"):
+            await_message(child, (), _soon())
+        self.assertEqual(child.log_tail(), "the last word")
+
+    def test_a_killed_child_says_its_signal(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        os.kill(child.pid, signal.SIGKILL)
+        with self.assertRaisesRegex(ChildDied, r"killed by signal 9 \(SIGKILL\)"):
+            await_message(child, (), _soon())
+        with self.assertRaises(ChildDied):
+            child.send({"do": "echo", "value": 1}, _soon())
+
+    def test_the_death_of_another_child_is_noticed(self):
+        child, other = self.start(), self.start()
+        for process in (child, other):
+            await_message(process, (), _soon())
+        os.kill(other.pid, signal.SIGKILL)
+        with self.assertRaises(ChildDied) as caught:
+            await_message(child, (other,), _soon())
+        self.assertIs(caught.exception.child, other)
+
+    def test_a_cleared_log_starts_again(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        self.log_path.write_text("from an earlier trial\n")
+        child.clear_log()
+        child.send({"do": "exit"}, _soon())
+        with self.assertRaises(ChildDied):
+            await_message(child, (), _soon())
+        self.assertEqual(child.log_tail(), "the last word")
+
+    def test_a_stopped_child_is_gone(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        child.stop()
+        self.assertFalse(_is_running(child.pid))
+        child.stop()
+
+    def test_half_a_command_behind_which_the_line_ends_ends_the_child(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        os.write(child._commands, b'{"do": "ec')
+        child._process.stdin.close()
+        with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
+            await_message(child, (), _soon())
+
+    def test_a_child_does_not_outlive_a_killed_parent(self):
+        parent = subprocess.Popen(
+            [sys.executable, "-c", _PARENT, str(self.log_path)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        self.addCleanup(parent.stdout.close)
+        child_pid = int(parent.stdout.readline())
+        self.assertTrue(_is_running(child_pid))
+        parent.kill()
+        parent.wait()
+        deadline = _soon()
+        while _is_running(child_pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(_is_running(child_pid))
+
+
+class GpuEnvironmentTest(absltest.TestCase):
+    def test_hidden_gpus_come_back_as_they_were(self):
+        for before in ({}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": ""}):
+            with self.subTest(before):
+                hidden = environment_without_gpus({"HOME": "/", **before})
+                self.assertEqual(hidden["CUDA_VISIBLE_DEVICES"], "")
+                self.assertEqual(environment_with_gpus(hidden), {"HOME": "/", **before})
+
+    def test_hiding_twice_still_finds_the_first_state(self):
+        before = {"CUDA_VISIBLE_DEVICES": "1"}
+        hidden = environment_without_gpus(environment_without_gpus(before))
+        self.assertEqual(environment_with_gpus(hidden), before)
+
+    def test_an_untouched_environment_stays(self):
+        self.assertEqual(
+            environment_with_gpus({"CUDA_VISIBLE_DEVICES": "2"})["CUDA_VISIBLE_DEVICES"], "2"
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,57 @@
+"""Tests of what `optimize` returns."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from tests.tf_placer.scripted import confirmation, trial
+from tf_placer.result import OptimizeResult
+
+
+class OptimizeResultTest(absltest.TestCase):
+    def test_without_a_confirmation_there_is_nothing_to_show(self):
+        result = OptimizeResult("graph", False, "one device")
+        self.assertEqual(result.table(), "")
+        self.assertIsNone(result.original_secs)
+        self.assertIsNone(result.placed_secs)
+        self.assertEqual(result.trials, ())
+
+    def test_the_winner_is_marked_and_its_times_are_given(self):
+        confirmed = confirmation({"random": 2.0, "expert": 1.25})
+        result = OptimizeResult(
+            "graph",
+            True,
+            "faster",
+            winner="random",
+            confirmation=confirmed,
+            finalists={
+                "original": trial(0, None),
+                "expert": trial(2, [0, 1], placer="expert"),
+                "random": trial(9, [1, 0], placer="random"),
+            },
+        )
+        self.assertAlmostEqual(result.original_secs, 0.1)
+        self.assertAlmostEqual(result.placed_secs, 0.05, delta=0.001)
+        lines = result.table().splitlines()
+        self.assertLen(lines, 5)
+        self.assertEqual(lines[2].split(), ["original", "0", "100.0", "ms", "1"])
+        self.assertIn("1.250x", lines[3])
+        self.assertIn("2.000x", lines[4])
+        self.assertEndsWith(lines[4], "found")
+        self.assertNotIn("found", lines[3])
+
+    def test_a_candidate_that_never_ran_is_shown_as_failed(self):
+        confirmed = confirmation({"random": None})
+        result = OptimizeResult(
+            "graph",
+            False,
+            "slower",
+            confirmation=confirmed,
+            finalists={"original": trial(0, None), "random": trial(1, [0, 1])},
+        )
+        self.assertIn("failed", result.table())
+        self.assertIsNone(result.placed_secs)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,127 @@
+"""Trials, confirmations and an environment that say what the test wants them to say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.trial_log import ORIGINAL, Trial
+
+ORIGINAL_SECS = 0.1
+
+
+def measurement(secs: float | None) -> Measurement:
+    """Two steps of this time, or a failure."""
+    if secs is None:
+        return Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "it is too large"))
+    return Measurement((secs, secs))
+
+
+def trial(
+    index: int,
+    assignment: Sequence[int] | None,
+    secs: float | None = ORIGINAL_SECS,
+    placer: str = "random",
+    repeats: int | None = None,
+) -> Trial:
+    return Trial(
+        index=index,
+        placer=ORIGINAL if assignment is None else placer,
+        batch=0,
+        assignment=None if assignment is None else tuple(assignment),
+        measurement=measurement(secs),
+        repeats=repeats,
+        elapsed_secs=float(index),
+        time="2024-01-01T00:00:00+00:00",
+    )
+
+
+def confirmation(
+    speedups: Mapping[str, float | None], noise: float = 0.001, original: float | None = 1.0
+) -> Confirmation:
+    """A confirmation of candidates with these speed-ups; None for one that fails.
+
+    Args:
+        speedups: by label.
+        noise: relative spread of a candidate's times.
+        original: speed of the graph as it came; None if it fails.
+    """
+    environment = _Confirmed(noise)
+    speeds = {ORIGINAL: original, **speedups}
+    return confirm(
+        environment, {label: {"": str(speed)} for label, speed in speeds.items()}, ORIGINAL
+    )
+
+
+class _Confirmed:
+    def __init__(self, noise: float) -> None:
+        self._noise = noise
+        self._sign = 1
+
+    def restart(self) -> None:
+        self._sign = -self._sign
+
+    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+        if assignment[""] == "None":
+            return measurement(None)
+        speed = float(assignment[""])
+        noise = 0.0 if speed == 1.0 else self._sign * self._noise
+        return measurement(ORIGINAL_SECS / speed * (1 + noise))
+
+
+@dataclasses.dataclass
+class Script:
+    """What `ScriptedEnvironment` does.
+
+    Attributes:
+        secs: step time of an assignment by operation; None fails. {} is the graph as it came.
+        values: what an assignment computes.
+        measured: every assignment that was measured in the search, and in the confirmation.
+        made: the arguments of every environment that was made.
+    """
+
+    secs: Callable[[Mapping[str, str]], float | None] = lambda assignment: ORIGINAL_SECS
+    values: Callable[[Mapping[str, str]], Any] = lambda assignment: {"loss:0@1": np.float32([1])}
+    measured: list[Mapping[str, str]] = dataclasses.field(default_factory=list)
+    confirmed: list[Mapping[str, str]] = dataclasses.field(default_factory=list)
+    made: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):
+        """Stands in for the class SessionEnvironment."""
+        self.made.append({"graph_path": graph_path, "step": step, "machine": machine, **settings})
+        return _ScriptedEnvironment(self, assign, settings["meta_optimizer"])
+
+
+class _ScriptedEnvironment:
+    def __init__(self, script: Script, assign: Any, confirms: bool) -> None:
+        self._script = script
+        self._assign = assign
+        self._measured = script.confirmed if confirms else script.measured
+
+    def measure(self, placements: np.ndarray) -> list[Measurement]:
+        return [self.measure_assignment(self._assign(row)) for row in placements]
+
+    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+        self._measured.append(assignment)
+        return measurement(self._script.secs(assignment))
+
+    def fetched_values(self, assignment: Mapping[str, str]) -> Any:
+        return self._script.values(assignment)
+
+    def restart(self) -> None:
+        pass
+
+    def __enter__(self) -> _ScriptedEnvironment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def uses_two_devices(assignment: Mapping[str, str]) -> bool:
+    return len(set(assignment.values())) > 1

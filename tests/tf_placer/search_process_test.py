@@ -1,0 +1,250 @@
+"""Tests of whole searches with scripted measurements: what they accept, refuse and go on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.placement import read_placement
+from tests import graphs
+from tests.graph_parts import TestGraph
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer import search_process
+from tf_placer.log_header import LogMismatchError
+from tf_placer.machine import find_machine
+from tf_placer.run_directory import Outcome, Request, RunDirectory
+from tf_placer.search import GraphDoesNotRunError
+from tf_placer.sources import read_source
+from tf_placer.trial_log import read_log
+
+tf1 = tf.compat.v1
+
+
+def split_is_faster(assignment) -> float:
+    return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+class SearchProcessTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
+        self.lines: list[str] = []
+
+    def run_search(
+        self,
+        script: Script,
+        given: TestGraph | None = None,
+        config: tf1.ConfigProto | None = None,
+        graph_def: tf1.GraphDef | None = None,
+        **changes,
+    ) -> Outcome:
+        given = given or graphs.two_branches()
+        source = read_source(graph_def or given.graph, given.fetches)
+        values = {
+            "step": source.step,
+            "machine": find_machine("local:2"),
+            "placer": "random",
+            "placer_options": {},
+            "max_trials": 12,
+            "max_secs": 60.0,
+            "seed": 0,
+        }
+        asked = RunDirectory(self.create_tempdir().full_path)
+        asked.write_request(
+            Request(**{**values, **changes}),
+            source.graph_def.SerializeToString(),
+            (config or tf1.ConfigProto()).SerializeToString(),
+        )
+        return search_process.run(asked, self.directory, self.lines.append, script.environment)
+
+    def files(self) -> dict[str, str]:
+        """A hash of every file of the directory, by its path there."""
+        root = self.directory.path
+        return {
+            str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in root.rglob("*")
+            if path.is_file()
+        }
+
+    def test_a_faster_placement_is_written_with_where_it_comes_from(self):
+        script = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(script), Outcome.FASTER)
+        placement = read_placement(self.directory.placement)
+        self.assertTrue(uses_two_devices(placement.assignment))
+        self.assertAlmostEqual(placement.measurement["speedup"], 2.0)
+        result = self.directory.read_result()
+        header, trials = read_log(self.directory.trials)
+        self.assertEqual(placement.graph_fingerprint, header["graph_fingerprint"])
+        won = trials[placement.provenance["trial"]]
+        self.assertEqual(result["finalists"][result["winner"]], won.index)
+        self.assertEqual(placement.provenance["placer"], won.placer)
+        self.assertEqual(result["num_trials"], len(trials))
+        self.assertLen(trials, 12)
+
+    def test_baselines_come_before_the_search_and_the_original_first(self):
+        self.run_search(Script(secs=split_is_faster))
+        _, trials = read_log(self.directory.trials)
+        order = list(dict.fromkeys(trial.placer for trial in trials))
+        self.assertEqual(order, ["original", "single_device", "expert", "random"])
+
+    def test_the_search_is_quick_and_the_confirmation_is_as_the_user_runs(self):
+        config = tf1.ConfigProto(inter_op_parallelism_threads=3)
+        script = Script(secs=split_is_faster)
+        self.run_search(script, config=config)
+        searching, confirming = script.made
+        self.assertEqual(searching["session_config"], config)
+        self.assertEqual(confirming["session_config"], config)
+        self.assertFalse(searching["meta_optimizer"])
+        self.assertTrue(confirming["meta_optimizer"])
+        self.assertIn({}, script.measured)
+        self.assertEqual(script.confirmed.count({}), 5)
+
+    def test_nothing_faster_leaves_no_placement(self):
+        self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
+        self.assertFalse(self.directory.placement.exists())
+        self.assertIsNone(self.directory.read_result()["winner"])
+
+    def test_a_placement_that_was_only_fast_in_the_search_is_not_accepted(self):
+        script = Script()
+        script.secs = lambda assignment: (
+            ORIGINAL_SECS if script.confirmed else split_is_faster(assignment)
+        )
+        self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
+
+    def test_a_placement_that_computes_something_else_is_not_accepted(self):
+        script = Script(
+            split_is_faster, lambda a: {"loss:0@1": np.float32(2 if uses_two_devices(a) else 1)}
+        )
+        self.assertEqual(self.run_search(script), Outcome.DIFFERENT_VALUES)
+        self.assertFalse(self.directory.placement.exists())
+        self.assertIn("'loss:0@1'", self.directory.read_result()["note"])
+
+    def test_placements_that_all_fail_say_why(self):
+        script = Script(lambda assignment: None)
+        self.assertEqual(self.run_search(script), Outcome.NOTHING_RUNS)
+        self.assertIn("it is too large", self.directory.read_result()["note"])
+
+    def test_a_placement_that_fits_wins_over_an_original_that_does_not(self):
+        script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)
+        self.assertEqual(self.run_search(script), Outcome.FASTER)
+        self.assertIsNone(read_placement(self.directory.placement).measurement["speedup"])
+
+    def test_a_budget_of_one_trial_measures_the_original_only(self):
+        self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NOTHING_RUNS)
+        self.assertLen(read_log(self.directory.trials)[1], 1)
+
+    def test_a_graph_that_does_not_run_ends_the_search(self):
+        from tf_placer.environments.environment import Failure, FailureKind, Measurement
+
+        class Broken:
+            def __init__(self, *_, **__):
+                pass
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def measure_assignment(self, assignment):
+                return Measurement(failure=Failure(FailureKind.RUNTIME_ERROR, "no such file"))
+
+        script = Script()
+        script.environment = Broken  # type: ignore[method-assign]
+        with self.assertRaisesRegex(GraphDoesNotRunError, "does not run as it came.*no such file"):
+            self.run_search(script)
+
+    def test_a_finished_search_called_again_measures_nothing(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        self.run_search(Script(secs=split_is_faster), graph_def=graph_def)
+        before = self.files()
+        again = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(again, graph_def=graph_def), Outcome.FASTER)
+        self.assertEqual(again.measured + again.confirmed, [])
+        self.assertEqual(self.files(), before)
+        self.assertIn("nothing to measure again", self.lines[-1])
+
+    def test_a_larger_budget_goes_on_where_the_search_was(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=8)
+        before = self.directory.trials.read_bytes()
+        more = Script(secs=split_is_faster)
+        self.run_search(more, max_trials=12)
+        self.assertStartsWith(self.directory.trials.read_bytes(), before)
+        _, trials = read_log(self.directory.trials)
+        self.assertLen(trials, 12)
+        self.assertLen(more.measured, sum(t.repeats is None for t in trials[8:]))
+        whole = SearchProcessTest("run")
+        whole.setUp()
+        whole.run_search(Script(secs=split_is_faster), max_trials=12)
+        self.assertEqual(
+            [t.assignment for t in read_log(whole.directory.trials)[1]],
+            [t.assignment for t in trials],
+        )
+
+    def test_a_search_that_was_cut_short_before_its_result_is_finished(self):
+        self.run_search(Script(secs=split_is_faster))
+        os.unlink(self.directory.result)
+        again = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(again), Outcome.FASTER)
+        self.assertEqual(again.measured, [])
+        self.assertNotEmpty(again.confirmed)
+
+    def test_a_log_whose_header_was_cut_short_counts_as_new(self):
+        os.makedirs(self.directory.path)
+        for content in (b"", b'{"format": 1, "graph_fi'):
+            self.directory.trials.write_bytes(content)
+            self.assertEqual(self.run_search(Script(), max_trials=2), Outcome.NOT_FASTER)
+
+    def test_what_a_killed_search_left_in_its_work_directory_goes(self):
+        left = self.directory.work / "session_1" / "worker.log"
+        left.parent.mkdir(parents=True)
+        left.touch()
+        self.run_search(Script(), max_trials=2)
+        self.assertFalse(left.exists())
+
+    def test_the_log_of_another_search_is_refused_and_nothing_is_changed(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=4)
+        before = self.files()
+        placed = graphs.two_branches().graph.as_graph_def()
+        next(n for n in placed.node if n.op == "MatMul").device = "/device:CPU:0"
+        for difference, changes in (
+            ("graph: .* has graph_fingerprint", {"given": graphs.matmul_chain()}),
+            ("grouping", {"graph_def": placed}),
+            ("seed: .* has seed 0, this search has 1", {"seed": 1}),
+            ("machine", {"machine": find_machine("local:3")}),
+            ("placer: ", {"placer": "expert"}),
+            ("session_config", {"config": tf1.ConfigProto(inter_op_parallelism_threads=1)}),
+        ):
+            script = Script(secs=split_is_faster)
+            with self.assertRaisesRegex(LogMismatchError, f"another {difference}"):
+                self.run_search(script, **changes)
+            self.assertEqual(script.made, [])
+            self.assertEqual(self.files(), before)
+
+    def test_a_graph_that_is_placed_already_touches_no_earlier_search(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=4)
+        before = self.files()
+        placed = graphs.two_branches().graph.as_graph_def()
+        for node in placed.node:
+            node.device = "/device:CPU:0"
+        outcome = self.run_search(Script(), graph_def=placed)
+        self.assertEqual(outcome, Outcome.NOTHING_TO_PLACE)
+        self.assertEqual(self.files(), before)
+
+    def test_the_log_names_every_setting_of_the_placer(self):
+        self.run_search(
+            Script(), max_trials=2, placer="colocrl", placer_options={"hidden_units": 8}
+        )
+        header, _ = read_log(self.directory.trials)
+        self.assertEqual(header["configuration"]["hidden_units"], 8)
+        self.assertGreater(len(header["configuration"]), 5)
+        json.dumps(header)
+
+
+if __name__ == "__main__":
+    tf.test.main()

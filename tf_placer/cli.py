@@ -1,0 +1,224 @@
+"""The command line: `python -m tf_placer COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tf_placer.errors import SearchError, require_tensorflow
+from tf_placer.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machine import find_machine
+from tf_placer.placers import PLACERS
+
+__all__ = ["main"]
+
+_GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta)"
+_MACHINE_HELP = (
+    "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
+    "on its cores; 'local:N,memory_mb=M' limits each), or 'grpc://HOST:PORT' (a running cluster)"
+)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    # Not absl's own parser: its flags take the name --log_dir.
+    parser = argparse.ArgumentParser(
+        prog="tf_placer",
+        description="Finds out which device each operation of a TensorFlow graph should run on, by "
+        "timing real steps, and writes the devices into the graph.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_optimize(commands)
+    _add_apply(commands)
+    log = commands.add_parser(
+        "log",
+        help="show the log of a search",
+        description="Prints a table of the trials of a search, also while it runs.",
+    )
+    log.add_argument("log_dir", help="directory of the search, as given to optimize --log_dir")
+    log.set_defaults(run=_log)
+    serve = commands.add_parser(
+        "serve",
+        help="run the worker processes of a local machine",
+        description="Starts the TensorFlow servers of a 'local:N' machine, so that sessions can "
+        "run a placed graph on it: tf.compat.v1.Session('grpc://localhost:PORT'). Runs until "
+        "interrupted.",
+    )
+    serve.add_argument("machine", help="'local:N' or 'local:N,memory_mb=M'")
+    serve.add_argument("--port", type=_port, help="port of the first server; a free one by default")
+    serve.set_defaults(run=_serve)
+    return parser.parse_args(argv)
+
+
+def _add_optimize(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "optimize",
+        help="find a faster placement of a graph",
+        description="Times steps of the graph as it came, on each device, and split by layer; then "
+        "lets a placer search. The fastest placements are measured again beside the original. The "
+        "output is the graph with devices, or the graph as it came if nothing is faster.",
+        epilog="The placers: "
+        + "; ".join(f"{name}: {entry.summary}" for name, entry in PLACERS.items()),
+    )
+    parser.add_argument("--input_graph", required=True, help=_GRAPH_HELP)
+    parser.add_argument("--output_graph", help="where the graph with devices goes; by ending")
+    parser.add_argument(
+        "--fetches",
+        type=_comma_separated,
+        help="what a step fetches: names of operations and tensors, by comma; by default the "
+        "'train_op' collection of a .meta file",
+    )
+    parser.add_argument(
+        "--feeds", help=".npz file with a value per placeholder, by name; made up by default"
+    )
+    parser.add_argument(
+        "--initializers",
+        type=_comma_separated,
+        help="operations to run before the first step, by comma; found by default",
+    )
+    parser.add_argument("--machine", default="attached", help=_MACHINE_HELP)
+    parser.add_argument(
+        "--placer", default="colocrl", choices=sorted(PLACERS), help="who searches (see below)"
+    )
+    parser.add_argument(
+        "--placer_option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the placer; may be repeated",
+    )
+    parser.add_argument(
+        "--max_trials", type=int, default=150, help="placements to measure at most (default 150)"
+    )
+    parser.add_argument(
+        "--max_secs",
+        type=float,
+        default=600.0,
+        help="seconds at most, the confirmation included (default 600)",
+    )
+    parser.add_argument(
+        "--log_dir",
+        help="directory for the log and the placement; give it again to go on with a search; a "
+        "temporary one by default",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    parser.add_argument(
+        "--clear_devices",
+        action="store_true",
+        help="clear the devices that the graph came with; otherwise they are kept",
+    )
+    parser.set_defaults(run=_optimize)
+
+
+def _add_apply(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "apply",
+        help="put a saved placement on a graph",
+        description="Writes the devices of a placement into a graph, which may have been built "
+        "anew since, and reports what did not match.",
+    )
+    parser.add_argument("--input_graph", required=True, help=_GRAPH_HELP)
+    parser.add_argument("--placement", required=True, help="placement.json of a search")
+    parser.add_argument("--output_graph", required=True, help="where the graph goes; by ending")
+    parser.add_argument(
+        "--clear_devices",
+        action="store_true",
+        help="clear the devices that the graph came with; otherwise they are kept",
+    )
+    parser.set_defaults(run=_apply)
+
+
+def _comma_separated(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _optimize(args: argparse.Namespace) -> None:
+    require_tensorflow()
+    from tf_placer import commands
+
+    commands.optimize_file(
+        args.input_graph,
+        args.output_graph,
+        feeds_path=args.feeds,
+        clear_devices=args.clear_devices,
+        fetches=args.fetches,
+        initializers=args.initializers,
+        machine=args.machine,
+        placer=args.placer,
+        placer_options=_options(args.placer_option),
+        max_trials=args.max_trials,
+        max_secs=args.max_secs,
+        log_dir=args.log_dir,
+        seed=args.seed,
+    )
+
+
+def _options(items: Sequence[str]) -> dict[str, str]:
+    options = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"--placer_option {item!r} is not NAME=VALUE")
+        options[name] = value
+    return options
+
+
+def _apply(args: argparse.Namespace) -> None:
+    require_tensorflow()
+    from tf_placer import commands
+
+    commands.apply_file(
+        args.input_graph, args.placement, args.output_graph, clear_devices=args.clear_devices
+    )
+
+
+def _log(args: argparse.Namespace) -> None:
+    from tf_placer.report.table import log_table
+    from tf_placer.run_directory import TRIALS
+    from tf_placer.trial_log import read_log
+
+    print(log_table(*read_log(os.path.join(args.log_dir, TRIALS))))
+
+
+def _serve(args: argparse.Namespace) -> None:
+    require_tensorflow()
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        LocalCluster(find_machine(args.machine), port=args.port) as cluster,
+    ):
+        print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
+        cluster.wait()
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65536:
+        raise argparse.ArgumentTypeError(f"{port} is not a port")
+    return port
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs a command; on an error says what is wrong in one sentence and exits with code 1.
+
+    Args:
+        argv: the command and its arguments; those of the process when None.
+    """
+    # Text for people must not drown in TensorFlow's start-up messages.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    args = _parse(argv)
+    try:
+        args.run(args)
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        text = f"{error.filename}: {error.strerror}" if named else str(error)
+        sys.exit(f"tf_placer: {text}")
+    except (ImportError, LocalClusterError, SearchError, ValueError) as error:
+        sys.exit(f"tf_placer: {error}")
+    except KeyboardInterrupt:
+        sys.exit("tf_placer: interrupted; with the same --log_dir a search goes on where it was")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""What went wrong in a trial, told from what TensorFlow said or from how a process died."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.processes import ChildDied
+
+__all__ = ["count_oom_kills", "failure_of_death", "failure_of_error", "may_have_harmed", "shorten"]
+
+_MAX_MESSAGE_CHARS = 500
+
+# What TensorFlow's Placer, partitioner and executor say when a device is not possible.
+_PLACEMENT_WORDS = (
+    "Cannot assign a device for operation",
+    "Could not satisfy device specification",
+    "Could not satisfy explicit device specification",
+    "Cannot colocate nodes",
+    "Cannot merge devices",
+    "Cannot place the graph because",
+    "connects colocation groups with incompatible",
+    "No OpKernel was registered to support Op",
+    "OpKernel for 'GPU' devices compatible with node",
+    "OpKernel for 'CPU' devices compatible with node",
+    "Malformed device specification",
+    "Creating a partition for",
+    "Trying to access resource",
+    "No such device",
+)
+_MEMORY_WORDS = (
+    "std::bad_alloc",
+    "OOM when allocating",
+    "ran out of memory",
+    "out of memory",
+    "OUT_OF_MEMORY",
+    "_ALLOC_FAILED",
+    "Dst tensor is not initialized",
+)
+_UNINITIALISED_WORDS = (
+    "uninitialized",
+    "not been initialized",
+    "not initialized",
+    "Could not find variable",
+    "Resource does not exist",
+)
+# Errors of the graph itself, after which processes are as good as before.
+_HARMLESS_ERRORS = frozenset(
+    {
+        "FailedPreconditionError",
+        "InvalidArgumentError",
+        "NotFoundError",
+        "OutOfRangeError",
+        "TypeError",
+        "UnimplementedError",
+        "ValueError",
+    }
+)
+
+
+def shorten(message: str) -> str:
+    """A message of TensorFlow as one line, without stack traces and repetitions."""
+    text = re.split(r"Original stack trace for|Colocation Debug Info", message)[0]
+    nodes = re.findall(r"^\s*\[\[\{\{node ([^}]+)\}\}\]\]", text, re.MULTILINE)
+    noise = re.compile(
+        r"""Graph\ execution\ error:$ | Detected\ at\ node | File\ " | Node:\ ' | Hint:
+        | \[\[ | =+$ | \(\d+\)\  | \d+\ root\ error | \d+\ successful\ op | \d+\ derived\ error
+        | Additional\ GRPC\ error | :?\{" | :UNKNOWN:""",
+        re.VERBOSE,
+    )
+    lines = [line.strip() for line in text.splitlines()]
+    kept = [line for line in lines if line and not noise.match(line)]
+    result = " ".join(" ".join(dict.fromkeys(kept)).split()) or " ".join(message.split())
+    # What a line of a log says before it comes to the point.
+    result = re.sub(
+        r"^.{0,40}\d\d:\d\d.{0,80}\.cc:\d+\] (OP_REQUIRES failed at \S+ : )?", "", result
+    )
+    result = re.sub(r"\{\{(?:colocation_|function_)?node ([^}]+)\}\}", r"\1", result)
+    if len(result) > _MAX_MESSAGE_CHARS:
+        result = result[:_MAX_MESSAGE_CHARS] + "…"
+    if nodes and nodes[0] not in result:
+        result += f" (operation {nodes[0]})"
+    return result
+
+
+def failure_of_error(error_type: str, message: str, stage: str, steps_done: int) -> Failure:
+    """The failure that an exception of a session means.
+
+    Args:
+        error_type: name of the exception's class, "InvalidArgumentError".
+        message: what it says.
+        stage: what was being done, "the initialisers".
+        steps_done: steps that ran before it.
+
+    Returns:
+        The failure.
+    """
+    short = shorten(message)
+    if error_type in ("ResourceExhaustedError", "MemoryError") or (
+        error_type in ("InternalError", "UnknownError", "AbortedError")
+        and any(words in message for words in _MEMORY_WORDS)
+    ):
+        return Failure(FailureKind.OUT_OF_MEMORY, f"in {stage}: {short or error_type}")
+    if any(words in message for words in _PLACEMENT_WORDS):
+        return Failure(FailureKind.INVALID_PLACEMENT, short)
+    if error_type == "DeadlineExceededError":
+        return Failure(FailureKind.TIMEOUT, f"{stage} did not end in time: {short}")
+    if error_type == "UnavailableError" or (
+        error_type == "AbortedError" and "restarted" in message
+    ):
+        return Failure(FailureKind.WORKER_DIED, f"in {stage}, a server went away: {short}")
+    if error_type == "OutOfRangeError":
+        short = f"the input ended after {steps_done} steps: {short}"
+    elif error_type == "FailedPreconditionError" and any(
+        words in message for words in _UNINITIALISED_WORDS
+    ):
+        short = (
+            f"in {stage}: {short}; pass initializers= with the operations that initialise "
+            "variables, tables and iterators"
+        )
+    elif "callback pyfunc" in message:
+        short = (
+            f"in {stage}: {short}; a Python function (py_func, numpy_function, py_function, "
+            "Dataset.from_generator) exists only in the process that made the graph, so such a "
+            "graph cannot be measured"
+        )
+    else:
+        short = f"in {stage}: {error_type}: {short}"
+    return Failure(FailureKind.RUNTIME_ERROR, short)
+
+
+def may_have_harmed(failure: Failure, error_type: str) -> bool:
+    """Whether processes in which this failure happened should not be trusted with another trial."""
+    if failure.kind is FailureKind.RUNTIME_ERROR:
+        return error_type not in _HARMLESS_ERRORS
+    return failure.kind is not FailureKind.INVALID_PLACEMENT
+
+
+def failure_of_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
+    """The failure that the end of a process means.
+
+    Args:
+        death: which process ended.
+        stage: what was being done, "the initialisers".
+        oom_kills: processes that the kernel has killed for memory since the trial began.
+
+    Returns:
+        The failure: out of memory where the signs say so.
+    """
+    message = f"in {stage}, {death}"
+    for line in death.child.log_lines():
+        if any(words in line for words in _MEMORY_WORDS):
+            return Failure(FailureKind.OUT_OF_MEMORY, f"{message} after {shorten(line)}")
+    if death.child.exit_code == -9 and oom_kills:
+        return Failure(
+            FailureKind.OUT_OF_MEMORY, f"{message} by the kernel, which was out of memory"
+        )
+    tail = death.child.log_tail()
+    return Failure(
+        FailureKind.WORKER_DIED, f"{message}; its last words: {tail}" if tail else message
+    )
+
+
+def count_oom_kills() -> int:
+    """How many processes the kernel has killed for memory so far; 0 if it does not say."""
+    try:
+        text = pathlib.Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    match = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else 0

@@ -1,0 +1,185 @@
+"""The processes behind a live environment: when they start, what they answer, how they end."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.environments.failures import count_oom_kills, failure_of_death
+from tf_placer.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machine import Machine, MachineError, check_reachable
+from tf_placer.processes import (
+    ChildDied,
+    ChildProcess,
+    ChildTimeout,
+    await_message,
+    environment_with_gpus,
+    environment_without_gpus,
+)
+
+__all__ = ["LiveProcesses", "WorkerStartError"]
+
+_START_TIMEOUT_SECS = 300.0
+# How long a dead server may take to be noticed after its client was told that it is gone.
+_DEATH_NOTICE_SECS = 2.0
+
+
+class WorkerStartError(RuntimeError):
+    """The processes that run sessions could not be started; one sentence says why."""
+
+
+class LiveProcesses:
+    """The worker that runs sessions and, on a local machine, the servers that it runs them on."""
+
+    def __init__(
+        self, machine: Machine, load: Mapping[str, Any], directory: str | os.PathLike[str]
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            machine: where sessions run.
+            load: the command that makes a fresh worker load its graph.
+            directory: an existing directory for the logs of the processes.
+        """
+        self._machine = machine
+        self._load = load
+        self._directory = pathlib.Path(directory)
+        self._worker: ChildProcess | None = None
+        self._cluster: LocalCluster | None = None
+
+    def start(self) -> None:
+        """Starts the processes unless they all run.
+
+        Raises:
+            WorkerStartError: they do not start, even at the second attempt.
+        """
+        children = self.children()
+        if children:
+            dead = [child for child in children if not child.is_alive()]
+            if not dead:
+                return
+            logging.warning("%s between two trials; restarting", dead[0].exit_description())
+            self.stop()
+        try:
+            self._start_once()
+        except (LocalClusterError, ChildDied, ChildTimeout) as error:
+            logging.warning("The workers did not start, trying once more: %s", error)
+            self.stop()
+            try:
+                self._start_once()
+            except (LocalClusterError, ChildDied, ChildTimeout) as again:
+                tail = again.child.log_tail() if isinstance(again, ChildDied) else ""
+                self.stop()
+                raise WorkerStartError(
+                    f"the workers do not start: {again}{': ' if tail else ''}{tail}"
+                ) from None
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_once(self) -> None:
+        target = ""
+        environ = environment_with_gpus()
+        if self._machine.kind == "cluster":
+            target = self._machine.spec
+            try:
+                check_reachable(target)
+            except MachineError as error:
+                raise WorkerStartError(str(error)) from None
+        if self._machine.kind == "local":
+            self._cluster = LocalCluster(self._machine, log_dir=str(self._directory))
+            target = self._cluster.target
+        if self._machine.kind != "attached":
+            environ = environment_without_gpus()
+        if self._machine.kind == "local":
+            environ["no_grpc_proxy"] = "localhost"
+        # The worker imports TensorFlow and the graph while the servers start.
+        self._worker = ChildProcess(
+            "the worker",
+            "tf_placer.environments.worker",
+            {},
+            log_path=self._directory / "worker.log",
+            environ=environ,
+        )
+        deadline = time.monotonic() + _START_TIMEOUT_SECS
+        self._worker.send({**self._load, "target": target}, deadline)
+        if self._cluster is not None:
+            self._cluster.wait_until_ready()
+        answer = await_message(self._worker, self._servers(), deadline)[0]
+        if "error" in answer:
+            raise WorkerStartError(f"the graph cannot be run: {answer['error']}")
+
+    def request(self, command: Mapping[str, Any], timeout_secs: float) -> dict[str, Any] | Failure:
+        """Has the worker do something, starting the processes first where needed.
+
+        Args:
+            command: what to do.
+            timeout_secs: how long it may take, not counting the start of processes.
+
+        Returns:
+            The worker's answer, or why there is none: it took too long or a process died. The
+            processes are then stopped, and the next request starts new ones.
+
+        Raises:
+            WorkerStartError: the processes do not start.
+        """
+        self.start()
+        worker = self._worker
+        assert worker is not None
+        for child in self.children():
+            child.clear_log()
+        oom_kills = count_oom_kills()
+        deadline = time.monotonic() + timeout_secs
+        stage = "sending the placement"
+        try:
+            worker.send(command, deadline)
+            while True:
+                for message in await_message(worker, self._servers(), deadline):
+                    if "stage" not in message:
+                        self._raise_if_a_server_died(message)
+                        return message
+                    stage = message["stage"]
+        except ChildTimeout:
+            failure = Failure(
+                FailureKind.TIMEOUT, f"no result within {timeout_secs:g} s, still in {stage}"
+            )
+        except ChildDied as death:
+            failure = failure_of_death(death, stage, count_oom_kills() - oom_kills)
+        self.stop()
+        return failure
+
+    def _raise_if_a_server_died(self, answer: Mapping[str, Any]) -> None:
+        """Finds the death behind an answer that only says that a connection was lost."""
+        error = answer.get("error")
+        if not error or error["type"] not in ("UnavailableError", "AbortedError"):
+            return
+        if self._cluster is None:
+            return
+        try:
+            self._cluster.wait(_DEATH_NOTICE_SECS)
+        except LocalClusterError:
+            for server in self._servers():
+                if not server.is_alive():
+                    raise ChildDied(server) from None
+
+    def children(self) -> list[ChildProcess]:
+        """The processes that were started and not stopped: the worker, then the servers by task."""
+        return [*([] if self._worker is None else [self._worker]), *self._servers()]
+
+    def _servers(self) -> list[ChildProcess]:
+        return [] if self._cluster is None else self._cluster.servers
+
+    def stop(self) -> None:
+        """Stops all processes; the next request starts new ones."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None

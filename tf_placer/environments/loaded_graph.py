@@ -1,0 +1,217 @@
+"""A graph inside the worker: devices on, session open, steps run, session closed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
+
+_PLACING = "placing the operations"
+_OPENING = "opening the session"
+_INITIALISING = "the initialisers"
+
+
+class SessionFailed(Exception):
+    """TensorFlow raised something.
+
+    Attributes:
+        error_type: name of the exception's class, "InvalidArgumentError".
+        message: what it said.
+        stage: what was being done.
+        steps_done: how many steps ran before it.
+    """
+
+    def __init__(self, error: Exception, stage: str, steps_done: int) -> None:
+        # An OpError's own message lacks what str() adds to it: the line that made the session.
+        self.message: str = getattr(error, "message", None) or str(error)
+        super().__init__(self.message)
+        self.error_type = type(error).__name__
+        self.stage = stage
+        self.steps_done = steps_done
+
+
+class OpenSession:
+    """A session that has run the initialisers.
+
+    Attributes:
+        session: the session.
+        steps_done: how many steps ran.
+    """
+
+    def __init__(
+        self,
+        session: tf.compat.v1.Session,
+        run_step: Callable[[], list[Any]],
+        report_stage: Callable[[str], None],
+    ) -> None:
+        self.session = session
+        self.steps_done = 0
+        self.stage = _OPENING
+        self._run_step = run_step
+        self._report_stage = report_stage
+
+    def enter(self, stage: str) -> None:
+        """Says what comes next."""
+        self.stage = stage
+        self._report_stage(stage)
+
+    def step(self) -> tuple[float, list[Any]]:
+        """Runs a step.
+
+        Returns:
+            Seconds that it took and what was fetched, None for operations.
+        """
+        start = time.perf_counter()
+        fetched = self._run_step()
+        secs = time.perf_counter() - start
+        self.steps_done += 1
+        return secs, fetched
+
+
+class LoadedGraph:
+    """A graph that is imported once and run under many placements."""
+
+    def __init__(
+        self,
+        graph_def: tf.compat.v1.GraphDef,
+        *,
+        fetches: Sequence[str],
+        feeds: Mapping[str, np.ndarray],
+        initializers: Sequence[str],
+        target: str,
+        config: tf.compat.v1.ConfigProto,
+    ) -> None:
+        """Imports the graph.
+
+        Args:
+            graph_def: the graph.
+            fetches: names of operations and tensors that a step runs.
+            feeds: values by name of the fed tensor.
+            initializers: names of the operations to run before the first step.
+            target: the server to run on; empty for the devices of this process.
+            config: the configuration of every session.
+
+        Raises:
+            KeyError, ValueError: a name is not in the graph, or a value cannot be fed.
+        """
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            tf.import_graph_def(graph_def, name="")
+        self._fetches = [self._graph.as_graph_element(name) for name in fetches]
+        self._initializers = [self._graph.get_operation_by_name(name) for name in initializers]
+        self._feeds = {self._graph.get_tensor_by_name(name): feeds[name] for name in feeds}
+        for tensor, value in self._feeds.items():
+            if not self._graph.is_feedable(tensor):
+                raise ValueError(f"tensor {tensor.name!r} cannot be fed")
+            if not tensor.shape.is_compatible_with(value.shape):
+                raise ValueError(
+                    f"tensor {tensor.name!r} has shape {tensor.shape} and cannot be fed a value "
+                    f"of shape {value.shape}"
+                )
+        self._target = target
+        self._config = config
+        self._original = {node.name: node.device for node in graph_def.node}
+        # The import moves operations with a loc:@ to a device that another one there asks for.
+        self._current = {op.name: op.device for op in self._graph.get_operations()}
+
+    def _set_devices(self, assignment: Mapping[str, str]) -> None:
+        for name in assignment:
+            if name not in self._original:
+                raise ValueError(
+                    f"Cannot assign a device for operation {name}: the graph has no such operation"
+                )
+        for name, original in self._original.items():
+            device = assignment.get(name, original)
+            if device != self._current[name]:
+                self._graph.get_operation_by_name(name)._set_device(device)
+                self._current[name] = device
+
+    @contextlib.contextmanager
+    def open(
+        self,
+        assignment: Mapping[str, str],
+        timeout_secs: float,
+        report_stage: Callable[[str], None],
+    ) -> Iterator[OpenSession]:
+        """Opens a session under a placement and runs the initialisers.
+
+        Args:
+            assignment: full device names by operation name; the others have the device they came
+                with.
+            timeout_secs: limit of every single run, unless the session's configuration has one.
+            report_stage: called with what comes next.
+
+        Yields:
+            The session, closed afterwards.
+
+        Raises:
+            SessionFailed: anything went wrong, also in the body of the `with`.
+        """
+        config = tf.compat.v1.ConfigProto.FromString(self._config.SerializeToString())
+        if not config.operation_timeout_in_ms:
+            # A run that hangs on a server must not go on there when this process is killed.
+            config.operation_timeout_in_ms = int(timeout_secs * 1000) + 1
+        opened = None
+        try:
+            self._set_devices(assignment)
+            report_stage(_OPENING)
+            with contextlib.ExitStack() as cleanup:
+                # A session sees devices only if they were set before it was made.
+                session = tf.compat.v1.Session(self._target, graph=self._graph, config=config)
+                cleanup.callback(_close, session)
+                run_step = session.make_callable(self._fetches, [*self._feeds] or None)
+                values = list(self._feeds.values())
+                opened = OpenSession(session, lambda: run_step(*values), report_stage)
+                if self._initializers:
+                    opened.enter(_INITIALISING)
+                    session.run(self._initializers)
+                yield opened
+        except Exception as error:
+            stage, steps_done = (opened.stage, opened.steps_done) if opened else (_PLACING, 0)
+            raise SessionFailed(error, stage, steps_done) from None
+
+    def measure(
+        self,
+        assignment: Mapping[str, str],
+        steps: int,
+        dropped: int,
+        timeout_secs: float,
+        report_stage: Callable[[str], None],
+    ) -> dict[str, Any]:
+        """Times steps under a placement.
+
+        Args:
+            assignment: full device names by operation name.
+            steps: how many steps to run.
+            dropped: how many of them, the first ones, do not count.
+            timeout_secs: limit of every single run.
+            report_stage: called with what comes next.
+
+        Returns:
+            `step_secs` of the counted steps and `setup_secs` of everything before.
+
+        Raises:
+            SessionFailed: anything went wrong.
+        """
+        start = time.perf_counter()
+        with self.open(assignment, timeout_secs, report_stage) as opened:
+            if dropped:
+                opened.enter("the warm-up steps")
+            for _ in range(dropped):
+                opened.step()
+            opened.enter("the counted steps")
+            setup_secs = time.perf_counter() - start
+            step_secs = [opened.step()[0] for _ in range(steps - dropped)]
+        return {"step_secs": step_secs, "setup_secs": setup_secs}
+
+
+def _close(session: tf.compat.v1.Session) -> None:
+    # What a failed session says when it is closed would hide why it failed.
+    with contextlib.suppress(tf.errors.OpError):
+        session.close()

@@ -1,0 +1,60 @@
+"""Named tensors in a file, of every type that TensorFlow can store, strings included.
+
+The file is a sequence of TensorFlow's NamedTensorProto messages, each behind its length in bytes
+as a little-endian 64-bit integer. NumPy's own format needs pickles for strings and loses bfloat16.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping
+
+import numpy as np
+
+__all__ = ["read_tensors", "write_tensors"]
+
+_LENGTH = struct.Struct("<Q")
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes tensors.
+
+    Args:
+        path: the file to write.
+        tensors: arrays, or what NumPy makes arrays from, by name.
+
+    Raises:
+        ValueError: one of them is not a tensor or larger than 2 GiB; the message names it.
+    """
+    import tensorflow as tf
+    from tensorflow.core.protobuf import named_tensor_pb2
+
+    with open(path, "wb") as file:
+        for name, value in tensors.items():
+            try:
+                proto = named_tensor_pb2.NamedTensorProto(
+                    name=name, tensor=tf.make_tensor_proto(np.asarray(value))
+                )
+                data = proto.SerializeToString()
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name!r} cannot be stored as a tensor: {error}") from None
+            file.write(_LENGTH.pack(len(data)))
+            file.write(data)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Reads what `write_tensors` wrote.
+
+    Returns:
+        Arrays by name; strings are arrays of dtype object with `bytes` in them.
+    """
+    import tensorflow as tf
+    from tensorflow.core.protobuf import named_tensor_pb2
+
+    tensors = {}
+    with open(path, "rb") as file:
+        while head := file.read(_LENGTH.size):
+            proto = named_tensor_pb2.NamedTensorProto.FromString(file.read(_LENGTH.unpack(head)[0]))
+            tensors[proto.name] = tf.make_ndarray(proto.tensor)
+    return tensors

@@ -1,0 +1,24 @@
+"""What is raised beside errors of arguments."""
+
+from __future__ import annotations
+
+import importlib.util
+
+__all__ = ["SearchError", "require_tensorflow"]
+
+
+class SearchError(RuntimeError):
+    """The search could not be carried out; the message says why and what to do."""
+
+
+def require_tensorflow() -> None:
+    """Makes sure that TensorFlow is installed, without importing it.
+
+    Raises:
+        ImportError: it is not; the message says how to install it.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ImportError(
+            "tf_placer needs TensorFlow 2.14 to 2.21: pip install 'tf_placer[cpu]', or "
+            "'tf_placer[gpu]' for NVIDIA GPUs"
+        )

@@ -1,0 +1,1 @@
+"""Placements inside other people's training loops."""

@@ -1,0 +1,91 @@
+"""What a search log is of, and whether a search may go on with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+__all__ = ["LogError", "LogMismatchError", "check_header"]
+
+# What a log is of when one field of its header differs; other fields are named as they are.
+_NOUNS = {
+    "graph_fingerprint": "graph",
+    "grouping_fingerprint": "grouping",
+    "protocol": "measuring protocol",
+}
+
+
+class LogError(ValueError):
+    """A file is not a search log, or not one that can be used; the message names file and line."""
+
+
+class LogMismatchError(LogError):
+    """The log belongs to a search for something else.
+
+    Attributes:
+        field: which field of the header differs, such as "seed" or "machine.devices[1].name".
+        logged: its value in the log; None where the log has no such field.
+        given: its value in the search that wants to resume; None where it has no such field.
+    """
+
+    def __init__(self, path: str, field: str, logged: Any, given: Any) -> None:
+        root = field.split(".")[0].split("[")[0]
+        super().__init__(
+            f"a log of another {_NOUNS.get(root, root)}: {path} has {field} {_brief(logged)}, "
+            f"this search has {_brief(given)}"
+        )
+        self.field = field
+        self.logged = logged
+        self.given = given
+
+
+def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Compares the header of a log with that of the search that wants to go on with it.
+
+    Other versions of packages (field "versions") are a warning, because a search may well go on
+    after an upgrade.
+
+    Args:
+        path: the log, for messages.
+        logged: the header in the log.
+        given: the header of the search, as JSON values.
+
+    Raises:
+        LogMismatchError: another field differs, or only one header has it.
+    """
+    for field in [*given, *(field for field in logged if field not in given)]:
+        difference = _first_difference(field, logged.get(field), given.get(field))
+        if difference is None:
+            continue
+        if field != "versions":
+            raise LogMismatchError(path, *difference)
+        name, old, new = difference
+        logging.warning(
+            "%s goes on with other versions than it began with: %s was %s, is %s",
+            *(path, name, _brief(old), _brief(new)),
+        )
+
+
+def _first_difference(name: str, logged: Any, given: Any) -> tuple[str, Any, Any] | None:
+    """The first place where two JSON values differ, as deep down as it can be named."""
+    if logged == given:
+        return None
+    pairs: list[tuple[str, Any, Any]] = []
+    if isinstance(logged, dict) and isinstance(given, dict):
+        keys = [*given, *(key for key in logged if key not in given)]
+        pairs = [(f"{name}.{key}", logged.get(key), given.get(key)) for key in keys]
+    elif isinstance(logged, list) and isinstance(given, list) and len(logged) == len(given):
+        items = enumerate(zip(logged, given, strict=True))
+        pairs = [(f"{name}[{i}]", old, new) for i, (old, new) in items]
+    differences = (_first_difference(*pair) for pair in pairs)
+    return next((found for found in differences if found), (name, logged, given))
+
+
+def _brief(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = json.dumps(value)
+    return text if len(text) <= 200 else text[:197] + "..."

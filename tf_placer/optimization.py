@@ -1,0 +1,276 @@
+"""The whole job: a graph in, a faster graph out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import pathlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graph_passes.annotate import Annotate
+from graph_passes.errors import GraphError
+from graph_passes.graph_pass import GraphState
+from graph_passes.placement import Placement, read_placement
+from tf_placer.confirmation import Comparison, Confirmation
+from tf_placer.errors import SearchError
+from tf_placer.machine import Machine, find_machine
+from tf_placer.placers import PLACERS
+from tf_placer.placers.options import config_from_options
+from tf_placer.processes import ChildDied, ChildProcess, await_message, environment_without_gpus
+from tf_placer.result import OptimizeResult
+from tf_placer.run_directory import Outcome, Request, RunDirectory, check_writable
+from tf_placer.search import Budget
+from tf_placer.sources import Source, read_source
+from tf_placer.trial_log import LogError, read_log
+
+__all__ = ["optimize"]
+
+_REASONS = {
+    Outcome.NOTHING_TO_PLACE: (
+        "every operation keeps the device it came with: there is nothing to place"
+    ),
+    Outcome.NOTHING_RUNS: "no placement ran",
+    Outcome.NOT_FASTER: "no placement is faster than the graph as it came, beyond the noise",
+    Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
+}
+# What the search process tells of an error is its class and its message.
+_ERRORS: Mapping[str, type[Exception]] = {
+    "GraphError": GraphError,
+    "LogError": LogError,
+    "OSError": OSError,
+    "ValueError": ValueError,
+}
+
+
+def optimize(
+    graph: Any,
+    fetches: Sequence[Any] | Any | None = None,
+    feeds: Mapping[Any, Any] | None = None,
+    initializers: Sequence[Any] | Any | None = None,
+    *,
+    machine: str | Machine | None = None,
+    placer: str = "colocrl",
+    placer_options: Mapping[str, Any] | None = None,
+    max_trials: int = 150,
+    max_secs: float = 600.0,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    session_config: tf.compat.v1.ConfigProto | None = None,
+) -> OptimizeResult:
+    """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
+
+    Measures the graph as it came, everything on each device, and splits by layer; then lets the
+    placer search. The fastest placements are measured again beside the original, interleaved, in
+    fresh processes and under the user's session configuration. Only one that is faster beyond the
+    noise, and computes the same, is put on the graph. The search runs in processes of its own and
+    prints a line per trial to the standard error; this process needs no eager execution and
+    touches no GPU.
+
+    Args:
+        graph: a tf.Graph, which is annotated in place through its operations (a session that has
+            already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed.
+        fetches: what a step fetches: operations and tensors, or their names; one or several. By
+            default the `train_op` collection.
+        feeds: values by placeholder, tensor or name. By default synthetic values of the
+            placeholders' shapes and types.
+        initializers: operations (or names) that initialise everything before the first step. By
+            default those of the graph's variables, tables and iterators.
+        machine: where to place: None or "attached" for the CPU and GPUs of this computer,
+            "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
+            TensorFlow cluster.
+        placer: who searches after the baselines; see `tf_placer.placers.PLACERS`.
+        placer_options: settings of the placer that differ from its defaults.
+        max_trials: trials at most, the graph as it came included.
+        max_secs: seconds at most, the confirmation included.
+        log_dir: directory for the log. One that holds the log of the same search is gone on with.
+            By default a new temporary directory.
+        seed: of everything random.
+        session_config: the configuration of the user's sessions.
+
+    Returns:
+        The graph, whether it has changed and why, and all measurements.
+
+    Raises:
+        GraphError: the graph cannot be read or used.
+        MachineError: there is no such machine.
+        LogError: the log is damaged, in use, or of another search.
+        SearchError: the graph does not run, or the search died.
+        ValueError: there is no such placer or setting, or a budget or the seed is out of range.
+        OSError: the log cannot be written.
+
+    Example:
+        >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
+        >>> print(result.reason, result.table())
+    """
+    if placer not in PLACERS:
+        raise ValueError(f"no placer {placer!r}; the placers are: {', '.join(sorted(PLACERS))}")
+    options = _checked_options(placer, placer_options)
+    Budget(max_trials, max_secs)
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed}")
+    config = tf.compat.v1.ConfigProto() if session_config is None else session_config
+    if not isinstance(config, tf.compat.v1.ConfigProto):
+        raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")
+    if log_dir is not None:
+        check_writable(log_dir)
+    source = read_source(graph, fetches, feeds, initializers, seed=seed)
+    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    if len(found.devices) < 2:
+        reason = (
+            f"the machine has one device only, {found.devices[0].name}: nothing to choose from. "
+            "machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
+        )
+        return OptimizeResult(source.graph_def, False, reason)
+    request = Request(
+        step=source.step,
+        machine=found,
+        placer=placer,
+        placer_options=options,
+        max_trials=max_trials,
+        max_secs=max_secs,
+        seed=seed,
+    )
+    with _run_directory(log_dir) as directory, tempfile.TemporaryDirectory() as given:
+        # The search takes over what is asked once it has made sure that the directory is its own.
+        RunDirectory(given).write_request(
+            request, source.graph_def.SerializeToString(), config.SerializeToString()
+        )
+        outcome = _run_search(directory, given, _print_line)
+    if outcome is Outcome.NOTHING_TO_PLACE:
+        return OptimizeResult(source.graph_def, False, _REASONS[outcome])
+    return _finished(directory, source)
+
+
+def _checked_options(placer: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of a placer, in the types of its configuration."""
+    if not options:
+        return {}  # The placer's module, and with it Keras, is not imported without need.
+    config_type = PLACERS[placer].config_type()
+    config = config_from_options(config_type, options, owner=f"placer {placer!r}")
+    return {name: getattr(config, name) for name in options}
+
+
+@contextlib.contextmanager
+def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory]:
+    """The directory of the search: the given one, or a temporary one that stays if used."""
+    if path is not None:
+        yield RunDirectory(path)
+        return
+    temporary = tempfile.mkdtemp(prefix="tf_placer_")
+    try:
+        yield RunDirectory(temporary)
+    finally:
+        if not os.listdir(temporary):
+            os.rmdir(temporary)
+
+
+def _print_line(line: str) -> None:
+    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
+
+
+def _run_search(directory: RunDirectory, given: str, report: Callable[[str], None]) -> Outcome:
+    """Runs the process that searches.
+
+    Args:
+        directory: where everything goes.
+        given: the directory with the request.
+        report: called with each line that the process has for people.
+
+    Returns:
+        How the search ended.
+    """
+    child = ChildProcess(
+        "the search",
+        "tf_placer.search_process",
+        {"request": given, "directory": str(directory.path)},
+        log_path=pathlib.Path(given, "search.log"),
+        environ=environment_without_gpus(),
+    )
+    try:
+        while True:
+            # A trial may take long, and has its own time limit.
+            for message in await_message(child, [], time.monotonic() + 1e6):
+                if "line" in message:
+                    report(message["line"])
+                elif "error" in message:
+                    raise _ERRORS.get(message["kind"], SearchError)(message["error"])
+                else:
+                    return Outcome(message["outcome"])
+    except ChildDied as death:
+        text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
+        if directory.trials.exists():
+            text += (
+                f"; every finished trial is in {directory.trials}: the same call with "
+                f"log_dir={str(directory.path)!r} goes on there"
+            )
+        raise SearchError(text) from None
+    finally:
+        child.stop()
+
+
+def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
+    """Reads what the search wrote and puts the placement on the graph."""
+    result = directory.read_result()
+    if result is None:
+        raise SearchError(f"the search ended without a result in {directory.path}")
+    _, trials = read_log(directory.trials)
+    confirmation = result["confirmation"] and Confirmation.from_json(result["confirmation"])
+    unchanged = OptimizeResult(
+        source.graph_def,
+        False,
+        "",
+        confirmation=confirmation,
+        finalists={label: trials[index] for label, index in result["finalists"].items()},
+        trials=trials,
+        log_dir=directory.path,
+    )
+    winner, note = result["winner"], result["note"]
+    if winner is None:
+        reason = _REASONS[Outcome(result["outcome"])]
+        best = _fastest(confirmation)
+        return dataclasses.replace(
+            unchanged,
+            reason=f"{reason}: {note}" if note else reason,
+            speedup=best.speedup if best else None,
+            speedup_interval=best.interval if best else None,
+        )
+    placement = read_placement(directory.placement)
+    comparison = confirmation.comparisons[winner]
+    reason = f"{winner} is faster than the graph as it came: {comparison.reason}"
+    return dataclasses.replace(
+        unchanged,
+        graph_def=_annotated(source, placement),
+        changed=True,
+        reason=f"{reason}; {note}" if note else reason,
+        placement=placement,
+        winner=winner,
+        speedup=comparison.speedup,
+        speedup_interval=comparison.interval,
+    )
+
+
+def _fastest(confirmation: Confirmation | None) -> Comparison | None:
+    """The best of the candidates that could be compared with the graph as it came."""
+    comparisons = confirmation.comparisons.values() if confirmation else ()
+    return max(
+        (comparison for comparison in comparisons if comparison.speedup is not None),
+        key=lambda comparison: comparison.speedup or -math.inf,
+        default=None,
+    )
+
+
+def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:
+    if source.live is not None:
+        for name, device in placement.assignment.items():
+            source.live.get_operation_by_name(name)._set_device(device)
+    state = GraphState(source.graph_def, placement=placement)
+    return Annotate().run(state).state.graph_def

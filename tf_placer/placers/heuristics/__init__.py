@@ -1,0 +1,1 @@
+"""Placers that do not learn; free of TensorFlow."""

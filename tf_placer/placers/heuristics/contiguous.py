@@ -1,0 +1,87 @@
+"""The papers' Expert: contiguous parts of the network, one per device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.heuristics.candidate_list import CandidateList
+
+__all__ = ["Contiguous", "equal_cuts"]
+
+
+class Contiguous(CandidateList):
+    """Cuts the sequence of layers into one contiguous part per device.
+
+    Proposes the parts of equal numbers of layers, of equal numbers of operations and of equal
+    work, with the devices in order; the same with the devices reversed; and, if there are more
+    than two devices, all of that without device 0, the CPU of the process that holds the session.
+
+    References:
+        Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
+        section 4.2, "Expert-designed".
+    """
+
+    name = "expert"
+
+    def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
+        """Makes the proposals; see `Placer`."""
+        candidates = _candidates(groups, num_devices=legal.shape[-1])
+        super().__init__(groups, legal, seed=seed, candidates=candidates)
+
+
+def _candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]:
+    """The wanted device of every group, int [num_groups], cut by cut."""
+    layer_numbers, layers = np.unique(groups.layers, return_inverse=True)
+    num_operations = groups.type_counts.sum(axis=1)
+    weights = [
+        np.ones(len(layer_numbers)),
+        np.bincount(layers, num_operations, len(layer_numbers)),
+        np.bincount(layers, groups.work, len(layer_numbers)),
+    ]
+    everywhere = np.arange(num_devices)
+    for devices in [everywhere, everywhere[1:]] if num_devices > 2 else [everywhere]:
+        cuts = [equal_cuts(weight, len(devices))[layers] for weight in weights]
+        yield from (devices[cut] for cut in cuts)
+        yield from (devices[::-1][cut] for cut in cuts)
+
+
+def equal_cuts(weights: np.ndarray, num_parts: int) -> np.ndarray:
+    """Cuts a sequence into contiguous parts whose weights are as equal as possible.
+
+    The sum of the squared weights of the parts is the least possible; of several such cuts, the
+    one with the longest first parts is taken. No part is empty unless there are fewer items than
+    parts; then every item is a part of its own.
+
+    Args:
+        weights: float64 [num_items], not negative.
+        num_parts: at most how many parts.
+
+    Returns:
+        int64 [num_items], the part of each item, from 0 and never decreasing.
+
+    Example:
+        >>> equal_cuts(np.array([1.0, 1.0, 10.0]), 2).tolist()
+        [0, 0, 1]
+    """
+    num_items = len(weights)
+    num_parts = min(num_parts, num_items)
+    ends = np.concatenate([[0.0], np.cumsum(weights)])
+    # least[i] is the least sum of squares of the first i items in the parts made so far.
+    least = np.where(np.arange(num_items + 1) == 0, 0.0, np.inf)
+    last_cuts = np.zeros([num_parts, num_items + 1], np.int64)
+    for part in range(num_parts):
+        longer = np.full(num_items + 1, np.inf)
+        for end in range(1, num_items + 1):
+            sums = least[:end] + (ends[end] - ends[:end]) ** 2
+            last_cuts[part, end] = end - 1 - np.argmin(sums[::-1])
+            longer[end] = sums[last_cuts[part, end]]
+        least = longer
+    parts = np.zeros(num_items, np.int64)
+    end = num_items
+    for part in reversed(range(num_parts)):
+        parts[last_cuts[part, end] : end] = part
+        end = last_cuts[part, end]
+    return parts

@@ -1,0 +1,29 @@
+"""Everything on one device."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.heuristics.candidate_list import CandidateList
+
+__all__ = ["SingleDevice"]
+
+
+class SingleDevice(CandidateList):
+    """Proposes each device for everything, in order of the devices.
+
+    Groups that may not go there stay on their first legal device, as operations without a GPU
+    kernel stay on the CPU in the papers' Single-GPU.
+
+    References:
+        Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
+        section 4.2.
+    """
+
+    name = "single_device"
+
+    def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
+        """Makes the proposals; see `Placer`."""
+        candidates = (np.full(groups.num_groups, device) for device in range(legal.shape[-1]))
+        super().__init__(groups, legal, seed=seed, candidates=candidates)

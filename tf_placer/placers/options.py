@@ -1,0 +1,72 @@
+"""Placer options: a frozen dataclass says which there are, a mapping says which differ."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+__all__ = ["config_from_options"]
+
+T = TypeVar("T")
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def config_from_options(
+    config_type: type[T] | None, options: Mapping[str, object] | None, *, owner: str
+) -> T | None:
+    """Makes a configuration from the options that differ from its defaults.
+
+    Args:
+        config_type: a dataclass with fields of type bool, int, float, str or a Literal of strings,
+            or one of these or None;
+            None if there is nothing to configure.
+        options: values by field name. Strings, as they come from a command line, are converted to
+            the field's type.
+        owner: whose options these are, for messages.
+
+    Returns:
+        The configuration, or None without a `config_type`.
+
+    Raises:
+        ValueError: there is no such option, or no such value of one.
+    """
+    kinds = {} if config_type is None else typing.get_type_hints(config_type)
+    values = {}
+    for name, value in (options or {}).items():
+        if name not in kinds:
+            known = ", ".join(sorted(kinds)) or "none"
+            raise ValueError(f"{owner} has no option {name!r}; its options are: {known}")
+        try:
+            values[name] = _converted(value, kinds[name])
+        except ValueError as error:
+            raise ValueError(f"option {name!r} of {owner} {error}") from None
+    return None if config_type is None else config_type(**values)
+
+
+def _converted(value: object, kind: Any) -> object:
+    """The value as one of the given type."""
+    if types.NoneType in typing.get_args(kind):
+        if value is None or value == "none":
+            return None
+        (kind,) = (member for member in typing.get_args(kind) if member is not types.NoneType)
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+        return value
+    if isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        if kind is bool and value.lower() in _BOOLEANS:
+            return _BOOLEANS[value.lower()]
+        if kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                pass
+    raise ValueError(f"must be {kind.__name__}, not {value!r}")

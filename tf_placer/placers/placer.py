@@ -1,0 +1,77 @@
+"""The one face of everything that proposes placements."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.environments.environment import Measurement
+
+__all__ = ["Placer"]
+
+
+class Placer(abc.ABC):
+    """Proposes placements and learns from what they measured.
+
+    The state of a placer is a function of its construction and of the sequence of `observe` calls
+    alone: `propose` changes nothing, so a search is resumed by observing its log again.
+
+    Attributes:
+        name: what the log calls it.
+        batch_size: how many placements it wants measured between two updates.
+    """
+
+    name: str
+    batch_size: int = 1
+
+    def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
+        """Makes a placer for one graph on one machine.
+
+        Args:
+            groups: the groups to place, in topological order, and what is known about them.
+            legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+            seed: of everything random.
+
+        Raises:
+            ValueError: `legal` does not fit the groups, or a group may go nowhere.
+        """
+        if legal.dtype != np.bool_ or legal.ndim != 2 or legal.shape[0] != groups.num_groups:
+            raise ValueError(
+                f"legal must be bool [{groups.num_groups}, devices], "
+                f"not {legal.dtype} {legal.shape}"
+            )
+        nowhere = np.flatnonzero(~legal.any(axis=1))
+        if nowhere.size:
+            raise ValueError(f"group {groups.names[nowhere[0]]!r} has no legal device")
+        self.groups = groups
+        self.legal = legal
+        self.seed = seed
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices there are to choose from."""
+        return self.legal.shape[1]
+
+    @abc.abstractmethod
+    def propose(self, count: int) -> np.ndarray:
+        """Placements worth measuring next, without changing any state.
+
+        Args:
+            count: how many at most.
+
+        Returns:
+            int32 [n, num_groups] with 0 <= n <= count, each entry a legal device of its group.
+            An empty array says that this placer has nothing more to propose.
+        """
+
+    @abc.abstractmethod
+    def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+        """Learns from measured placements.
+
+        Args:
+            placements: int32 [n, num_groups], as proposed.
+            measurements: one per placement.
+        """

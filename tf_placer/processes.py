@@ -1,0 +1,322 @@
+"""Child processes that cannot outlive their parent: both ends of the line between the two.
+
+A child is a Python module run with `-m`. It gets its settings as JSON on the command line, commands
+as JSON lines on its standard input, and answers as JSON lines on a pipe of its own, because
+TensorFlow writes what it likes to standard output. Both standard outputs go to a log file whose end
+explains a death. The end of a child's standard input says that the parent is gone, and the child
+leaves at once, whatever it is doing: `kill -9` of a parent leaves no orphans.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import queue
+import select
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+__all__ = [
+    "ChildDied",
+    "ChildProcess",
+    "ChildTimeout",
+    "Parent",
+    "await_message",
+    "environment_with_gpus",
+    "environment_without_gpus",
+]
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SAVED_VISIBLE = "TF_PLACER_CUDA_VISIBLE_DEVICES"
+_LOG_BYTES = 64 * 1024
+_LOG_TAIL_CHARS = 600
+_EXIT_WAIT_SECS = 10.0
+
+
+def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Environment variables for a process that must not see a GPU.
+
+    What was visible before is kept aside, so that `environment_with_gpus` finds it again in a
+    descendant of that process.
+
+    Args:
+        environ: the variables to start from; the variables of this process when None.
+
+    Returns:
+        A changed copy.
+    """
+    result = dict(os.environ if environ is None else environ)
+    result.setdefault(_SAVED_VISIBLE, json.dumps(result.get(_VISIBLE)))
+    result[_VISIBLE] = ""
+    return result
+
+
+def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Environment variables for a process that sees the GPUs that were visible at first.
+
+    Args:
+        environ: the variables to start from; the variables of this process when None.
+
+    Returns:
+        A copy in which `environment_without_gpus` is undone.
+    """
+    result = dict(os.environ if environ is None else environ)
+    if _SAVED_VISIBLE in result:
+        visible = json.loads(result.pop(_SAVED_VISIBLE))
+        result.pop(_VISIBLE, None)
+        if visible is not None:
+            result[_VISIBLE] = visible
+    return result
+
+
+class ChildDied(Exception):
+    """A child process is gone.
+
+    Attributes:
+        child: the process that died.
+    """
+
+    def __init__(self, child: ChildProcess) -> None:
+        super().__init__(child.exit_description())
+        self.child = child
+
+
+class ChildTimeout(Exception):
+    """A child process did not answer in time."""
+
+
+class ChildProcess:
+    """The parent's end: a process to start, to talk to and to stop.
+
+    Attributes:
+        name: what messages call the process.
+        pid: its process id.
+        log_path: the file with everything that it wrote to its standard outputs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: Mapping[str, Any],
+        *,
+        log_path: str | os.PathLike[str],
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts the process.
+
+        Args:
+            name: what messages call the process.
+            module: the Python module that it runs.
+            settings: JSON values that its `Parent.settings` will hold.
+            log_path: the file for its standard outputs; its directory exists.
+            environ: its environment variables; those of this process when None.
+        """
+        self.name = name
+        self.log_path = pathlib.Path(log_path)
+        variables = dict(os.environ if environ is None else environ)
+        variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        # Warnings stay: the allocator's "ran out of memory" explains a death.
+        variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
+        self._answers, answers_of_child = os.pipe()
+        try:
+            # Append mode, so that what follows a truncation starts at the beginning of the file.
+            with open(self.log_path, "ab") as log:
+                self._process = subprocess.Popen(
+                    # -P: the working directory counts only if it is on this process's path.
+                    [
+                        *(sys.executable, "-P", "-m", module),
+                        json.dumps({**settings, "answers": answers_of_child}),
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    env=variables,
+                    pass_fds=(answers_of_child,),
+                    # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(self._answers)
+            raise
+        finally:
+            os.close(answers_of_child)
+        assert self._process.stdin is not None
+        self._commands = self._process.stdin.fileno()
+        os.set_blocking(self._commands, False)
+        self.pid = self._process.pid
+        self._unread = b""
+        self._stopped = False
+
+    def fileno(self) -> int:
+        """The file descriptor that is readable when the child has answered or died."""
+        return self._answers
+
+    def send(self, message: Mapping[str, Any], deadline: float) -> None:
+        """Sends a command.
+
+        Args:
+            message: a JSON object.
+            deadline: `time.monotonic` seconds by which the child must have taken it.
+
+        Raises:
+            ChildDied: the child is gone.
+            ChildTimeout: the child does not read.
+        """
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        while data:
+            remaining = max(0.0, deadline - time.monotonic())
+            if not select.select([], [self._commands], [], remaining)[1]:
+                raise ChildTimeout(f"{self.name} does not take commands")
+            try:
+                data = data[os.write(self._commands, data) :]
+            except BrokenPipeError:
+                raise ChildDied(self) from None
+
+    def read_messages(self) -> list[dict[str, Any]] | None:
+        """Reads what the child has answered, without waiting for more than one piece.
+
+        Returns:
+            Complete messages, possibly none yet; None when the child has closed the line.
+        """
+        data = os.read(self._answers, 1 << 16)
+        if not data:
+            return None
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, minus the signal that killed the process, or None while it runs."""
+        return self._process.poll()
+
+    def exit_description(self) -> str:
+        """How the process ended, as a clause: "task 1 was killed by signal 9 (SIGKILL)"."""
+        try:
+            code = self._process.wait(_EXIT_WAIT_SECS)
+        except subprocess.TimeoutExpired:
+            return f"{self.name} closed its line but did not exit"
+        if code < 0:
+            try:
+                signal_name = f" ({signal.Signals(-code).name})"
+            except ValueError:
+                signal_name = ""
+            return f"{self.name} was killed by signal {-code}{signal_name}"
+        return f"{self.name} exited with code {code}"
+
+    def log_lines(self) -> list[str]:
+        """The lines that the process wrote to its standard outputs, at most the last 64 KiB."""
+        try:
+            with open(self.log_path, "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
+                text = log.read().decode(errors="replace")
+        except OSError:
+            return []
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def log_tail(self) -> str:
+        """The end of `log_lines` as one line; empty without any."""
+        tail = " | ".join(self.log_lines())
+        return tail if len(tail) <= _LOG_TAIL_CHARS else "…" + tail[-_LOG_TAIL_CHARS:]
+
+    def clear_log(self) -> None:
+        """Empties the log, so that its end speaks of what happens from now on."""
+        os.truncate(self.log_path, 0)
+
+    def stop(self) -> None:
+        """Kills the process if it still runs, and waits until it is gone."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self.is_alive():
+            self._process.kill()
+        try:
+            self._process.wait(_EXIT_WAIT_SECS)
+        except subprocess.TimeoutExpired:
+            logging.warning("%s (process %d) does not die", self.name, self.pid)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        os.close(self._answers)
+
+
+def await_message(
+    child: ChildProcess, others: Sequence[ChildProcess], deadline: float
+) -> list[dict[str, Any]]:
+    """Waits for the next answer of a child while others must stay alive.
+
+    Args:
+        child: the process that should answer.
+        others: processes that say nothing but without which there is nothing to wait for.
+        deadline: `time.monotonic` seconds at which to give up.
+
+    Returns:
+        At least one message.
+
+    Raises:
+        ChildDied: one of the processes is gone.
+        ChildTimeout: the deadline passed.
+    """
+    with selectors.DefaultSelector() as selector:
+        for process in (child, *others):
+            selector.register(process, selectors.EVENT_READ, process)
+        while True:
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise ChildTimeout(f"{child.name} did not answer in time")
+            messages: list[dict[str, Any]] = []
+            for key, _ in ready:
+                read = key.data.read_messages()
+                if read is None:
+                    raise ChildDied(key.data)
+                if key.data is child:
+                    messages += read
+            if messages:
+                return messages
+
+
+class Parent:
+    """The child's end. Made first thing by the module that a `ChildProcess` runs.
+
+    Attributes:
+        settings: what the parent gave at the start.
+    """
+
+    def __init__(self) -> None:
+        """Starts to listen; from now on this process ends when its parent does."""
+        self.settings: dict[str, Any] = json.loads(sys.argv[1])
+        self._answers = self.settings.pop("answers")
+        os.set_inheritable(self._answers, False)
+        self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            with open(0, "rb", closefd=False) as stdin:
+                for line in stdin:
+                    self._commands.put(json.loads(line))
+        finally:
+            # Also behind half a line, which is all that a parent killed while it wrote leaves.
+            os._exit(0)
+
+    def receive(self) -> dict[str, Any]:
+        """The next command; waits for it."""
+        return self._commands.get()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Answers with a JSON object."""
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        while data:
+            data = data[os.write(self._answers, data) :]

@@ -1,0 +1,51 @@
+"""One line of text for each trial of a search."""
+
+from __future__ import annotations
+
+from tf_placer.environments.environment import Measurement
+from tf_placer.report.units import format_duration, format_step
+from tf_placer.search import Progress
+from tf_placer.trial_log import Trial
+
+__all__ = ["format_measurement", "progress_line"]
+
+
+def progress_line(trial: Trial, progress: Progress) -> str:
+    """What a trial gave and where the search stands.
+
+    The numbers in front count trials, from 1; ± is the distance between the quartiles of the step
+    times. Without line breaks, for example:
+
+        [13/150] trial 12 colocrl: 98.70 ms ± 1.200 ms | best 95.10 ms (trial 7, contiguous) |
+        elapsed 42 s | ETA 7 min 40 s
+
+    Args:
+        trial: the trial that has just ended.
+        progress: where the search stands after it.
+    """
+    result = format_measurement(trial.measurement)
+    if trial.repeats is not None:
+        result += f" (as trial {trial.repeats})"
+    best = progress.best
+    if best is None or best.measurement.median_secs is None:
+        best_text = "best none"
+    elif best.index == trial.index:
+        best_text = "best so far"
+    else:
+        best_secs = format_step(best.measurement.median_secs)
+        best_text = f"best {best_secs} (trial {best.index}, {best.placer})"
+    return (
+        f"[{progress.trial_count}/{progress.budget.max_trials}] "
+        f"trial {trial.index} {trial.placer}: {result} | {best_text} | "
+        f"elapsed {format_duration(progress.elapsed_secs)} | "
+        f"ETA {format_duration(progress.eta_secs)}"
+    )
+
+
+def format_measurement(measurement: Measurement) -> str:
+    """Median and spread of the step time, or the kind of the failure."""
+    if measurement.failure is not None:
+        return measurement.failure.kind.value
+    median_secs, spread_secs = measurement.median_secs, measurement.spread_secs
+    assert median_secs is not None and spread_secs is not None
+    return f"{format_step(median_secs)} ± {format_step(spread_secs)}"

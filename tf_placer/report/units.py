@@ -1,0 +1,39 @@
+"""Times as people read them."""
+
+from __future__ import annotations
+
+__all__ = ["format_duration", "format_step"]
+
+
+def format_duration(secs: float) -> str:
+    """A stretch of waiting, such as "4.2 s", "3 min 05 s" or "2 h 03 min".
+
+    Example:
+        >>> format_duration(185)
+        '3 min 05 s'
+    """
+    if round(secs, 1) < 10:
+        return f"{secs:.1f} s"
+    whole_secs = round(secs)
+    if whole_secs < 60:
+        return f"{whole_secs} s"
+    if whole_secs < 3600:
+        return f"{whole_secs // 60} min {whole_secs % 60:02d} s"
+    whole_mins = round(secs / 60)
+    return f"{whole_mins // 60} h {whole_mins % 60:02d} min"
+
+
+def format_step(secs: float) -> str:
+    """A step time with four digits, such as "850.0 µs", "12.34 ms" or "1.234 s".
+
+    Example:
+        >>> format_step(0.01234)
+        '12.34 ms'
+    """
+    if secs == 0:
+        return "0 s"
+    for unit, per_sec in (("µs", 1e6), ("ms", 1e3)):
+        text = f"{secs * per_sec:#.4g}"
+        if float(text) < 1000:
+            return f"{text} {unit}"
+    return f"{secs:#.4g} s" if secs < 1000 else f"{secs:.0f} s"

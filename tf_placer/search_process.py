@@ -1,0 +1,270 @@
+"""The process that searches: it has the policy and the loop, and sees no GPU.
+
+Run as `python -m tf_placer.search_process` by `optimize`, which it tells about every trial.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import text_format
+
+from graph_passes.errors import GraphError
+from graph_passes.fingerprint import graph_fingerprint
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import GroupedGraph, group_operations
+from graph_passes.placement import Placement, write_placement
+from tf_placer.choice import choose_finalists, choose_winner
+from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
+from tf_placer.log_header import LogError
+from tf_placer.placers import PLACERS, make_placer
+from tf_placer.placers.options import config_from_options
+from tf_placer.processes import Parent
+from tf_placer.report.progress import format_measurement, progress_line
+from tf_placer.run_directory import Outcome, Request, RunDirectory
+from tf_placer.search import Budget, GraphDoesNotRunError, search
+from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
+
+__all__ = ["run"]
+
+_BASELINES = ("single_device", "expert")
+# The rest of the time is for the confirmation.
+_SEARCH_SHARE = 0.7
+_CONFIRMATION_ROUNDS = 5
+
+
+def run(
+    request_directory: RunDirectory,
+    directory: RunDirectory,
+    report: Callable[[str], None],
+    environment_type: Callable[..., SessionEnvironment] = SessionEnvironment,
+) -> Outcome:
+    """Searches, confirms and writes what came out.
+
+    Args:
+        request_directory: where the request is.
+        directory: where everything goes, the request included. Nothing is written to it before it
+            is certain that no other search has it.
+        report: called with a line of text for people whenever there is something to say.
+        environment_type: makes the environments that measure.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        GraphError, GraphDoesNotRunError, LogError, WorkerStartError, ValueError: the request
+            cannot be met; the message says why.
+    """
+    request, config_bytes = request_directory.read_request()
+    session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
+    graph_bytes = request_directory.graph.read_bytes()
+    graph_def = tf.compat.v1.GraphDef.FromString(graph_bytes)
+    grouped = group_operations(
+        OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+    )
+    if grouped.num_decisions == 0:
+        return Outcome.NOTHING_TO_PLACE
+    devices = tuple(device.name for device in request.machine.devices)
+    legal = grouped.grouping.legal_devices(grouped.colocation, devices)
+    stages = [
+        make_placer(
+            name,
+            grouped.group_graph,
+            legal,
+            seed=request.seed,
+            options=request.placer_options if name == request.placer else None,
+        )
+        for name in dict.fromkeys([*_BASELINES, request.placer])
+    ]
+
+    def assign(row: np.ndarray) -> dict[str, str]:
+        return grouped.assignment(row, devices)
+
+    def environment(meta_optimizer: bool) -> SessionEnvironment:
+        return environment_type(
+            directory.graph,
+            request.step,
+            request.machine,
+            assign,
+            protocol=COLOCRL,
+            session_config=session_config,
+            meta_optimizer=meta_optimizer,
+            work_dir=directory.work,
+        )
+
+    header = _header(request, grouped, legal, session_config)
+    start_secs = time.monotonic()
+    with TrialLog.open(directory.trials, header) as log:
+        # A search that was killed has left its files there.
+        shutil.rmtree(directory.work, ignore_errors=True)
+        directory.write_request(request, graph_bytes, config_bytes)
+        report(f"searching; the log is in {directory.path}")
+        _report_size(grouped, request, report)
+        old = directory.read_result()
+        known = len(log.trials)
+        with environment(meta_optimizer=False) as live:
+            trials = search(
+                lambda: live.measure_assignment({}),
+                live,
+                stages,
+                log,
+                Budget(request.max_trials, request.max_secs * _SEARCH_SHARE),
+                report=lambda trial, progress: report(progress_line(trial, progress)),
+            )
+        if old is not None and len(trials) == known and old["num_trials"] == known:
+            report("the log is complete and its result is known: nothing to measure again")
+            return Outcome(old["outcome"])
+        finalists = choose_finalists(trials, _BASELINES)
+        if not finalists:
+            failures = [t.measurement.failure for t in trials if t.measurement.failure is not None]
+            note = failures[-1].message if failures else None
+            return _finish(directory, Outcome.NOTHING_RUNS, trials, note=note)
+        labels = {
+            label: {} if trial.assignment is None else assign(np.array(trial.assignment, np.int32))
+            for label, trial in finalists.items()
+        }
+        # What the search has used of its time, earlier runs included.
+        spent_secs = max(trials[-1].elapsed_secs, time.monotonic() - start_secs)
+        with environment(meta_optimizer=True) as fresh:
+            confirmation = confirm(
+                fresh,
+                labels,
+                ORIGINAL,
+                rounds=_CONFIRMATION_ROUNDS,
+                deadline_secs=max(0.0, request.max_secs - spent_secs),
+                progress=lambda number, rounds, label, measurement: report(
+                    f"confirming {number}/{rounds}: {label} {format_measurement(measurement)}"
+                ),
+            )
+            outcome, winner, note = choose_winner(
+                fresh,
+                confirmation,
+                labels,
+                mixed_devices=len({device.type for device in request.machine.devices}) > 1,
+            )
+        if winner is not None:
+            placement = _placement(
+                request, header, devices, labels[winner], confirmation, winner, finalists[winner]
+            )
+            write_placement(placement, directory.placement)
+        return _finish(directory, outcome, trials, confirmation, finalists, winner, note)
+
+
+def _header(
+    request: Request,
+    grouped: GroupedGraph,
+    legal: np.ndarray,
+    session_config: tf.compat.v1.ConfigProto,
+) -> dict[str, Any]:
+    """What the log says that it is of."""
+    graph_def = grouped.op_graph.graph_def
+    digest = hashlib.sha256()
+    for node, group in zip(graph_def.node, grouped.operation_groups.tolist(), strict=True):
+        # The devices that the graph came with count; its own fingerprint leaves them out.
+        digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
+    digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
+    config_type = PLACERS[request.placer].config_type()
+    config = config_from_options(config_type, request.placer_options, owner=request.placer)
+    return request.log_header(graph_fingerprint(graph_def)) | {
+        "configuration": {} if config is None else dataclasses.asdict(config),
+        "session_config": text_format.MessageToString(session_config, as_one_line=True),
+        "grouping_fingerprint": digest.hexdigest(),
+    }
+
+
+def _report_size(grouped: GroupedGraph, request: Request, report: Callable[[str], None]) -> None:
+    needed = grouped.op_graph.needed
+    num_devices = len(request.machine.devices)
+    report(
+        f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
+        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups, "
+        f"{len(grouped.grouping.kinds)} groups to place on {num_devices} devices of "
+        f"{request.machine.spec}"
+    )
+    if grouped.num_decisions < 4 * num_devices:
+        report(f"only {grouped.num_decisions} groups can be placed: there is little to choose")
+
+
+def _placement(
+    request: Request,
+    header: Mapping[str, Any],
+    devices: tuple[str, ...],
+    assignment: Mapping[str, str],
+    confirmation: Confirmation,
+    label: str,
+    trial: Trial,
+) -> Placement:
+    """A placement with what was measured of it and where it comes from."""
+    comparison = confirmation.comparisons[label]
+    return Placement(
+        header["graph_fingerprint"],
+        devices,
+        assignment,
+        measurement={
+            "original_step_secs": confirmation.step_secs(ORIGINAL),
+            "step_secs": confirmation.step_secs(label),
+            "speedup": comparison.speedup,
+            "interval": comparison.interval,
+        },
+        provenance={
+            "placer": trial.placer,
+            "trial": trial.index,
+            "seed": request.seed,
+            "machine": request.machine.spec,
+            "versions": header["versions"],
+        },
+    )
+
+
+def _finish(
+    directory: RunDirectory,
+    outcome: Outcome,
+    trials: Sequence[Trial],
+    confirmation: Confirmation | None = None,
+    finalists: Mapping[str, Trial] | None = None,
+    winner: str | None = None,
+    note: str | None = None,
+) -> Outcome:
+    if outcome is not Outcome.FASTER:
+        directory.placement.unlink(missing_ok=True)
+    directory.write_result(
+        {
+            "format": 1,
+            "outcome": outcome.value,
+            "winner": winner,
+            "note": note,
+            "num_trials": len(trials),
+            "confirmation": None if confirmation is None else confirmation.to_json(),
+            "finalists": {label: trial.index for label, trial in (finalists or {}).items()},
+        }
+    )
+    return outcome
+
+
+def _main() -> None:
+    parent = Parent()
+    settings = parent.settings
+    try:
+        outcome = run(
+            RunDirectory(settings["request"]),
+            RunDirectory(settings["directory"]),
+            lambda line: parent.send({"line": line}),
+        )
+    except (GraphDoesNotRunError, WorkerStartError, OSError, ValueError) as error:
+        kinds = (GraphError, LogError, OSError, ValueError)
+        kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
+        parent.send({"error": str(error), "kind": kind})
+        return
+    parent.send({"outcome": outcome.value})
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,100 @@
+"""Values for the placeholders that nobody feeds."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+
+__all__ = ["PLACEHOLDERS", "complete_feeds"]
+
+#: Operation types that have a value only if they are fed.
+PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+
+
+def complete_feeds(
+    graph: OpGraph, given: Mapping[str, Any], *, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Checks the given feeds and makes up the missing ones.
+
+    Numbers that are not given are drawn from the normal distribution; whole numbers are 0, which
+    is a valid index, label and length everywhere; truth values are False and strings empty.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        given: values by tensor name ("x:0").
+        seed: of the numbers.
+
+    Returns:
+        A value per fed tensor, in the tensor's type.
+
+    Raises:
+        GraphError: a value does not fit its tensor, or a needed placeholder has no full shape or
+            a type without values.
+    """
+    feeds = {name: _checked(graph, name, value) for name, value in given.items()}
+    is_placeholder = graph.has_type(PLACEHOLDERS) & graph.needed
+    for i in np.flatnonzero(is_placeholder).tolist():
+        name = f"{graph.names[i]}:0"
+        if name not in feeds:
+            feeds[name] = _made_up(graph, name, seed)
+    return feeds
+
+
+def _numpy_type(graph: OpGraph, tensor: int) -> np.dtype[Any] | None:
+    code = int(graph.tensor_dtypes[tensor])
+    if code in (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT):
+        return None
+    return np.dtype(tf.dtypes.as_dtype(code).as_numpy_dtype)
+
+
+def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
+    tensor = graph.tensor_index(name)
+    dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
+    if dtype is None:
+        raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
+    try:
+        array = np.asarray(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"the feed of {name!r} is not of type {dtype}: {error}") from error
+    if dtype == np.object_ and not all(isinstance(item, str | bytes) for item in array.flat):
+        raise GraphError(f"the feed of {name!r} is not of strings")
+    if shape is not None and (
+        len(shape) != array.ndim
+        or any(size not in (-1, given) for size, given in zip(shape, array.shape, strict=True))
+    ):
+        raise GraphError(
+            f"the feed of {name!r} has the shape {list(array.shape)}, the tensor {_describe(shape)}"
+        )
+    return array
+
+
+def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
+    tensor = graph.tensor_index(name)
+    dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
+    if dtype is None or shape is None or -1 in shape:
+        what = "holds a handle" if dtype is None else f"has the shape {_describe(shape)}"
+        raise GraphError(
+            f"the placeholder {name!r} {what}, so no value can be made up for it: pass one in feeds"
+        )
+    if dtype == np.object_:
+        return np.full(shape, b"", np.object_)
+    tensor_type = tf.dtypes.as_dtype(int(graph.tensor_dtypes[tensor]))
+    if not tensor_type.is_floating and not tensor_type.is_complex:
+        return np.zeros(shape, dtype)
+    # A generator per placeholder, so that its value does not depend on the others.
+    random = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    return random.standard_normal(shape).astype(dtype)
+
+
+def _describe(shape: tuple[int, ...] | None) -> str:
+    if shape is None:
+        return "unknown"
+    return "[" + ", ".join("?" if size < 0 else str(size) for size in shape) + "]"
