@@ -134,7 +134,7 @@ def _multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
 def _einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
     """The product of the sizes of all subscripts."""
     sizes: dict[str, int] = {}
-    operands = equation.replace(" ", "").split("->")[0].split(",")
+    operands = equation.split("->")[0].split(",")
     for subscripts, shape in zip(operands, shapes, strict=True):
         before, dots, after = subscripts.partition("...")
         # What the dots stand for is matched from the right.

@@ -78,7 +78,11 @@ class Request:
             "fetches": list(self.step.fetches),
             "feeds": feeds,
             "initializers": list(self.step.initializers),
-            "machine": self.machine.to_json(),
+            # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
+            "machine": {
+                "spec": self.machine.spec,
+                "devices": [{"name": d.name, "type": d.type} for d in self.machine.devices],
+            },
             "protocol": dataclasses.asdict(COLOCRL),
             "placer": self.placer,
             "configuration": dict(self.placer_options),

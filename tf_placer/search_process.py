@@ -23,6 +23,7 @@ from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement, write_placement
 from tf_placer.choice import choose_finalists, choose_winner
 from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
 from tf_placer.log_header import LogError
 from tf_placer.placers import PLACERS, make_placer
@@ -30,7 +31,7 @@ from tf_placer.placers.options import config_from_options
 from tf_placer.processes import Parent
 from tf_placer.report.progress import format_measurement, progress_line
 from tf_placer.run_directory import Outcome, Request, RunDirectory
-from tf_placer.search import Budget, GraphDoesNotRunError, search
+from tf_placer.search import Budget, GraphDoesNotRunError, Progress, search
 from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
 
 __all__ = ["run"]
@@ -38,7 +39,13 @@ __all__ = ["run"]
 _BASELINES = ("single_device", "expert")
 # The rest of the time is for the confirmation.
 _SEARCH_SHARE = 0.7
-_CONFIRMATION_ROUNDS = 5
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 9
+# What starting fresh processes for a round takes at most, about.
+_RESTART_SECS = 10.0
+# How long the graph as it came may take to be measured, and how many times that, but not less than
+# a minute, a placement: one that is far slower is of no use.
+_TIMEOUT_SECS = 120.0
+_TIMEOUT_RATIO = 5.0
 
 
 def run(
@@ -98,7 +105,13 @@ def run(
             session_config=session_config,
             meta_optimizer=meta_optimizer,
             work_dir=directory.work,
+            timeout_secs=max(_TIMEOUT_SECS, request.max_secs / 4),
         )
+
+    def tighten_timeout(live: SessionEnvironment, original: Trial) -> None:
+        secs = _trial_secs(original.measurement)
+        if secs is not None:
+            live.timeout_secs = min(live.timeout_secs, max(60.0, _TIMEOUT_RATIO * secs))
 
     header = _header(request, grouped, legal, session_config)
     start_secs = time.monotonic()
@@ -111,13 +124,21 @@ def run(
         old = directory.read_result()
         known = len(log.trials)
         with environment(meta_optimizer=False) as live:
+
+            def on_trial(trial: Trial, progress: Progress) -> None:
+                if trial.placer == ORIGINAL:
+                    tighten_timeout(live, trial)
+                report(progress_line(trial, progress))
+
+            if log.trials:
+                tighten_timeout(live, log.trials[0])
             trials = search(
                 lambda: live.measure_assignment({}),
                 live,
                 stages,
                 log,
                 Budget(request.max_trials, request.max_secs * _SEARCH_SHARE),
-                report=lambda trial, progress: report(progress_line(trial, progress)),
+                report=on_trial,
             )
         if old is not None and len(trials) == known and old["num_trials"] == known:
             report("the log is complete and its result is known: nothing to measure again")
@@ -133,13 +154,14 @@ def run(
         }
         # What the search has used of its time, earlier runs included.
         spent_secs = max(trials[-1].elapsed_secs, time.monotonic() - start_secs)
+        left_secs = max(0.0, request.max_secs - spent_secs)
         with environment(meta_optimizer=True) as fresh:
             confirmation = confirm(
                 fresh,
                 labels,
                 ORIGINAL,
-                rounds=_CONFIRMATION_ROUNDS,
-                deadline_secs=max(0.0, request.max_secs - spent_secs),
+                rounds=_num_rounds(left_secs, [t.measurement for t in finalists.values()]),
+                deadline_secs=left_secs,
                 progress=lambda number, rounds, label, measurement: report(
                     f"confirming {number}/{rounds}: {label} {format_measurement(measurement)}"
                 ),
@@ -156,6 +178,19 @@ def run(
             )
             write_placement(placement, directory.placement)
         return _finish(directory, outcome, trials, confirmation, finalists, winner, note)
+
+
+def _trial_secs(measurement: Measurement) -> float | None:
+    """Seconds that a measurement took, or None after a failure."""
+    if measurement.step_secs is None:
+        return None
+    return measurement.setup_secs + sum(measurement.step_secs)
+
+
+def _num_rounds(left_secs: float, measurements: Sequence[Measurement]) -> int:
+    """As many rounds as there is time for: decided before the first, so that it proves nothing."""
+    round_secs = _RESTART_SECS + sum(_trial_secs(m) or 0.0 for m in measurements)
+    return min(_MAX_ROUNDS, max(_MIN_ROUNDS, int(left_secs / round_secs)))
 
 
 def _header(

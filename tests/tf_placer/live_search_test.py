@@ -87,7 +87,7 @@ class LiveSearchTest(tf.test.TestCase):
             contents = tf.strings.to_number(tf.io.read_file("/no/such/file"))
             tf.multiply(tf.matmul(w, w), contents, name="y")
         with self.assertRaisesRegex(SearchError, "(?s)does not run as it came.*no/such/file"):
-            optimize(graph, "y", **_SETTINGS)
+            optimize(graph, "y", log_dir=self.create_tempdir().full_path, **_SETTINGS)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
 
     def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:

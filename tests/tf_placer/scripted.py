@@ -83,6 +83,7 @@ class Script:
         values: what an assignment computes.
         measured: every assignment that was measured in the search, and in the confirmation.
         made: the arguments of every environment that was made.
+        timeouts: the time limit of every measurement of the search, in seconds.
     """
 
     secs: Callable[[Mapping[str, str]], float | None] = lambda assignment: ORIGINAL_SECS
@@ -90,14 +91,19 @@ class Script:
     measured: list[Mapping[str, str]] = dataclasses.field(default_factory=list)
     confirmed: list[Mapping[str, str]] = dataclasses.field(default_factory=list)
     made: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    timeouts: list[float] = dataclasses.field(default_factory=list)
 
     def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):
         """Stands in for the class SessionEnvironment."""
         self.made.append({"graph_path": graph_path, "step": step, "machine": machine, **settings})
-        return _ScriptedEnvironment(self, assign, settings["meta_optimizer"])
+        environment = _ScriptedEnvironment(self, assign, settings["meta_optimizer"])
+        environment.timeout_secs = settings["timeout_secs"]
+        return environment
 
 
 class _ScriptedEnvironment:
+    timeout_secs: float
+
     def __init__(self, script: Script, assign: Any, confirms: bool) -> None:
         self._script = script
         self._assign = assign
@@ -108,6 +114,8 @@ class _ScriptedEnvironment:
 
     def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
         self._measured.append(assignment)
+        if self._measured is self._script.measured:
+            self._script.timeouts.append(self.timeout_secs)
         return measurement(self._script.secs(assignment))
 
     def fetched_values(self, assignment: Mapping[str, str]) -> Any:

@@ -104,6 +104,21 @@ class SearchProcessTest(tf.test.TestCase):
         self.assertIn({}, script.measured)
         self.assertEqual(script.confirmed.count({}), 5)
 
+    def test_time_that_is_left_makes_the_confirmation_surer(self):
+        script = Script(secs=split_is_faster)
+        self.run_search(script, max_secs=600.0)
+        self.assertEqual(script.confirmed.count({}), 9)
+
+    def test_a_placement_may_take_five_times_as_long_as_the_original_or_a_minute(self):
+        for original_secs, expected in ((1.0, 60.0), (20.0, 200.0), (100.0, 250.0)):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            script = Script(secs=lambda assignment, secs=original_secs: secs)
+            self.run_search(script, max_secs=1000.0, max_trials=3)
+            self.assertEqual(script.timeouts, [250.0, expected, expected])
+            # A resumed search has the same limit without measuring the original again.
+            self.run_search(script, max_secs=1000.0, max_trials=4)
+            self.assertEqual(script.timeouts[3:], [expected])
+
     def test_nothing_faster_leaves_no_placement(self):
         self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
         self.assertFalse(self.directory.placement.exists())

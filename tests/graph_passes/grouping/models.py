@@ -20,8 +20,11 @@ __all__ = [
     "attention_decoder",
     "gru",
     "inception_blocks",
+    "mlp_of_residuals",
     "plain_convnet",
+    "stacked_rnn",
     "state_of",
+    "towers",
 ]
 
 BATCH, UNITS, STEPS, CLASSES = 4, 8, 3, 5
@@ -152,8 +155,13 @@ def attention_decoder(kind: str) -> TestGraph:
         return dataclasses.replace(made, feeds={source.name: 0, target.name: 0})
 
 
-def gru(*, use_resource: bool = True) -> TestGraph:
-    """A GRU, its gates and its candidate in one product each, under "gru/step_N"."""
+def gru(*, use_resource: bool = True, flat: bool = False) -> TestGraph:
+    """A GRU, its gates and its candidate in one product each, under "gru/step_N".
+
+    Args:
+        use_resource: resource variables, or references.
+        flat: all steps directly under "gru", as old libraries have it.
+    """
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, STEPS, UNITS], CLASSES)
         with tf1.variable_scope("gru"):
@@ -161,7 +169,7 @@ def gru(*, use_resource: bool = True) -> TestGraph:
             weights = parts.weight_variable("candidate", [2 * UNITS, UNITS], use_resource)
             hidden = tf.zeros([BATCH, UNITS])
             for step in range(STEPS):
-                with tf1.name_scope(f"step_{step}"):
+                with tf1.name_scope("gru/" if flat else f"step_{step}"):
                     value = x[:, step]
                     gates = tf.matmul(tf.concat([value, hidden], 1), gate_weights, name="gates")
                     reset, update = tf.split(tf.sigmoid(gates), 2, axis=1)
@@ -208,3 +216,50 @@ def plain_convnet(layers: int = 4) -> TestGraph:
         flat = tf.reshape(value, [BATCH, -1])
         loss = parts.cross_entropy(parts.dense(flat, CLASSES, "logits"), y)
         return parts.training_graph(graph, loss, "momentum", feeds)
+
+
+def stacked_rnn(layers: int = 2) -> TestGraph:
+    """Layers of a plain RNN, all of them directly under "step_N", read at the last step."""
+    with parts.new_graph() as graph:
+        x, y, feeds = parts.inputs([BATCH, STEPS, UNITS], CLASSES)
+        weights = [parts.weight_variable(f"w{i}", [2 * UNITS, UNITS], True) for i in range(layers)]
+        states = [tf.zeros([BATCH, UNITS])] * layers
+        for step in range(STEPS):
+            value = x[:, step]
+            with tf1.name_scope(f"step_{step}"):
+                for layer in range(layers):
+                    both = tf.concat([value, states[layer]], 1)
+                    product = tf.matmul(both, weights[layer], name=f"product_{layer}")
+                    value = states[layer] = tf.tanh(product, name=f"output_{layer}")
+        loss = parts.cross_entropy(parts.dense(value, CLASSES, "logits"), y)
+        return parts.training_graph(graph, loss, "adam", feeds)
+
+
+def towers() -> TestGraph:
+    """Two towers that share their weights but see different data, under "left" and "right"."""
+    with parts.new_graph() as graph:
+        x, y, feeds = parts.inputs([BATCH, 2 * UNITS], CLASSES)
+        weights = [parts.weight_variable(f"w{i}", [UNITS, UNITS], True) for i in range(2)]
+        ends = []
+        for side, value in zip(("left", "right"), tf.split(x, 2, axis=1), strict=True):
+            with tf1.name_scope(side):
+                for layer in range(2):
+                    value = tf.tanh(tf.matmul(value, weights[layer], name=f"product_{layer}"))
+                ends.append(value)
+        loss = parts.cross_entropy(parts.dense(tf.concat(ends, 1), CLASSES, "logits"), y)
+        return parts.training_graph(graph, loss, "adam", feeds)
+
+
+def mlp_of_residuals(layers: int = 4) -> TestGraph:
+    """Layers under "layer_N" that add to what they read, as in residual networks and transformers."""
+    with parts.new_graph() as graph:
+        x, y, feeds = parts.inputs([BATCH, UNITS], CLASSES)
+        value = x
+        for layer in range(layers):
+            with tf1.variable_scope(f"layer_{layer}"):
+                inner = parts.weight_variable("inner", [UNITS, 2 * UNITS], True)
+                outer = parts.weight_variable("outer", [2 * UNITS, UNITS], True)
+                hidden = tf.nn.relu(tf.matmul(value, inner, name="expand"))
+                value = tf.add(value, tf.matmul(hidden, outer, name="shrink"), name="stream")
+        loss = parts.cross_entropy(parts.dense(value, CLASSES, "logits"), y)
+        return parts.training_graph(graph, loss, "adam", feeds)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.annotate import Annotate, ClearDevices, DropDanglingColocation
+from graph_passes.errors import GraphError
+from graph_passes.graph_pass import GraphPass, GraphState
+from graph_passes.placement import Placement
+from tests import graphs
+
+tf1 = tf.compat.v1
+
+CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
+
+
+def functional_graph_def() -> tf1.GraphDef:
+    """value -> call of a function -> negative."""
+    with tf.Graph().as_default() as graph:
+        double = tf.function(lambda value: value * 2.0)
+        tf.negative(double(tf.constant(1.0, name="value")), name="negative")
+    return graph.as_graph_def()
+
+
+def copy_of(graph_def: tf1.GraphDef) -> tf1.GraphDef:
+    copy = tf1.GraphDef()
+    copy.CopyFrom(graph_def)
+    return copy
+
+
+def without_devices(graph_def: tf1.GraphDef) -> tf1.GraphDef:
+    copy = copy_of(graph_def)
+    for nodes in (copy.node, *(f.node_def for f in copy.library.function)):
+        for node in nodes:
+            node.device = ""
+    return copy
+
+
+def devices(graph_def: tf1.GraphDef) -> dict[str, str]:
+    return {node.name: node.device for node in graph_def.node if node.device}
+
+
+def annotate(graph_def: tf1.GraphDef, assignment: dict[str, str]):
+    state = GraphState(graph_def, placement=Placement("", (CPU, GPU), assignment))
+    return Annotate().run(state)
+
+
+class PassTestCase(tf.test.TestCase):
+    def assert_unmodified(self, graph_pass: GraphPass, state: GraphState) -> None:
+        result = graph_pass.run(state)
+        self.assertFalse(result.modified)
+        self.assertIs(result.state, state)
+
+
+class AnnotateTest(PassTestCase, parameterized.TestCase):
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_writes_device_fields_and_nothing_else(self, name):
+        graph_def = graphs.FACTORIES[name]().graph.as_graph_def()
+        names = [node.name for node in graph_def.node]
+        assignment = {n: (CPU, GPU)[i % 2] for i, n in enumerate(names) if i % 3}
+        result = annotate(graph_def, assignment)
+        self.assertTrue(result.modified)
+        placed = result.state.graph_def
+        self.assertEqual(devices(placed), assignment | devices(graph_def))
+        self.assertEqual(
+            without_devices(placed).SerializeToString(deterministic=True),
+            without_devices(graph_def).SerializeToString(deterministic=True),
+        )
+
+    def test_operation_that_has_a_device_keeps_it(self):
+        graph_def = functional_graph_def()
+        graph_def.node[0].device = "/gpu:3"
+        result = annotate(graph_def, {"value": CPU, "negative": GPU})
+        self.assertTrue(result.modified)
+        self.assertEqual(
+            devices(result.state.graph_def), {graph_def.node[0].name: "/gpu:3", "negative": GPU}
+        )
+
+    def test_placed_graph_stays_as_it_is(self):
+        assignment = {"value": CPU, "negative": GPU}
+        placed = annotate(functional_graph_def(), assignment).state
+        self.assert_unmodified(Annotate(), placed)
+
+    def test_nothing_to_write_changes_nothing(self):
+        for assignment in ({}, {"value": ""}):
+            placement = Placement("", (CPU,), assignment)
+            self.assert_unmodified(
+                Annotate(), GraphState(functional_graph_def(), placement=placement)
+            )
+
+    def test_unknown_operation_is_named(self):
+        with self.assertRaisesRegex(GraphError, "'lost'"):
+            annotate(functional_graph_def(), {"value": CPU, "lost": GPU})
+
+
+class ClearDevicesTest(PassTestCase):
+    def test_all_devices_go_and_nothing_else(self):
+        graph_def = functional_graph_def()
+        placed = copy_of(graph_def)
+        for nodes in (placed.node, placed.library.function[0].node_def):
+            for node in nodes:
+                node.device = "/device:GPU:1"
+        result = ClearDevices().run(GraphState(placed))
+        self.assertTrue(result.modified)
+        self.assertEqual(result.state.graph_def, graph_def)
+
+    def test_devices_in_functions_alone_go(self):
+        graph_def = functional_graph_def()
+        graph_def.library.function[0].node_def[0].device = "/gpu:0"
+        result = ClearDevices().run(GraphState(graph_def))
+        self.assertTrue(result.modified)
+        self.assertEqual(result.state.graph_def, without_devices(graph_def))
+
+    def test_graph_without_devices_stays_as_it_is(self):
+        self.assert_unmodified(ClearDevices(), GraphState(functional_graph_def()))
+
+
+class DropDanglingColocationTest(PassTestCase):
+    def graph_def(self, *classes: bytes) -> tf1.GraphDef:
+        """a, b and c; c has these classes."""
+        with tf.Graph().as_default() as graph:
+            for name in "abc":
+                tf.constant(1.0, name=name)
+        graph_def = graph.as_graph_def()
+        if classes:
+            graph_def.node[2].attr["_class"].list.s.extend(classes)
+        return graph_def
+
+    def test_names_that_are_there_stay_and_others_go(self):
+        graph_def = self.graph_def(b"loc:@a", b"loc:@lost", b"own", b"loc:@b")
+        result = DropDanglingColocation().run(GraphState(graph_def))
+        self.assertTrue(result.modified)
+        self.assertEqual(result.state.graph_def, self.graph_def(b"loc:@a", b"own", b"loc:@b"))
+
+    def test_attribute_that_would_be_empty_goes(self):
+        graph_def = self.graph_def(b"loc:@lost", b"loc:@lost_too")
+        result = DropDanglingColocation().run(GraphState(graph_def))
+        self.assertEqual(result.state.graph_def, self.graph_def())
+        with tf.Graph().as_default():
+            tf.graph_util.import_graph_def(result.state.graph_def)
+
+    def test_graph_without_dangling_names_stays_as_it_is(self):
+        for graph_def in (self.graph_def(), self.graph_def(b"loc:@a"), self.graph_def(b"own")):
+            self.assert_unmodified(DropDanglingColocation(), GraphState(graph_def))
+        made = graphs.v1_ref_variables()
+        self.assert_unmodified(DropDanglingColocation(), GraphState(made.graph.as_graph_def()))
+
+    def test_pruned_graph_imports_again(self):
+        made = graphs.v1_ref_variables()
+        graph_def = made.graph.as_graph_def()
+        kept = [node for node in graph_def.node if node.name.startswith("layer_0/weights/Adam")]
+        pruned = tf1.GraphDef(node=[node for node in kept if not node.input])
+        with self.assertRaises(ValueError), tf.Graph().as_default():
+            tf.graph_util.import_graph_def(pruned)
+        result = DropDanglingColocation().run(GraphState(pruned))
+        with tf.Graph().as_default():
+            tf.graph_util.import_graph_def(result.state.graph_def)
+
+
+if __name__ == "__main__":
+    tf.test.main()
