@@ -155,8 +155,8 @@ def operation_groups(
             (group,) = groups
             if group >= 0 and types[group] & ~hard_types[h] == 0:
                 of_hard[h] = group
-    alone = np.array([kind == LEFT_ALONE for kind in grouping.kinds], bool)
-    of_hard[(of_hard >= 0) & alone[of_hard]] = -1
+    alone = [group for group, kind in enumerate(grouping.kinds) if kind == LEFT_ALONE]
+    of_hard[np.isin(of_hard, alone)] = -1
     return of_hard[hard]
 
 
@@ -241,9 +241,9 @@ def assignment_of(
     Returns:
         The device of each operation whose device field is to be written.
     """
-    chosen = np.asarray(row)[groups].tolist()
+    chosen = np.asarray(row).tolist()
     return {
-        name: devices[device]
-        for name, group, device in zip(names, groups.tolist(), chosen, strict=True)
+        name: devices[chosen[group]]
+        for name, group in zip(names, groups.tolist(), strict=True)
         if group >= 0
     }

@@ -134,7 +134,8 @@ def _classify(
     contents: list[set[str]] = [set() for _ in regions.anchors]
     for i in np.flatnonzero((regions.region >= 0) & regions.forward).tolist():
         contents[regions.region[i]].add(graph.type_of(i))
-    recurrent = _recurrent_weights(regions, readers)
+    gated = {w for w, has in zip(regions.weights, contents, strict=True) if has & _GATES}
+    recurrent = _recurrent_weights(regions, readers, gated)
     kinds = []
     for r, anchor in enumerate(regions.anchors):
         has = contents[r]
@@ -153,11 +154,13 @@ def _classify(
     return kinds
 
 
-def _recurrent_weights(regions: Regions, readers: Sequence[set[int]]) -> set[int]:
-    """Weights that are applied again to what came of them."""
+def _recurrent_weights(
+    regions: Regions, readers: Sequence[set[int]], candidates: set[int | None]
+) -> set[int]:
+    """Those of the candidates that are applied again to what came of them."""
     uses: dict[int, list[int]] = collections.defaultdict(list)
     for r, weight in enumerate(regions.weights):
-        if weight is not None:
+        if weight is not None and weight in candidates:
             uses[weight].append(r)
     recurrent = set()
     for weight, (start, *others) in uses.items():

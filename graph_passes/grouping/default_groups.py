@@ -65,7 +65,7 @@ def _join_gradients(
     work = estimate_work(graph)
     heaviest: dict[int, tuple[float, int]] = {}
     for i in graph.order[free[graph.order]].tolist():
-        forward = forward_operation(graph, graph.names[i])
+        forward = forward_operation(graph, i)
         own = int(group[colocation.group[i]])
         if forward is not None and (own not in heaviest or work[i] > heaviest[own][0]):
             heaviest[own] = (work[i], forward)

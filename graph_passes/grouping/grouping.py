@@ -141,5 +141,7 @@ def merge_groups(
             sealed[new] = True
         if kind is not None or grouping.kinds[old] != OPERATIONS:
             new_kinds[new] = kind or grouping.kinds[old]
-    group = np.where(grouping.group >= 0, number[roots[grouping.group]], -1).astype(np.int32)
+    group = np.full(len(grouping.group), -1, np.int32)
+    placed = grouping.group >= 0
+    group[placed] = number[roots[grouping.group[placed]]]
     return Grouping(group, tuple(new_kinds), sealed)

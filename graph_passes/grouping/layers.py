@@ -36,7 +36,7 @@ def number_layers(graph: OpGraph, colocation: ColocationGroups, grouping: Groupi
         int32 [num_groups], 0 for the first layer.
     """
     of_operation = grouping.of_operations(colocation)
-    is_block = grouping.sealed & np.array([kind != LEFT_ALONE for kind in grouping.kinds])
+    is_block = grouping.sealed & np.array([kind != LEFT_ALONE for kind in grouping.kinds], bool)
     source = weight_sources(graph)
     sets = UnionFind(grouping.num_groups)
     in_layer = is_block.copy()

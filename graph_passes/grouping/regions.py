@@ -56,16 +56,18 @@ class Regions:
     weights: tuple[int | None, ...]
 
 
-def forward_operation(graph: OpGraph, name: str) -> int | None:
-    """The operation whose gradient the operation of this name is part of, told by scopes.
+def forward_operation(graph: OpGraph, operation: int) -> int | None:
+    """The operation whose gradient an operation is part of, told by name scopes.
 
     Args:
         graph: the graph.
-        name: such as "gradients/lm/MatMul_grad/MatMul" or "gradient_tape/lm/MatMul/MatMul_1".
+        operation: one called "gradients/lm/MatMul_grad/MatMul" or
+            "gradient_tape/lm/MatMul/MatMul_1", say.
 
     Returns:
-        The number of the forward operation; None where there is none.
+        The forward operation; None where there is none.
     """
+    name = graph.names[operation]
     scope = _GRADIENT_SCOPE.search(name)
     if scope:
         rest = name[scope.end() :]
@@ -73,13 +75,17 @@ def forward_operation(graph: OpGraph, name: str) -> int | None:
             found = graph.index.get(rest[: end.start()])
             if found is not None:
                 return found
-        return None
-    if _TAPE in name:
+    elif _TAPE in name:
         rest = name.split(_TAPE, 1)[1]
         while "/" in rest:
             rest = rest.rsplit("/", 1)[0]
             if rest in graph.index:
                 return graph.index[rest]
+        # A tape names the scope only: for "TanhGrad" that is the "Tanh" it reads from.
+        forward_type, is_gradient, _ = graph.type_of(operation).partition("Grad")
+        for producer in _producers(graph, operation) if is_gradient else ():
+            if graph.type_of(producer).startswith(forward_type):
+                return producer
     return None
 
 
@@ -114,7 +120,7 @@ def find_regions(graph: OpGraph, colocation: ColocationGroups) -> Regions:
     region = np.full(graph.num_operations, -1, np.int32)
     region[anchors] = np.arange(len(anchors), dtype=np.int32)
     _follow_anchors(graph, region, forward & free)
-    _lead_to_anchors(graph, region, forward & free)
+    _lead_to_anchors(graph, region, forward & free & ~_from_variables(graph, region))
     weights = []
     for anchor in anchors:
         found = (source[p] for p in _producers(graph, anchor))
@@ -198,6 +204,14 @@ def _follow_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) ->
         behind[i] = best_depth
         if eligible[i] and not is_join[i]:
             region[i] = best
+
+
+def _from_variables(graph: OpGraph, region: np.ndarray) -> np.ndarray:
+    """Operations whose value depends on variables, and on no data: they stay with the variables."""
+    found = graph.has_type(VARIABLES)
+    for i in graph.order.tolist():
+        found[i] = found[i] or any(found[p] for p in _producers(graph, i))
+    return found & ~carries_data(graph, region)
 
 
 def _lead_to_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:

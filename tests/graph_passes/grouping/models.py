@@ -251,7 +251,7 @@ def towers() -> TestGraph:
 
 
 def mlp_of_residuals(layers: int = 4) -> TestGraph:
-    """Layers under "layer_N" that add to what they read, as in residual networks and transformers."""
+    """Layers under "layer_N" that add to what they read, as transformers do."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([BATCH, UNITS], CLASSES)
         value = x

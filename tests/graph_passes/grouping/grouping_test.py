@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.colocation import ColocationGroups, find_colocation_groups
+from graph_passes.errors import GraphError
+from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.op_graph import OpGraph
+from graph_passes.union_find import UnionFind
+from tests.graph_passes.logical_devices import device_names
+
+tf1 = tf.compat.v1
+
+CPUS = device_names(2)
+GPUS = tuple(f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2))
+
+
+def chain(count: int) -> OpGraph:
+    """Operations n0 to n<count - 1>, each reading the one before."""
+    with tf.Graph().as_default() as graph:
+        value = tf.constant(1.0, name="n0")
+        for number in range(1, count):
+            value = tf.negative(value, name=f"n{number}")
+    return OpGraph.from_graph_def(graph.as_graph_def())
+
+
+def colocation_of(
+    groups: list[int],
+    *,
+    cpu: list[bool] | None = None,
+    gpu: list[bool] | None = None,
+    devices: list[str] | None = None,
+) -> ColocationGroups:
+    count = max(groups) + 1
+    devices = devices or [""] * count
+    return ColocationGroups(
+        np.array(groups, np.int32),
+        tuple(f"first_{i}" for i in range(count)),
+        np.array([bool(device) for device in devices]),
+        tuple(devices),
+        {"CPU": np.array(cpu or [True] * count), "GPU": np.array(gpu or [True] * count)},
+    )
+
+
+def grouping_of(groups: list[int], kinds: list[str] | None = None, sealed=()) -> Grouping:
+    kinds = kinds or [OPERATIONS] * (max(groups) + 1)
+    is_sealed = np.array([i in sealed for i in range(len(kinds))], bool)
+    return Grouping(np.array(groups, np.int32), tuple(kinds), is_sealed)
+
+
+class GroupingTest(tf.test.TestCase, parameterized.TestCase):
+    def test_operations_have_the_group_of_their_colocation_group(self):
+        colocation = colocation_of([0, 1, 0, 2])
+        grouping = grouping_of([1, 0, -1])
+        self.assertEqual(grouping.num_groups, 2)
+        self.assertAllEqual(grouping.of_operations(colocation), [1, 0, 1, -1])
+
+    def test_group_may_go_where_all_in_it_may(self):
+        colocation = colocation_of(
+            [0, 1, 2, 3], cpu=[True, True, False, False], gpu=[True, False, True, False]
+        )
+        cpu, gpu = 1, 2
+        self.assertAllEqual(
+            grouping_of([0, 1, 2, 3]).legal_types(colocation), [cpu | gpu, cpu, gpu, 0]
+        )
+        self.assertAllEqual(grouping_of([0, 0, 1, -1]).legal_types(colocation), [cpu, gpu])
+
+    def test_devices_of_a_machine(self):
+        colocation = colocation_of([0, 1, 2], gpu=[True, False, True])
+        legal = grouping_of([0, 1, 1]).legal_devices(colocation, (*CPUS, *GPUS))
+        self.assertAllEqual(legal, [[True] * 4, [True, True, False, False]])
+
+    @parameterized.parameters(
+        ("/device:GPU:1", 3), ("/gpu:0", 2), ("/cpu:1", 1), ("/device:CPU:*", 0), ("/job:ps", 0)
+    )
+    def test_what_is_left_alone_is_at_home(self, device, home):
+        colocation = colocation_of([0, 1], devices=[device, ""], cpu=[False, True])
+        grouping = grouping_of([0, 1], [LEFT_ALONE, OPERATIONS])
+        legal = grouping.legal_devices(colocation, (*CPUS, *GPUS))
+        self.assertEqual(np.flatnonzero(legal[0]).tolist(), [home])
+        self.assertTrue(legal[1].all())
+
+    def test_group_without_a_device_is_named(self):
+        colocation = colocation_of([0, 1, 2], gpu=[True, False, True])
+        with self.assertRaisesRegex(GraphError, "GPU:0.*'first_1'"):
+            grouping_of([0, 1, 2]).legal_devices(colocation, GPUS)
+
+    def test_device_of_an_unknown_type_runs_nothing(self):
+        unknown = "/job:localhost/replica:0/task:0/device:NPU:0"
+        grouping, colocation = grouping_of([0]), colocation_of([0])
+        self.assertAllEqual(grouping.legal_devices(colocation, (CPUS[0], unknown)), [[True, False]])
+        with self.assertRaises(GraphError):
+            grouping.legal_devices(colocation, (unknown,))
+
+
+class MergeGroupsTest(tf.test.TestCase):
+    def merge(self, grouping: Grouping, pairs, kinds=None, graph: OpGraph | None = None):
+        graph = graph or chain(len(grouping.group))
+        sets = UnionFind(grouping.num_groups)
+        for a, b in pairs:
+            sets.union(a, b)
+        return merge_groups(graph, find_colocation_groups(graph), grouping, sets, kinds)
+
+    def test_sets_become_groups_in_the_order_of_the_graph(self):
+        new = self.merge(grouping_of([4, 3, 2, 1, 0]), [(0, 2), (3, 4)])
+        self.assertAllEqual(new.group, [0, 0, 1, 2, 1])
+        self.assertEqual(new.kinds, (OPERATIONS,) * 3)
+        self.assertFalse(new.sealed.any())
+
+    def test_only_what_a_step_needs_gives_a_group_its_number(self):
+        graph = chain(4).restricted(["n3"])
+        needed = np.array([False, True, True, True])
+        with self.subTest("all"):
+            self.assertAllEqual(
+                self.merge(grouping_of([0, 1, 2, 0]), [], graph=graph).group, [0, 1, 2, 0]
+            )
+        graph.needed[:] = needed
+        self.assertAllEqual(
+            self.merge(grouping_of([0, 1, 2, 0]), [], graph=graph).group, [2, 0, 1, 2]
+        )
+
+    def test_unneeded_stays_outside(self):
+        new = self.merge(grouping_of([-1, 0, 1, -1]), [(0, 1)])
+        self.assertAllEqual(new.group, [-1, 0, 0, -1])
+
+    def test_seal_and_kind_win(self):
+        grouping = grouping_of([0, 1, 2, 3], [OPERATIONS, "layer", OPERATIONS, LEFT_ALONE], [1, 3])
+        new = self.merge(grouping, [(0, 1)])
+        self.assertEqual(new.kinds, ("layer", OPERATIONS, LEFT_ALONE))
+        self.assertEqual(new.sealed.tolist(), [True, False, True])
+
+    def test_new_kinds_seal(self):
+        new = self.merge(grouping_of([0, 1, 2]), [(0, 1)], {0: "branch"})
+        self.assertEqual(new.kinds, ("branch", OPERATIONS))
+        self.assertEqual(new.sealed.tolist(), [True, False])
+
+
+if __name__ == "__main__":
+    tf.test.main()

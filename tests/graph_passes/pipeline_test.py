@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import GroupedGraph, group_operations
+from tests import graphs
+from tests.graph_passes.logical_devices import device_names
+
+tf1 = tf.compat.v1
+
+CPUS = device_names(2)
+GPUS = tuple(f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2))
+
+
+def group(graph: tf.Graph, fetches=(), feeds=()) -> GroupedGraph:
+    return group_operations(OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds))
+
+
+class PipelineTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_every_group_can_be_placed(self, name):
+        made = graphs.FACTORIES[name]()
+        grouped = group(made.graph, made.fetches, tuple(made.feeds))
+        legal = grouped.grouping.legal_devices(grouped.colocation, (*CPUS, *GPUS))
+        self.assertEqual(legal.shape, (grouped.grouping.num_groups, 4))
+        self.assertTrue(legal.any(axis=1).all())
+        alone = np.array([kind == "left_alone" for kind in grouped.grouping.kinds])
+        self.assertTrue((legal[alone].sum(axis=1) == 1).all())
+        self.assertTrue(legal[~alone, :2].all())
+        self.assertEqual(grouped.num_decisions, (~alone).sum())
+        self.assertEqual(grouped.group_graph.num_groups, grouped.grouping.num_groups)
+
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_assignment_puts_every_colocation_group_on_one_device(self, name):
+        made = graphs.FACTORIES[name]()
+        grouped = group(made.graph, made.fetches, tuple(made.feeds))
+        row = np.arange(grouped.grouping.num_groups, dtype=np.int32) % 2
+        assignment = grouped.assignment(row, CPUS)
+        by_group: dict[int, set[str]] = {}
+        for operation, hard in zip(
+            grouped.op_graph.names, grouped.colocation.group.tolist(), strict=True
+        ):
+            by_group.setdefault(hard, set()).add(assignment.get(operation, ""))
+        self.assertTrue(all(len(devices) == 1 for devices in by_group.values()))
+        of_operation = grouped.grouping.of_operations(grouped.colocation)
+        for i in np.flatnonzero(grouped.op_graph.needed).tolist():
+            if grouped.grouping.kinds[of_operation[i]] != "left_alone":
+                self.assertEqual(assignment[grouped.op_graph.names[i]], CPUS[row[of_operation[i]]])
+
+    @parameterized.parameters("lstm", "small_convnet", "while_loop_v1", "cond_v1")
+    def test_same_graph_gives_the_same_groups(self, name):
+        first, second = (
+            group(made.graph, made.fetches, tuple(made.feeds))
+            for made in (graphs.FACTORIES[name]() for _ in range(2))
+        )
+        self.assertAllEqual(first.operation_groups, second.operation_groups)
+        self.assertEqual(first.group_graph.names, second.group_graph.names)
+
+    def test_order_of_operations_in_the_file_does_not_decide_what_is_together(self):
+        made = graphs.lstm()
+        graph_def = made.graph.as_graph_def()
+        shuffled = tf1.GraphDef()
+        shuffled.CopyFrom(graph_def)
+        del shuffled.node[:]
+        for i in np.random.default_rng(0).permutation(len(graph_def.node)):
+            shuffled.node.add().CopyFrom(graph_def.node[i])
+        kinds = []
+        for each in (graph_def, shuffled):
+            op_graph = OpGraph.from_graph_def(each, made.fetches, tuple(made.feeds))
+            kinds.append(sorted(group_operations(op_graph).grouping.kinds))
+        self.assertEqual(kinds[0].count("rnn_cell"), 6)
+        self.assertEqual(kinds[1].count("rnn_cell"), 6)
+
+
+class DegenerateTest(tf.test.TestCase, parameterized.TestCase):
+    def test_single_operation_is_one_group(self):
+        with tf.Graph().as_default() as graph:
+            tf.constant(1.0, name="only")
+        grouped = group(graph)
+        self.assertEqual(grouped.grouping.num_groups, 1)
+        self.assertEqual(grouped.group_graph.edges.shape, (0, 2))
+        self.assertEqual(grouped.group_graph.output_shapes, ((),))
+        self.assertEqual(grouped.assignment(np.array([1]), CPUS), {"only": CPUS[1]})
+
+    def test_graph_of_what_is_left_alone_has_nothing_to_decide(self):
+        with tf.Graph().as_default() as graph:
+            tf.strings.length("text", name="length")
+        grouped = group(graph)
+        self.assertEqual(grouped.num_decisions, 0)
+        self.assertEqual(grouped.assignment(np.array([1]), CPUS), {})
+
+    def test_everything_fed_leaves_nothing(self):
+        made = graphs.matmul_chain()
+        grouped = group(made.graph, made.fetches, made.fetches)
+        self.assertEqual(grouped.grouping.num_groups, 0)
+        self.assertEqual(grouped.num_decisions, 0)
+        self.assertEqual(grouped.assignment(np.zeros(0, np.int32), CPUS), {})
+        self.assertEqual(grouped.grouping.legal_devices(grouped.colocation, CPUS).shape, (0, 2))
+
+    def test_many_operations_without_edges(self):
+        with tf.Graph().as_default() as graph:
+            for number in range(100):
+                tf.no_op(name=f"n{number}")
+        grouped = group(graph)
+        self.assertEqual(grouped.grouping.num_groups, 100)
+        self.assertEqual(grouped.group_graph.work.sum(), 0)
+
+    def test_graph_on_the_devices_of_its_user_stays_there(self):
+        with tf.Graph().as_default() as graph, tf.device("/device:GPU:1"):
+            tf.matmul(tf.ones([2, 2]), tf.ones([2, 2]), name="product")
+        grouped = group(graph)
+        legal = grouped.grouping.legal_devices(grouped.colocation, (*CPUS, *GPUS))
+        self.assertEqual(np.flatnonzero(legal.any(axis=0)).tolist(), [3])
+        self.assertEqual(grouped.num_decisions, 0)
+
+    def test_operation_without_any_kernel_is_named(self):
+        with tf.Graph().as_default() as graph:
+            value = tf1.placeholder(tf.int32, [2, 2])
+            tf.matmul(value, value, name="integers")
+        grouped = group(graph, ["integers"], ["Placeholder:0"])
+        with self.assertRaisesRegex(GraphError, "'integers'"):
+            grouped.grouping.legal_devices(grouped.colocation, GPUS)
+
+
+if __name__ == "__main__":
+    tf.test.main()
