@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 # A single thread works its way along a chain of operations and leaves what is ready to be sent
 # waiting until the end of it: no two workers would ever overlap.
-_MIN_THREADS = 4
+_MIN_THREADS = 8
 
 
 def main() -> None:

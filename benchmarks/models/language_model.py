@@ -2,7 +2,7 @@
 
 References:
     Zaremba, Sutskever, Vinyals: Recurrent Neural Network Regularization, 2014 (the unrolled,
-    truncated model with clipped gradients that device placement papers call RNNLM).
+    truncated model that device placement papers call RNNLM).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ __all__ = ["LanguageModel", "build"]
 
 _INIT_SCALE = 0.05
 _FORGET_BIAS = 1.0
-_MAX_GRADIENT_NORM = 5.0
 _GRAPH_SEED = 1
 
 
@@ -166,14 +165,10 @@ def _loss(outputs: list[tf.Tensor], targets: tf.Tensor, vocabulary: int) -> tf.T
 
 
 def _train(loss: tf.Tensor, optimizer: tf.compat.v1.train.Optimizer) -> tf.Operation:
-    """One update with the gradients clipped by their global norm."""
+    """One update of all variables."""
     global_step = tf1.train.get_or_create_global_step()
-    gradients, variables = zip(*optimizer.compute_gradients(loss), strict=True)
-    clipped, _ = tf.clip_by_global_norm(gradients, _MAX_GRADIENT_NORM)
     # This adds the operation to the `train_op` collection.
-    return optimizer.apply_gradients(
-        zip(clipped, variables, strict=True), global_step=global_step, name="train"
-    )
+    return optimizer.minimize(loss, global_step=global_step, name="train")
 
 
 def _optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:

@@ -14,13 +14,16 @@ from graph_passes.work import estimate_work
 
 __all__ = ["SingleConsumerMerge"]
 
+# A group of this share of the limit is light.
+_LIGHT_SHARE = 0.01
+
 
 class SingleConsumerMerge(GraphPass):
     """Merges every group whose tensors only one other group reads into that group, recursively.
 
     Sealed groups absorb but never move; what is left alone takes no part. Unlimited, the rule
     folds a graph with one output into one group, so merging stops where a group would hold more
-    than a share of the graph's work. Time is linear in the graph but for the number of passes,
+    than a share of the graph's work; what is light may come on top, up to as much again. Time is linear in the graph but for the number of passes,
     which nesting alone can raise.
 
     References:
@@ -64,6 +67,8 @@ class SingleConsumerMerge(GraphPass):
 
         sets = UnionFind(count)
         members = [[i] for i in range(count)]
+        # How much of what is light a group may take beyond the limit.
+        spare = [limit] * count
         sealed = grouping.sealed.tolist()
         alone = [kind == LEFT_ALONE for kind in grouping.kinds]
         types = grouping.legal_types(colocation).tolist()
@@ -77,10 +82,15 @@ class SingleConsumerMerge(GraphPass):
                 target = _only_reader(i, members[i], readers, sets)
                 if target is None or alone[target] or types[i] != types[target]:
                     continue
-                # What is light follows its reader; the limit keeps apart what is heavy.
-                if weight[i] + weight[target] > limit and weight[i] > 0.01 * limit:
-                    continue
+                # What is light follows its reader, but what many light ones weigh counts as well.
+                light = 0.0
+                if weight[i] + weight[target] > limit:
+                    if weight[i] > _LIGHT_SHARE * limit or weight[i] > spare[target]:
+                        continue
+                    light = weight[i]
+                left = min(spare[i], spare[target]) - light
                 root = sets.union(i, target)
+                spare[root] = left
                 other = target if root == i else i
                 # The longer list stays, so that long chains take linear time.
                 short, long = sorted((members[root], members[other]), key=len)

@@ -227,7 +227,13 @@ class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
             )
             free = ~grouped.grouping.sealed
             # What is light may come on top.
-            self.assertLess(total[free].max(), 1.5 / 32 * work.sum())
+            self.assertLess(total[free].max(), 2 / 32 * work.sum())
+
+    def test_many_light_operations_are_not_one_group(self):
+        state = state_of_dag([[], *([i] for i in range(3000))])
+        found = merged(state, 1 / 10)
+        self.assertBetween(len(found), 5, 10)
+        self.assertLess(max(map(len, found)), 2 / 10 * 3000 + 1)
 
     @parameterized.parameters(0, -0.1, 1.1, float("nan"))
     def test_share_must_be_one(self, share):
