@@ -23,8 +23,8 @@ class SingleConsumerMerge(GraphPass):
 
     Sealed groups absorb but never move; what is left alone takes no part. Unlimited, the rule
     folds a graph with one output into one group, so merging stops where a group would hold more
-    than a share of the graph's work; what is light may come on top, up to as much again. Time is linear in the graph but for the number of passes,
-    which nesting alone can raise.
+    than a share of the graph's work; what is light may come on top, up to as much again. Time is
+    linear in the graph but for the number of passes, which nesting alone can raise.
 
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -20,11 +22,16 @@ def group(graph: tf.Graph, fetches=(), feeds=()) -> GroupedGraph:
     return group_operations(OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds))
 
 
+@functools.cache
+def grouped_once(name: str) -> GroupedGraph:
+    made = graphs.FACTORIES[name]()
+    return group(made.graph, made.fetches, tuple(made.feeds))
+
+
 class PipelineTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_group_can_be_placed(self, name):
-        made = graphs.FACTORIES[name]()
-        grouped = group(made.graph, made.fetches, tuple(made.feeds))
+        grouped = grouped_once(name)
         legal = grouped.grouping.legal_devices(grouped.colocation, (*CPUS, *GPUS))
         self.assertEqual(legal.shape, (grouped.grouping.num_groups, 4))
         self.assertTrue(legal.any(axis=1).all())
@@ -36,8 +43,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_assignment_puts_every_colocation_group_on_one_device(self, name):
-        made = graphs.FACTORIES[name]()
-        grouped = group(made.graph, made.fetches, tuple(made.feeds))
+        grouped = grouped_once(name)
         row = np.arange(grouped.grouping.num_groups, dtype=np.int32) % 2
         assignment = grouped.assignment(row, CPUS)
         by_group: dict[int, set[str]] = {}

@@ -97,7 +97,7 @@ class Script:
         """Stands in for the class SessionEnvironment."""
         self.made.append({"graph_path": graph_path, "step": step, "machine": machine, **settings})
         environment = _ScriptedEnvironment(self, assign, settings["meta_optimizer"])
-        environment.timeout_secs = settings["timeout_secs"]
+        environment.timeout_secs = settings.get("timeout_secs", 120.0)
         return environment
 
 

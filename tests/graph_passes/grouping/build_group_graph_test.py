@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -23,6 +25,11 @@ def group_graph_of(graph: tf.Graph, groups: dict[str, int], fetches=()) -> Group
     count = int(group.max()) + 1
     grouping = Grouping(group, (OPERATIONS,) * count, np.zeros(count, bool))
     return build_group_graph(op_graph, colocation, grouping)
+
+
+@functools.cache
+def groups_of(name: str) -> Groups:
+    return Groups(graphs.FACTORIES[name]())
 
 
 class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
@@ -101,7 +108,7 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_sums_agree_with_the_graph(self, name):
-        groups = Groups(graphs.FACTORIES[name]())
+        groups = groups_of(name)
         grouped, found = groups.grouped, groups.grouped.group_graph
         graph = grouped.op_graph
         self.assertEqual(found.type_counts.sum(), graph.needed.sum())
@@ -127,7 +134,7 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_groups_are_numbered_by_their_first_operation(self, name):
-        groups = Groups(graphs.FACTORIES[name]())
+        groups = groups_of(name)
         positions = [
             groups.graph.position[groups.graph.index[n]] for n in groups.grouped.group_graph.names
         ]
