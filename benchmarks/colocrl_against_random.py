@@ -24,7 +24,7 @@ from benchmarks.models import language_model
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.machine import find_machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.report.progress import progress_line
 from tf_placer.report.table import table

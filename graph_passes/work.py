@@ -9,14 +9,24 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import LOOKUPS, VARIABLES
 
-__all__ = ["CONTRACTIONS", "estimate_work"]
+__all__ = [
+    "CONTRACTIONS",
+    "CONVOLUTIONS",
+    "FREE",
+    "PICKS",
+    "ROW_UPDATES",
+    "contraction_flops",
+    "estimate_work",
+    "has_prefix",
+    "tensor_elements",
+]
 
 # An operation without a contraction is bound by memory: per element of its largest tensor it moves
 # a few values, in the time of about this many floating point operations.
 _FLOPS_PER_ELEMENT = 16.0
 
-# Operations that hand tensors on, or make them once and for all.
-_FREE = frozenset(
+#: Operations that hand tensors on, or make them once and for all.
+FREE = frozenset(
     [
         *VARIABLES,
         *("Const", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "NoOp"),
@@ -27,16 +37,16 @@ _FREE = frozenset(
         *("Switch", "RefSwitch", "Merge", "RefMerge", "LoopCond"),
     ]
 )
-# Operations that touch only the part of their input that they hand out.
-_PICKS = LOOKUPS | frozenset(["Slice", "StridedSlice"])
-# Operations that touch only the rows of their reference that they are given: their types begin so.
-_ROW_UPDATES = ("SparseApply", "Scatter")
+#: Operations that touch only the part of their input that they hand out.
+PICKS = LOOKUPS | frozenset(["Slice", "StridedSlice"])
+#: Operations that touch only the rows of their reference that they are given: their types begin so.
+ROW_UPDATES = ("SparseApply", "Scatter")
 
 _MATMULS = frozenset(
     ["MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul", "_FusedMatMul"]
 )
 # Forward convolutions, with the filter as the second input.
-_CONVOLUTIONS = frozenset(["Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D"])
+_FORWARD_CONVOLUTIONS = frozenset(["Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D"])
 _INPUT_GRADIENTS = frozenset(
     ["Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput"]
 )
@@ -62,8 +72,11 @@ _CELL_GRADIENTS = {
     "CudnnRNNBackpropV3": "CudnnRNNV3",
 }
 
+#: Convolutions and their gradients.
+CONVOLUTIONS = _FORWARD_CONVOLUTIONS | _INPUT_GRADIENTS | _FILTER_GRADIENTS
+
 #: Operation types that combine inputs and weights: where the work of a model is.
-CONTRACTIONS = _MATMULS | _CONVOLUTIONS | frozenset(_CELLS) | frozenset(["Einsum"])
+CONTRACTIONS = _MATMULS | _FORWARD_CONVOLUTIONS | frozenset(_CELLS) | frozenset(["Einsum"])
 
 
 def estimate_work(graph: OpGraph) -> np.ndarray:
@@ -79,25 +92,55 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     Returns:
         float64 [num_operations], at least 0.
     """
-    elements = np.array([_elements(shape) for shape in graph.tensor_shapes], np.float64)
+    elements = tensor_elements(graph)
     written, read = np.zeros(graph.num_operations), np.zeros(graph.num_operations)
     np.maximum.at(written, graph.tensor_producer, elements)
     by_value = ~graph.edge_is_handle
     np.maximum.at(read, graph.edge_consumer[by_value], elements[graph.edge_tensor[by_value]])
-    contracts = graph.has_type(
-        CONTRACTIONS | _INPUT_GRADIENTS | _FILTER_GRADIENTS | frozenset(_CELL_GRADIENTS)
-    )
-    read[contracts | graph.has_type(_PICKS)] = 0
-    written[graph.has_type(n for n in graph.type_names if n.startswith(_ROW_UPDATES))] = 0
+    read[_contracts(graph) | graph.has_type(PICKS)] = 0
+    written[has_prefix(graph, ROW_UPDATES)] = 0
     work = _FLOPS_PER_ELEMENT * np.maximum(written, read)
-    work[graph.has_type(_FREE)] = 0
-    for i in np.flatnonzero(contracts).tolist():
-        work[i] += _contraction_flops(graph, i, elements)
-    return work
+    work[graph.has_type(FREE)] = 0
+    return work + contraction_flops(graph)
 
 
-def _elements(shape: tuple[int, ...] | None) -> int:
-    return 1 if shape is None else math.prod(max(size, 1) for size in shape)
+def tensor_elements(graph: OpGraph) -> np.ndarray:
+    """How many elements each tensor has: float64 [num_tensors].
+
+    A dimension of unknown size counts as 1, a tensor of unknown rank as one element.
+    """
+    return np.array(
+        [
+            1 if shape is None else math.prod(max(size, 1) for size in shape)
+            for shape in graph.tensor_shapes
+        ],
+        np.float64,
+    )
+
+
+def contraction_flops(graph: OpGraph) -> np.ndarray:
+    """The floating point operations of contractions: two for each multiply-and-add.
+
+    Args:
+        graph: the graph; unknown sizes count as 1.
+
+    Returns:
+        float64 [num_operations], 0 for everything that is no contraction.
+    """
+    elements = tensor_elements(graph)
+    flops = np.zeros(graph.num_operations)
+    for i in np.flatnonzero(_contracts(graph)).tolist():
+        flops[i] = _contraction_flops(graph, i, elements)
+    return flops
+
+
+def has_prefix(graph: OpGraph, prefixes: tuple[str, ...]) -> np.ndarray:
+    """Bool [num_operations], true for operations whose type begins with one of these."""
+    return graph.has_type(name for name in graph.type_names if name.startswith(prefixes))
+
+
+def _contracts(graph: OpGraph) -> np.ndarray:
+    return graph.has_type(CONTRACTIONS | CONVOLUTIONS | frozenset(_CELL_GRADIENTS))
 
 
 def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
@@ -109,7 +152,7 @@ def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
         transposed = any(n in attr and attr[n].b for n in ("transpose_a", "adj_x"))
         inner = shapes[0][-2 if transposed else -1] if shapes[0] and len(shapes[0]) > 1 else 1
         return 2.0 * elements[output] * max(inner, 1)
-    if op_type in _CONVOLUTIONS:
+    if op_type in _FORWARD_CONVOLUTIONS:
         return 2.0 * elements[output] * _multiplications(op_type, shapes[1])
     if op_type in _INPUT_GRADIENTS:
         return 2.0 * elements[inputs[2]] * _multiplications(op_type, shapes[1])

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from graph_passes.placement import Placement, read_placement
     from tf_placer.integrations.session_hook import PlacementHook
     from tf_placer.local_cluster import LocalCluster
-    from tf_placer.machine import Machine, MachineError, find_machine
+    from tf_placer.machine import Machine, MachineError
+    from tf_placer.machine_lookup import find_machine
     from tf_placer.optimization import optimize
     from tf_placer.result import OptimizeResult
 
@@ -47,7 +48,7 @@ _MODULES = {
     "OptimizeResult": "tf_placer.result",
     "Placement": "graph_passes.placement",
     "PlacementHook": "tf_placer.integrations.session_hook",
-    "find_machine": "tf_placer.machine",
+    "find_machine": "tf_placer.machine_lookup",
     "optimize": "tf_placer.optimization",
     "read_placement": "graph_passes.placement",
 }

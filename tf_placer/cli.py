@@ -8,17 +8,25 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tf_placer.arguments import (
+    GRAPH_HELP,
+    MACHINE_HELP,
+    add_placer,
+    add_step,
+    placer_options,
+    placers_help,
+)
+from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, require_tensorflow
 from tf_placer.local_cluster import LocalCluster, LocalClusterError
-from tf_placer.machine import find_machine
-from tf_placer.placers import PLACERS
+from tf_placer.machine_lookup import find_machine
+from tf_placer.problem_arguments import add_problem_commands
 
 __all__ = ["main"]
 
-_GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta)"
-_MACHINE_HELP = (
-    "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
-    "on its cores; 'local:N,memory_mb=M' limits each), or 'grpc://HOST:PORT' (a running cluster)"
+_EXIT_CODES = (
+    "Exit codes: 0, done; 1, something is wrong, as the last line says in one sentence, and no "
+    "output was written; 2, the arguments cannot be understood."
 )
 
 
@@ -27,11 +35,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tf_placer",
         description="Finds out which device each operation of a TensorFlow graph should run on, by "
-        "timing real steps, and writes the devices into the graph.",
+        "timing real steps, and writes the devices into the graph. What costs what can be saved as "
+        "a placement problem, which is searched by simulating steps, without the machine.",
+        epilog=_EXIT_CODES,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_optimize(commands)
     _add_apply(commands)
+    add_problem_commands(commands)
     log = commands.add_parser(
         "log",
         help="show the log of a search",
@@ -59,36 +70,13 @@ def _add_optimize(commands: argparse._SubParsersAction) -> None:
         description="Times steps of the graph as it came, on each device, and split by layer; then "
         "lets a placer search. The fastest placements are measured again beside the original. The "
         "output is the graph with devices, or the graph as it came if nothing is faster.",
-        epilog="The placers: "
-        + "; ".join(f"{name}: {entry.summary}" for name, entry in PLACERS.items()),
+        epilog=placers_help(),
     )
-    parser.add_argument("--input_graph", required=True, help=_GRAPH_HELP)
+    parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--output_graph", help="where the graph with devices goes; by ending")
-    parser.add_argument(
-        "--fetches",
-        type=_comma_separated,
-        help="what a step fetches: names of operations and tensors, by comma; by default the "
-        "'train_op' collection of a .meta file",
-    )
-    parser.add_argument(
-        "--feeds", help=".npz file with a value per placeholder, by name; made up by default"
-    )
-    parser.add_argument(
-        "--initializers",
-        type=_comma_separated,
-        help="operations to run before the first step, by comma; found by default",
-    )
-    parser.add_argument("--machine", default="attached", help=_MACHINE_HELP)
-    parser.add_argument(
-        "--placer", default="colocrl", choices=sorted(PLACERS), help="who searches (see below)"
-    )
-    parser.add_argument(
-        "--placer_option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the placer; may be repeated",
-    )
+    add_step(parser)
+    parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
+    add_placer(parser, "colocrl")
     parser.add_argument(
         "--max_trials", type=int, default=150, help="placements to measure at most (default 150)"
     )
@@ -119,7 +107,7 @@ def _add_apply(commands: argparse._SubParsersAction) -> None:
         description="Writes the devices of a placement into a graph, which may have been built "
         "anew since, and reports what did not match.",
     )
-    parser.add_argument("--input_graph", required=True, help=_GRAPH_HELP)
+    parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--placement", required=True, help="placement.json of a search")
     parser.add_argument("--output_graph", required=True, help="where the graph goes; by ending")
     parser.add_argument(
@@ -128,10 +116,6 @@ def _add_apply(commands: argparse._SubParsersAction) -> None:
         help="clear the devices that the graph came with; otherwise they are kept",
     )
     parser.set_defaults(run=_apply)
-
-
-def _comma_separated(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _optimize(args: argparse.Namespace) -> None:
@@ -147,22 +131,12 @@ def _optimize(args: argparse.Namespace) -> None:
         initializers=args.initializers,
         machine=args.machine,
         placer=args.placer,
-        placer_options=_options(args.placer_option),
+        placer_options=placer_options(args.placer_option),
         max_trials=args.max_trials,
         max_secs=args.max_secs,
         log_dir=args.log_dir,
         seed=args.seed,
     )
-
-
-def _options(items: Sequence[str]) -> dict[str, str]:
-    options = {}
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not equals:
-            raise ValueError(f"--placer_option {item!r} is not NAME=VALUE")
-        options[name] = value
-    return options
 
 
 def _apply(args: argparse.Namespace) -> None:
@@ -214,10 +188,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         named = error.filename is not None and error.strerror is not None
         text = f"{error.filename}: {error.strerror}" if named else str(error)
         sys.exit(f"tf_placer: {text}")
-    except (ImportError, LocalClusterError, SearchError, ValueError) as error:
+    except (ImportError, LocalClusterError, SearchError, ValueError, WorkerStartError) as error:
         sys.exit(f"tf_placer: {error}")
     except KeyboardInterrupt:
-        sys.exit("tf_placer: interrupted; with the same --log_dir a search goes on where it was")
+        how = "; with the same --log_dir a search goes on where it was"
+        sys.exit("tf_placer: interrupted" + (how if args.command == "optimize" else ""))
 
 
 if __name__ == "__main__":

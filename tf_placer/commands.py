@@ -18,7 +18,7 @@ from tf_placer.fitting import fit
 from tf_placer.optimization import optimize
 from tf_placer.sources import check_output, read_graph, with_graph, write_graph
 
-__all__ = ["apply_file", "optimize_file"]
+__all__ = ["apply_file", "optimize_file", "read_feeds"]
 
 _SHOWN = 5
 
@@ -49,7 +49,7 @@ def optimize_file(
     if clear_devices:
         state = ClearDevices().run(GraphState(graph.graph_def)).state
         graph = with_graph(graph, state.graph_def)
-    feeds = None if feeds_path is None else _read_feeds(feeds_path)
+    feeds = None if feeds_path is None else read_feeds(feeds_path)
     result = optimize(graph.meta_graph or graph.graph_def, feeds=feeds, **settings)
     if output_graph is not None:
         write_graph(output_graph, result.graph_def, graph.meta_graph)
@@ -107,7 +107,15 @@ def _print_some(what: str, items: list[str]) -> None:
         print(f"{what} ({len(items)}): {', '.join(items[:_SHOWN])}{more}")
 
 
-def _read_feeds(path: str) -> dict[str, np.ndarray]:
+def read_feeds(path: str) -> dict[str, np.ndarray]:
+    """Reads values by placeholder.
+
+    Args:
+        path: an `.npz` file.
+
+    Raises:
+        GraphError: it cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import os
-import pathlib
-import re
-import socket
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from typing import Any, Literal, cast, get_args
 
-from absl import logging
+__all__ = ["Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError"]
 
-from tf_placer.processes import (
-    ChildDied,
-    ChildProcess,
-    ChildTimeout,
-    await_message,
-    environment_with_gpus,
-    environment_without_gpus,
-)
-
-__all__ = ["Device", "Link", "Machine", "MachineError", "check_reachable", "find_machine"]
-
-Kind = Literal["attached", "local", "cluster"]
-
-_CONNECT_TIMEOUT_SECS = 10.0
-_DISCOVERY_TIMEOUT_SECS = 120.0
-_MACHINES = "'attached', 'local:N', 'local:N,memory_mb=M' or 'grpc://HOST:PORT'"
+Kind = Literal["attached", "local", "cluster", "described"]
 
 
 class MachineError(ValueError):
@@ -46,12 +24,17 @@ class Device:
         type: "CPU" or "GPU".
         memory_bytes: how much its operations may hold at once; None when not known or not limited.
         cores: the cores of this machine that it is pinned to; empty when it is not pinned.
+        model: the name of its device class, such as "K80"; None unless its machine is described.
+        transfer_share: share of the time of a transfer from or to it that its operations lose, as
+            on a CPU that copies with the cores that it computes on; None when not measured.
     """
 
     name: str
     type: str
     memory_bytes: int | None = None
     cores: tuple[int, ...] = ()
+    model: str | None = None
+    transfer_share: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +46,45 @@ class Link:
         destination: name of the device that receives.
         latency_secs: seconds that an empty tensor takes; None when not measured.
         bandwidth_bytes_per_sec: bytes per second of a large tensor; None when not measured.
+        channel: links that name the same channel carry one transfer at a time among them all; None
+            for a channel of its own.
     """
 
     source: str
     destination: str
     latency_secs: float | None = None
     bandwidth_bytes_per_sec: float | None = None
+    channel: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceClass:
+    """What is known of a model of device, from its makers and from publications.
+
+    Attributes:
+        name: such as "K80".
+        type: "CPU" or "GPU".
+        memory_bytes: the memory of one such device.
+        peak_flops: floating point operations per second of the unit that TensorFlow multiplies
+            float32 matrices on, as published.
+        memory_bandwidth_bytes_per_sec: of its memory, as published.
+        launch_secs: what each operation takes beside its work.
+        compute_fraction: the share of `peak_flops` that large contractions reach.
+        bandwidth_fraction: the share of the memory bandwidth that large operations reach.
+        slots: how many operations it runs at a time.
+        source: where the numbers are from.
+    """
+
+    name: str
+    type: str
+    memory_bytes: int
+    peak_flops: float
+    memory_bandwidth_bytes_per_sec: float
+    launch_secs: float
+    compute_fraction: float
+    bandwidth_fraction: float
+    slots: int
+    source: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,29 +92,55 @@ class Machine:
     """Devices and the links between them.
 
     Attributes:
-        spec: what `find_machine` was asked for.
+        spec: what `find_machine` was asked for; of a machine file, the name in it.
         kind: "attached": the devices of one TensorFlow process on this computer. "local": one
             TensorFlow server process per device, which `LocalCluster` starts and stops. "cluster":
-            TensorFlow servers that somebody else runs.
+            TensorFlow servers that somebody else runs. "described": a machine that is not there;
+            nothing can be measured on it.
         devices: the devices; the first is the CPU of the process that holds the session, where
             TensorFlow puts operations that have no device.
         links: one per ordered pair of devices.
+        classes: the classes that devices name as their model.
     """
 
     spec: str
     kind: Kind
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
+    classes: tuple[DeviceClass, ...] = ()
+
+    def class_of(self, device: Device) -> DeviceClass:
+        """The class of a device of a described machine.
+
+        Raises:
+            MachineError: the device has no model, or it is not among the classes.
+        """
+        for device_class in self.classes:
+            if device_class.name == device.model:
+                return device_class
+        raise MachineError(
+            f"machine {self.spec!r}: nothing is known of the model of {device.name}, which only "
+            "devices of described machines have"
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
-        return dataclasses.asdict(self) | {
+        """The JSON form, without what only described machines have where there is none of it."""
+        value: dict[str, Any] = {
+            "spec": self.spec,
+            "kind": self.kind,
             "devices": [
-                dataclasses.asdict(device) | {"cores": list(device.cores)}
+                _without(
+                    dataclasses.asdict(device) | {"cores": list(device.cores)},
+                    "model",
+                    "transfer_share",
+                )
                 for device in self.devices
             ],
-            "links": [dataclasses.asdict(link) for link in self.links],
+            "links": [_without(dataclasses.asdict(link), "channel") for link in self.links],
         }
+        if self.classes:
+            value["classes"] = [dataclasses.asdict(known) for known in self.classes]
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Machine:
@@ -107,7 +149,7 @@ class Machine:
         Raises:
             KeyError, TypeError, ValueError: the value is not a machine.
         """
-        if value["kind"] not in ("attached", "local", "cluster"):
+        if value["kind"] not in get_args(Kind):
             raise ValueError(f"a machine cannot be of kind {value['kind']!r}")
         return cls(
             value["spec"],
@@ -116,154 +158,10 @@ class Machine:
                 Device(**{**device, "cores": tuple(device["cores"])}) for device in value["devices"]
             ),
             tuple(Link(**link) for link in value["links"]),
+            tuple(DeviceClass(**known) for known in value.get("classes", ())),
         )
 
 
-def find_machine(spec: str | None = None) -> Machine:
-    """Finds the devices of a machine.
-
-    TensorFlow is asked in a process of its own, so that this one never holds a GPU.
-
-    Args:
-        spec: None or "attached": the CPU and the GPUs that TensorFlow sees on this computer;
-            "local:N": N processes on this computer, each on its share of the cores that this
-            process may use, with "local:N,memory_mb=M" at most M MiB of tensors in each;
-            "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there.
-
-    Returns:
-        The machine, its links not measured.
-
-    Raises:
-        MachineError: there is no such machine.
-    """
-    if spec is None or spec == "attached":
-        devices = [
-            dataclasses.replace(device, memory_bytes=_memory_bytes())
-            if device.type == "CPU"
-            else device
-            for device in _ask_tensorflow("", environment_with_gpus())
-        ]
-        return _machine("attached", "attached", devices)
-    if spec.startswith("local:"):
-        return _machine(spec, "local", _local_devices(spec))
-    if spec.startswith("grpc://"):
-        check_reachable(spec)
-        devices = _ask_tensorflow(spec, environment_without_gpus())
-        return _machine(
-            spec,
-            "cluster",
-            # TensorFlow reports 256 MiB for every CPU, whatever it has.
-            [
-                dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
-                for device in devices
-            ],
-        )
-    raise MachineError(f"unknown machine {spec!r}: expected {_MACHINES}")
-
-
-def check_reachable(target: str) -> None:
-    """Checks that something listens at a "grpc://HOST:PORT" address.
-
-    TensorFlow itself would wait for it for ever.
-
-    Raises:
-        MachineError: nothing does, or this is not such an address.
-    """
-    match = re.fullmatch(r"grpc://(?:\[([^\]/]+)\]|([^:/]+)):(\d{1,5})", target)
-    if not match or not 0 < int(match[3]) < 65536:
-        raise MachineError(f"{target!r} is not an address like 'grpc://HOST:PORT'")
-    try:
-        socket.create_connection(
-            (match[1] or match[2], int(match[3])), _CONNECT_TIMEOUT_SECS
-        ).close()
-    except OSError as error:
-        raise MachineError(f"no TensorFlow server answers at {target}: {error}") from None
-
-
-def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
-    names = [device.name for device in devices]
-    links = tuple(Link(*pair) for pair in itertools.permutations(names, 2))
-    return Machine(spec, kind, tuple(devices), links)
-
-
-def _local_devices(spec: str) -> list[Device]:
-    count_text, *options = spec.removeprefix("local:").split(",")
-    if not count_text.isdecimal() or int(count_text) < 1:
-        raise MachineError(
-            f"machine {spec!r}: the number of processes must be at least 1, not {count_text!r}"
-        )
-    count = int(count_text)
-    memory_bytes = None
-    for option in options:
-        name, _, value = option.partition("=")
-        if name != "memory_mb":
-            raise MachineError(f"machine {spec!r}: unknown option {name!r}, expected 'memory_mb'")
-        if not value.isdecimal() or int(value) < 1:
-            raise MachineError(
-                f"machine {spec!r}: memory_mb must be a number of MiB, at least 1, not {value!r}"
-            )
-        memory_bytes = int(value) * 2**20
-    cores = sorted(os.sched_getaffinity(0))
-    if count > len(cores):
-        logging.warning(
-            "%s: %d processes share %d cores, so their step times disturb each other",
-            spec,
-            count,
-            len(cores),
-        )
-        shares: list[tuple[int, ...]] = [(cores[task % len(cores)],) for task in range(count)]
-    else:
-        bounds = [task * len(cores) // count for task in range(count + 1)]
-        shares = [tuple(cores[low:high]) for low, high in itertools.pairwise(bounds)]
-    return [
-        Device(f"/job:worker/replica:0/task:{task}/device:CPU:0", "CPU", memory_bytes, share)
-        for task, share in enumerate(shares)
-    ]
-
-
-def _ask_tensorflow(target: str, environ: Mapping[str, str]) -> list[Device]:
-    """The devices that a session with this target sees, first the session's own CPU."""
-    what = target or "the attached devices"
-    with tempfile.TemporaryDirectory() as directory:
-        child = ChildProcess(
-            "the process that asks TensorFlow for its devices",
-            "tf_placer.device_discovery",
-            {"target": target, "timeout_secs": _DISCOVERY_TIMEOUT_SECS},
-            log_path=pathlib.Path(directory, "discovery.log"),
-            environ=environ,
-        )
-        try:
-            answer = await_message(child, (), time.monotonic() + _DISCOVERY_TIMEOUT_SECS)[0]
-        except ChildDied as death:
-            raise MachineError(f"cannot list {what}: {death}: {child.log_tail()}") from None
-        except ChildTimeout:
-            raise MachineError(
-                f"cannot list {what}: no answer within {_DISCOVERY_TIMEOUT_SECS:g} s"
-            ) from None
-        finally:
-            child.stop()
-    if "error" in answer:
-        raise MachineError(f"cannot list {what}: {answer['error']}")
-    found = [Device(**device) for device in answer["devices"]]
-    placeable = [device for device in found if device.type in ("CPU", "GPU")]
-    # A session lists the devices of its own process first.
-    own = next((device for device in placeable if device.type == "CPU"), None)
-    if own is None:
-        raise MachineError(f"cannot list {what}: TensorFlow sees no CPU device there")
-    return [own, *sorted((d for d in placeable if d != own), key=_order)]
-
-
-def _order(device: Device) -> list[Any]:
-    """Sorts "GPU:10" behind "GPU:9"."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", device.name)]
-
-
-def _memory_bytes() -> int:
-    """Bytes of memory that this computer, or the container around this process, has."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            total = min(total, int(pathlib.Path(path).read_text()))
-        except (OSError, ValueError):
-            continue  # No control group, or one without a limit ("max").
-    return total
+def _without(value: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """The value without those of some entries that are None."""
+    return {name: item for name, item in value.items() if name not in optional or item is not None}

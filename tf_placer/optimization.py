@@ -21,7 +21,8 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.confirmation import Comparison, Confirmation
 from tf_placer.errors import SearchError
-from tf_placer.machine import Machine, find_machine
+from tf_placer.machine import Machine, MachineError
+from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import PLACERS
 from tf_placer.placers.options import config_from_options
 from tf_placer.processes import ChildDied, ChildProcess, await_message, environment_without_gpus
@@ -101,7 +102,7 @@ def optimize(
 
     Raises:
         GraphError: the graph cannot be read or used.
-        MachineError: there is no such machine.
+        MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search.
         SearchError: the graph does not run, or the search died.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
@@ -124,6 +125,11 @@ def optimize(
         check_writable(log_dir)
     source = read_source(graph, fetches, feeds, initializers, seed=seed)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
+    if found.kind == "described":
+        raise MachineError(
+            f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
+            "`profile` computes a problem for it, which `search` places"
+        )
     if len(found.devices) < 2:
         reason = (
             f"the machine has one device only, {found.devices[0].name}: nothing to choose from. "

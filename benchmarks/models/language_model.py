@@ -13,12 +13,14 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.models.lstm import lstm_step, lstm_variables
+from benchmarks.models.training import make_optimizer, train
+
 tf1 = tf.compat.v1
 
 __all__ = ["LanguageModel", "build"]
 
 _INIT_SCALE = 0.05
-_FORGET_BIAS = 1.0
 _GRAPH_SEED = 1
 
 
@@ -74,6 +76,11 @@ class LanguageModel:
                 tokens[:, step] = np.where(jumps[:, step], drawn[:, step], follows)
             yield tokens
 
+    def feeds(self, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
+        """The batches, as what to feed to a step."""
+        for tokens in self.batches(seed):
+            yield {self.tokens: tokens}
+
 
 def build(
     layers: int = 2,
@@ -84,6 +91,8 @@ def build(
     optimizer: str = "adam",
     use_resource: bool = True,
     learning_rate: float = 1e-3,
+    softmax: str = "batched",
+    clip_norm: float | None = None,
 ) -> LanguageModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
@@ -96,13 +105,18 @@ def build(
         optimizer: "adam", "momentum", "rmsprop" or "sgd".
         use_resource: resource variables, or the ref variables of old training scripts.
         learning_rate: of the optimizer.
+        softmax: "batched", one softmax layer for the outputs of all steps, or "per_step", one after
+            each step, as in the models of device placement papers.
+        clip_norm: the largest norm of all gradients together; no limit if None.
 
     Returns:
         The graph and its names.
 
     Raises:
-        ValueError: the optimizer is not one of these.
+        ValueError: the optimizer or the softmax is not one of these, or the norm is not positive.
     """
+    if softmax not in ("batched", "per_step"):
+        raise ValueError(f"softmax must be batched or per_step, not {softmax!r}")
     graph = tf.Graph()
     with graph.as_default():
         tf1.set_random_seed(_GRAPH_SEED)
@@ -116,8 +130,8 @@ def build(
             outputs = _embed(inputs, vocabulary, units)
             for layer in range(layers):
                 outputs = _lstm_layer(outputs, units, f"layer_{layer}")
-            loss = _loss(outputs, targets, vocabulary)
-            train_op = _train(loss, _optimizer(optimizer, learning_rate))
+            loss = _loss(outputs, targets, vocabulary, softmax)
+            train_op = train(loss, make_optimizer(optimizer, learning_rate), clip_norm)
         initializer = tf1.global_variables_initializer()
     return LanguageModel(
         graph, tokens.name, loss.name, train_op.name, initializer.name, batch, steps, vocabulary
@@ -136,48 +150,38 @@ def _lstm_layer(inputs: list[tf.Tensor], units: int, name: str) -> list[tf.Tenso
     """One LSTM cell unrolled over the inputs, float32 [batch, units] each."""
     outputs = []
     with tf1.variable_scope(name):
-        kernel = tf1.get_variable("kernel", [2 * units, 4 * units])
-        bias = tf1.get_variable("bias", [4 * units], initializer=tf1.zeros_initializer())
+        kernel, bias = lstm_variables(units, units)
         memory = hidden = tf.zeros([inputs[0].shape[0], units], name="zero_state")
         for step, value in enumerate(inputs):
             with tf1.name_scope(f"step_{step}"):
-                gates = tf.matmul(tf.concat([value, hidden], 1), kernel)
-                entry, update, forget, output = tf.split(tf.nn.bias_add(gates, bias), 4, axis=1)
-                memory = memory * tf.sigmoid(forget + _FORGET_BIAS)
-                memory += tf.sigmoid(entry) * tf.tanh(update)
-                hidden = tf.tanh(memory) * tf.sigmoid(output)
+                memory, hidden = lstm_step(value, memory, hidden, kernel, bias)
                 outputs.append(hidden)
     return outputs
 
 
-def _loss(outputs: list[tf.Tensor], targets: tf.Tensor, vocabulary: int) -> tf.Tensor:
-    """Mean cross entropy of the next token, predicted for all steps at once."""
+def _loss(outputs: list[tf.Tensor], targets: tf.Tensor, vocabulary: int, softmax: str) -> tf.Tensor:
+    """Mean cross entropy of the next token, predicted for all steps at once or one by one."""
     units = int(outputs[0].shape[1])
     with tf1.variable_scope("softmax"):
         weights = tf1.get_variable("weights", [units, vocabulary])
         bias = tf1.get_variable("bias", [vocabulary], initializer=tf1.zeros_initializer())
-        hidden = tf.reshape(tf.stack(outputs, axis=1), [-1, units])
-        logits = tf.nn.bias_add(tf.matmul(hidden, weights), bias)
-        cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            labels=tf.reshape(targets, [-1]), logits=logits
-        )
+
+        def predict(hidden: tf.Tensor) -> tf.Tensor:
+            return tf.nn.bias_add(tf.matmul(hidden, weights), bias)
+
+        if softmax == "batched":
+            logits = predict(tf.reshape(tf.stack(outputs, axis=1), [-1, units]))
+            cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=tf.reshape(targets, [-1]), logits=logits
+            )
+        else:
+            cross_entropies = []
+            for step, output in enumerate(outputs):
+                with tf1.name_scope(f"step_{step}"):
+                    cross_entropies.append(
+                        tf.nn.sparse_softmax_cross_entropy_with_logits(
+                            labels=targets[:, step], logits=predict(output)
+                        )
+                    )
+            cross_entropy = tf.stack(cross_entropies)
     return tf.reduce_mean(cross_entropy, name="loss")
-
-
-def _train(loss: tf.Tensor, optimizer: tf.compat.v1.train.Optimizer) -> tf.Operation:
-    """One update of all variables."""
-    global_step = tf1.train.get_or_create_global_step()
-    # This adds the operation to the `train_op` collection.
-    return optimizer.minimize(loss, global_step=global_step, name="train")
-
-
-def _optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:
-    if name == "adam":
-        return tf1.train.AdamOptimizer(learning_rate)
-    if name == "momentum":
-        return tf1.train.MomentumOptimizer(learning_rate, momentum=0.9)
-    if name == "rmsprop":
-        return tf1.train.RMSPropOptimizer(learning_rate)
-    if name == "sgd":
-        return tf1.train.GradientDescentOptimizer(learning_rate)
-    raise ValueError(f"optimizer must be adam, momentum, rmsprop or sgd, not {name!r}")

@@ -43,11 +43,28 @@ class CommandLineTest(tf.test.TestCase):
     def test_every_command_explains_itself(self):
         code, output, errors = self.call("--help")
         self.assertEqual((code, errors), (0, ""))
-        for command in ("optimize", "apply", "log", "serve"):
+        commands = [
+            "optimize",
+            "apply",
+            "profile",
+            "search",
+            "simulate",
+            "machines",
+            "log",
+            "serve",
+        ]
+        for command in commands:
             self.assertIn(f"\n    {command} ", output)
             code, explained, errors = self.call(command, "--help")
             self.assertEqual((code, errors), (0, ""))
             self.assertStartsWith(explained, f"usage: tf_placer {command}")
+
+    def test_help_tells_the_exit_codes(self):
+        _, output, _ = self.call("--help")
+        self.assertRegex(" ".join(output.split()), "Exit codes: 0, .* 1, .* 2, ")
+        self.assertEqual(self.call("machines")[0], 0)
+        self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
+        self.assertEqual(self.call("search", "--problem=no.json")[0], 2)
 
     def test_bad_input_says_one_sentence_at_the_end_and_fails(self):
         (self.directory / "cut.pb").write_bytes(b"\x0a\xff")

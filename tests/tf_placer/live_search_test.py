@@ -18,7 +18,7 @@ from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
 from tests.tf_placer.scripted import Script
 from tf_placer import search_process
 from tf_placer.errors import SearchError
-from tf_placer.machine import find_machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.optimization import optimize
 from tf_placer.run_directory import Request, RunDirectory
 from tf_placer.sources import read_source, write_graph

@@ -11,7 +11,8 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from tf_placer.local_cluster import LocalCluster, LocalClusterError
-from tf_placer.machine import Machine, find_machine
+from tf_placer.machine import Machine
+from tf_placer.machine_lookup import find_machine
 
 _MACHINE = find_machine("local:2")
 

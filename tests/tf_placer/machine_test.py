@@ -1,122 +1,76 @@
-"""Tests of finding machines."""
+"""Tests of the records of machines."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import sys
-from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl.testing import absltest
 
-from tf_placer.machine import Device, Link, Machine, MachineError, find_machine
+from tf_placer.machine import Device, DeviceClass, Link, Machine, MachineError
 
-
-def _with_cores(*cores: int):
-    return mock.patch.object(os, "sched_getaffinity", lambda pid: set(cores))
-
-
-class LocalMachineTest(parameterized.TestCase):
-    def test_the_cores_are_shared_out_without_overlap(self):
-        with _with_cores(0, 1, 2, 5, 7):
-            machine = find_machine("local:2")
-        self.assertEqual(
-            machine.devices,
-            (
-                Device("/job:worker/replica:0/task:0/device:CPU:0", "CPU", None, (0, 1)),
-                Device("/job:worker/replica:0/task:1/device:CPU:0", "CPU", None, (2, 5, 7)),
-            ),
-        )
-        self.assertEqual(machine.kind, "local")
-        self.assertEqual(machine.spec, "local:2")
-
-    def test_every_ordered_pair_of_devices_has_a_link(self):
-        with _with_cores(0, 1, 2):
-            machine = find_machine("local:3")
-        names = [device.name for device in machine.devices]
-        self.assertCountEqual(machine.links, [Link(a, b) for a in names for b in names if a != b])
-
-    def test_one_device_has_no_links(self):
-        self.assertEqual(find_machine("local:1").links, ())
-
-    def test_more_processes_than_cores_go_round_with_a_warning(self):
-        with _with_cores(3, 4), self.assertLogs(level="WARNING") as logs:
-            machine = find_machine("local:5")
-        self.assertEqual([d.cores for d in machine.devices], [(3,), (4,), (3,), (4,), (3,)])
-        self.assertIn("5 processes share 2 cores", logs.output[0])
-
-    def test_a_memory_limit_is_in_mebibytes(self):
-        machine = find_machine("local:1,memory_mb=500")
-        self.assertEqual([d.memory_bytes for d in machine.devices], [500 * 2**20])
-
-    @parameterized.parameters(
-        ("local:0", "at least 1, not '0'"),
-        ("local:-1", "at least 1, not '-1'"),
-        ("local:", "at least 1, not ''"),
-        ("local:two", "at least 1, not 'two'"),
-        ("local:2,memory=5", "unknown option 'memory'"),
-        ("local:2,memory_mb=0", "memory_mb must be a number of MiB, at least 1, not '0'"),
-        ("local:2,memory_mb", "memory_mb must be"),
-        ("gpu", "unknown machine 'gpu': expected 'attached', 'local:N'"),
-        ("", "unknown machine ''"),
-        ("grpc://localhost", "is not an address like 'grpc://HOST:PORT'"),
-        ("grpc://localhost:99999", "is not an address"),
-    )
-    def test_a_bad_description_is_one_clear_sentence(self, spec, message):
-        with self.assertRaisesRegex(MachineError, message):
-            find_machine(spec)
-
-    def test_an_unreachable_cluster_is_named(self):
-        with socket.socket() as listener:
-            listener.bind(("localhost", 0))
-            port = listener.getsockname()[1]
-            with self.assertRaisesRegex(
-                MachineError, f"no TensorFlow server answers at grpc://localhost:{port}: .*refused"
-            ):
-                find_machine(f"grpc://localhost:{port}")
-
-
-class AttachedMachineTest(absltest.TestCase):
-    def test_the_cpu_comes_first_with_the_memory_of_the_computer(self):
-        machine = find_machine()
-        cpu = machine.devices[0]
-        self.assertEqual(cpu.name, "/job:localhost/replica:0/task:0/device:CPU:0")
-        self.assertEqual(cpu.type, "CPU")
-        self.assertGreater(cpu.memory_bytes, 2**28)
-        self.assertLessEqual(
-            cpu.memory_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        )
-        self.assertEqual({device.type for device in machine.devices[1:]} - {"GPU"}, set())
-        self.assertEqual((machine.spec, machine.kind), ("attached", "attached"))
-
-    def test_this_process_does_not_even_import_tensorflow(self):
-        self.assertNotIn("tensorflow", sys.modules)
-
-    def test_no_answer_is_an_error(self):
-        with (
-            mock.patch("tf_placer.machine._DISCOVERY_TIMEOUT_SECS", 0.0),
-            self.assertRaisesRegex(MachineError, "cannot list the attached devices: no answer"),
-        ):
-            find_machine("attached")
+_LOCAL = Machine(
+    "local:2",
+    "local",
+    (Device("a", "CPU", None, (0, 2)), Device("b", "GPU", 11 * 2**30)),
+    (Link("a", "b", 1e-3, 1e9), Link("b", "a")),
+)
+_CLASS = DeviceClass("K80", "GPU", 12, 4e12, 2e11, 1e-5, 0.5, 0.75, 1, "a data sheet")
+_DESCRIBED = Machine(
+    "my-box",
+    "described",
+    (Device("a", "GPU", 12, model="K80"), Device("b", "CPU", None)),
+    (Link("a", "b", 1e-3, 1e9, channel="bus"), Link("b", "a", 1e-3, 1e9)),
+    (_CLASS,),
+)
 
 
 class MachineJsonTest(absltest.TestCase):
     def test_json_brings_the_machine_back(self):
-        machine = Machine(
-            "local:2",
-            "local",
-            (Device("a", "CPU", None, (0, 2)), Device("b", "GPU", 11 * 2**30)),
-            (Link("a", "b", 1e-3, 1e9), Link("b", "a")),
+        for machine in (_LOCAL, _DESCRIBED):
+            self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+
+    def test_what_only_described_machines_have_is_left_out(self):
+        self.assertEqual(
+            _LOCAL.to_json(),
+            {
+                "spec": "local:2",
+                "kind": "local",
+                "devices": [
+                    {"name": "a", "type": "CPU", "memory_bytes": None, "cores": [0, 2]},
+                    {"name": "b", "type": "GPU", "memory_bytes": 11 * 2**30, "cores": []},
+                ],
+                "links": [
+                    {
+                        "source": "a",
+                        "destination": "b",
+                        "latency_secs": 1e-3,
+                        "bandwidth_bytes_per_sec": 1e9,
+                    },
+                    {
+                        "source": "b",
+                        "destination": "a",
+                        "latency_secs": None,
+                        "bandwidth_bytes_per_sec": None,
+                    },
+                ],
+            },
         )
-        self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
 
     def test_other_values_are_not_machines(self):
-        value = find_machine("local:1").to_json()
+        value = _LOCAL.to_json()
         with self.assertRaises(KeyError):
             Machine.from_json({k: v for k, v in value.items() if k != "devices"})
         with self.assertRaises(ValueError):
             Machine.from_json({**value, "kind": "cloud"})
+
+
+class DeviceClassTest(absltest.TestCase):
+    def test_a_model_has_its_class(self):
+        self.assertEqual(_DESCRIBED.class_of(_DESCRIBED.devices[0]), _CLASS)
+
+    def test_nothing_is_known_of_a_device_without_model(self):
+        with self.assertRaisesRegex(MachineError, "'local:2': nothing is known of .* of a,"):
+            _LOCAL.class_of(_LOCAL.devices[0])
 
 
 if __name__ == "__main__":

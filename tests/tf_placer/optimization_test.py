@@ -147,6 +147,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             ({"session_config": "x"}, ValueError, "session_config is a ConfigProto, not str"),
             ({"machine": "toaster"}, MachineError, "unknown machine 'toaster'"),
             ({"machine": "local:0"}, MachineError, "local:0"),
+            ({"machine": "4xK80"}, MachineError, "machine '4xK80' is described, not attached"),
             ({"fetches": "result:7"}, GraphError, "'result:7'"),
             ({"log_dir": file / "run"}, OSError, f"'{file}' is not a directory"),
         ):

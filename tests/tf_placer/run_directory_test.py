@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from tf_placer.machine import find_machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.step import Step
 

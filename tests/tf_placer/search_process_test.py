@@ -16,7 +16,7 @@ from tests.graph_parts import TestGraph
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer import search_process
 from tf_placer.log_header import LogMismatchError
-from tf_placer.machine import find_machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.run_directory import Outcome, Request, RunDirectory
 from tf_placer.search import GraphDoesNotRunError
 from tf_placer.sources import read_source

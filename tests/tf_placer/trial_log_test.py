@@ -131,7 +131,7 @@ class TrialLogTest(parameterized.TestCase):
 
     def test_fields_that_a_later_version_adds_are_ignored(self):
         lines = self.write_log().splitlines()
-        lines[2] = json.dumps({**json.loads(lines[2]), "peak_bytes": [1, 2]}).encode()
+        lines[2] = json.dumps({**json.loads(lines[2]), "joules": [1, 2]}).encode()
         self.write_bytes(b"\n".join(lines) + b"\n")
         self.assertEqual(list(read_log(self.path)[1]), TRIALS)
 

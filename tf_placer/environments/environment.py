@@ -44,6 +44,8 @@ class Measurement:
         step_secs: seconds of every counted step, in the order they ran; None after a failure.
         failure: None, or why the placement could not be timed.
         setup_secs: seconds spent before the first counted step (session, initialisers, warm-up).
+        peak_bytes: the most memory that was held at once on each device; None where not known. A
+            placement that ran out of memory may have it, too.
 
     Raises:
         ValueError: neither or both of `step_secs` and `failure` were given.
@@ -52,6 +54,7 @@ class Measurement:
     step_secs: tuple[float, ...] | None = None
     failure: Failure | None = None
     setup_secs: float = 0.0
+    peak_bytes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if (self.step_secs is None) == (self.failure is None):
@@ -73,16 +76,17 @@ class Measurement:
         return float(high - low)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: `step_secs`, `failure` and `setup_secs`."""
+        """The JSON form: `step_secs`, `failure`, `setup_secs`, and `peak_bytes` where known."""
         failure = self.failure and {
             "kind": self.failure.kind.value,
             "message": self.failure.message,
         }
-        return {
+        value = {
             "step_secs": None if self.step_secs is None else list(self.step_secs),
             "failure": failure,
             "setup_secs": self.setup_secs,
         }
+        return value if self.peak_bytes is None else value | {"peak_bytes": list(self.peak_bytes)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Measurement:
@@ -93,10 +97,12 @@ class Measurement:
         """
         failure = value["failure"]
         steps = value["step_secs"]
+        peaks = value.get("peak_bytes")
         return cls(
             None if steps is None else tuple(float(secs) for secs in steps),
             failure and Failure(FailureKind(failure["kind"]), failure["message"]),
             float(value["setup_secs"]),
+            None if peaks is None else tuple(int(peak) for peak in peaks),
         )
 
 

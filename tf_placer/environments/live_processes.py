@@ -13,7 +13,8 @@ from absl import logging
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.local_cluster import LocalCluster, LocalClusterError
-from tf_placer.machine import Machine, MachineError, check_reachable
+from tf_placer.machine import Machine, MachineError
+from tf_placer.machine_lookup import check_reachable
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,

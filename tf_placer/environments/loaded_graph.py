@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.environments.step_stats import summarise
+
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
 
 _PLACING = "placing the operations"
@@ -209,6 +211,97 @@ class LoadedGraph:
             setup_secs = time.perf_counter() - start
             step_secs = [opened.step()[0] for _ in range(steps - dropped)]
         return {"step_secs": step_secs, "setup_secs": setup_secs}
+
+    def trace(
+        self,
+        assignment: Mapping[str, str],
+        steps: int,
+        dropped: int,
+        timeout_secs: float,
+        report_stage: Callable[[str], None],
+    ) -> dict[str, Any]:
+        """Times steps under a placement, then traces as many.
+
+        Args:
+            assignment: full device names by operation name.
+            steps: how many steps to run without and with a trace, each.
+            dropped: how many of the first ones do not count.
+            timeout_secs: limit of every single run.
+            report_stage: called with what comes next.
+
+        Returns:
+            `step_secs` of the counted steps without a trace, and `operations`: what the counted
+            traces say of each (see `summarise`).
+
+        Raises:
+            SessionFailed: anything went wrong.
+        """
+        options = tf.compat.v1.RunOptions(
+            trace_level=tf.compat.v1.RunOptions.FULL_TRACE, timeout_in_ms=int(timeout_secs * 1000)
+        )
+        with self.open(assignment, timeout_secs, report_stage) as opened:
+            opened.enter("the steps")
+            step_secs = [opened.step()[0] for _ in range(steps)][dropped:]
+            opened.enter("the traced steps")
+            traces = []
+            for _ in range(steps):
+                metadata = tf.compat.v1.RunMetadata()
+                opened.session.run(self._fetches, self._feeds, options, metadata)
+                opened.steps_done += 1
+                traces.append(metadata.step_stats)
+        return {"step_secs": step_secs, "operations": summarise(traces[dropped:])}
+
+    def time_each(
+        self,
+        fetches: Sequence[str],
+        rounds: int,
+        dropped: int,
+        processes: Sequence[int],
+        timeout_secs: float,
+        report_stage: Callable[[str], None],
+    ) -> list[dict[str, Any]]:
+        """Times several operations of the graph as it came, taking turns.
+
+        Args:
+            fetches: names of operations, each timed alone.
+            rounds: how often each runs.
+            dropped: how many of the first rounds do not count.
+            processes: ids of processes whose processor time is measured.
+            timeout_secs: limit of every single run.
+            report_stage: called with what comes next.
+
+        Returns:
+            For each fetch `secs` of its counted runs and `cpu_secs`, for each process the mean
+            over these runs.
+
+        Raises:
+            SessionFailed: anything went wrong.
+        """
+        with self.open({}, timeout_secs, report_stage) as opened:
+            opened.enter("the timed operations")
+            runs = [
+                opened.session.make_callable(self._graph.get_operation_by_name(name))
+                for name in fetches
+            ]
+            secs = np.zeros([len(runs), rounds])
+            cpu_secs = np.zeros([len(runs), rounds, len(processes)])
+            for number in range(rounds):
+                for k, run in enumerate(runs):
+                    used = _cpu_secs(processes)
+                    start = time.perf_counter()
+                    run()
+                    secs[k, number] = time.perf_counter() - start
+                    cpu_secs[k, number] = _cpu_secs(processes) - used
+        return [
+            {"secs": times[dropped:].tolist(), "cpu_secs": used[dropped:].mean(axis=0).tolist()}
+            for times, used in zip(secs, cpu_secs, strict=True)
+        ]
+
+
+def _cpu_secs(processes: Sequence[int]) -> np.ndarray:
+    """The processor time that processes have used."""
+    # Linux makes the number of a process's clock from its id: clock_getcpuclockid(3).
+    return np.array([time.clock_gettime(~process << 3 | 2) for process in processes])
 
 
 def _close(session: tf.compat.v1.Session) -> None:

@@ -7,12 +7,13 @@ import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from tf_placer.costs.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.failures import failure_of_error, may_have_harmed
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
@@ -135,6 +136,8 @@ class SessionEnvironment:
                 "session_config": str(directory / "session_config"),
                 "meta_optimizer": meta_optimizer,
                 "isolate": machine.kind != "attached",
+                # The servers of a local machine pin themselves.
+                "cores": list(machine.devices[0].cores) if machine.kind == "attached" else [],
             },
             directory,
         )
@@ -213,9 +216,67 @@ class SessionEnvironment:
         self._values_path.unlink()
         return values
 
-    def _request(self, command: Mapping[str, Any]) -> dict[str, Any] | Failure:
+    def trace(self, assignment: Mapping[str, str]) -> StepProfile | Failure:
+        """Times steps under the given devices, and traces what every operation does in them.
+
+        Args:
+            assignment: full device names by operation name; "" lets TensorFlow choose.
+
+        Returns:
+            What the steps took and what the operations did, or why there is nothing.
+
+        Raises:
+            WorkerStartError: the processes do not start, which is no placement's fault.
+        """
+        answer = self._request(
+            {
+                "command": "trace",
+                "assignment": dict(assignment),
+                "steps": self._protocol.steps,
+                "dropped": self._protocol.dropped,
+            }
+        )
+        return answer if isinstance(answer, Failure) else StepProfile.from_json(answer)
+
+    def time_each(self, fetches: Sequence[str]) -> list[OperationTimes] | Failure:
+        """Times operations of the graph as it came, each alone, taking turns.
+
+        Args:
+            fetches: names of operations.
+
+        Returns:
+            What each takes, or why that is not known.
+
+        Raises:
+            WorkerStartError: the processes do not start.
+        """
+        self._start()
+        processes = self.process_ids()
+        answer = self._request(
+            {
+                "command": "time_each",
+                "fetches": list(fetches),
+                "rounds": self._protocol.steps,
+                "dropped": self._protocol.dropped,
+                "processes": list(processes.values()),
+            }
+        )
+        if isinstance(answer, Failure):
+            return answer
+        return [
+            OperationTimes(
+                tuple(times["secs"]), dict(zip(processes, times["cpu_secs"], strict=True))
+            )
+            for times in answer["times"]
+        ]
+
+    def _start(self) -> None:
         if self._closed:
             raise RuntimeError("the environment is closed")
+        self._processes.start()
+
+    def _request(self, command: Mapping[str, Any]) -> dict[str, Any] | Failure:
+        self._start()
         answer = self._processes.request(
             {**command, "timeout_secs": self.timeout_secs}, self.timeout_secs
         )

@@ -25,6 +25,10 @@ def main() -> None:
     """Loads a graph and obeys until the parent is gone."""
     parent = Parent()
     load = parent.receive()
+    if load["cores"]:
+        # Before TensorFlow is imported: threads inherit the cores of the thread that starts them.
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), load["cores"])
     # Not at the top of the file: the line to the parent comes before TensorFlow, whose import takes
     # seconds.
     from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
@@ -46,8 +50,13 @@ def main() -> None:
     while True:
         command = parent.receive()
         try:
-            if command.pop("command") == "measure":
+            kind = command.pop("command")
+            if kind == "measure":
                 answer: dict[str, Any] = graph.measure(report_stage=report_stage, **command)
+            elif kind == "trace":
+                answer = graph.trace(report_stage=report_stage, **command)
+            elif kind == "time_each":
+                answer = {"times": graph.time_each(report_stage=report_stage, **command)}
             else:
                 if probed is None:
                     report_stage("loading the graph with seeds")

@@ -1,8 +1,24 @@
-"""Times as people read them."""
+"""Times and sizes as people read them."""
 
 from __future__ import annotations
 
-__all__ = ["format_duration", "format_step"]
+__all__ = ["format_bytes", "format_duration", "format_step"]
+
+
+def format_bytes(size: int) -> str:
+    """A size with four digits, such as "850 B", "12.34 KiB" or "1.234 GiB".
+
+    Example:
+        >>> format_bytes(12 * 2**20)
+        '12.00 MiB'
+    """
+    if size < 1024:
+        return f"{size} B"
+    for exponent, unit in enumerate(("KiB", "MiB", "GiB"), start=1):
+        text = f"{size / 1024**exponent:#.4g}".removesuffix(".")
+        if float(text) < 1024:
+            return f"{text} {unit}"
+    return f"{size / 1024**4:#.4g} TiB" if size < 1000 * 1024**4 else f"{size / 1024**4:.0f} TiB"
 
 
 def format_duration(secs: float) -> str:

@@ -19,7 +19,7 @@ from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement
 from tf_placer.integrations.session_hook import apply_placement
 from tf_placer.local_cluster import LocalCluster
-from tf_placer.machine import find_machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.result import OptimizeResult
 
 _MACHINE = "local:2"

@@ -10,6 +10,8 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models import language_model
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
 
 tf1 = tf.compat.v1
 
@@ -38,6 +40,29 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
         # Before learning, all tokens are about equally likely.
         self.assertNear(values[0], np.log(SMALL["vocabulary"]), 0.01)
         self.assertLess(np.mean(values[-5:]), values[0] - 0.05, values)
+
+    @parameterized.product(softmax=["batched", "per_step"], clip_norm=[None, 1.0])
+    def test_softmax_and_limited_gradients_change_nothing_about_learning(self, softmax, clip_norm):
+        settings = SMALL | {"softmax": softmax, "clip_norm": clip_norm}
+        values = losses(language_model.build(**settings), 60)
+        self.assertNear(values[0], np.log(SMALL["vocabulary"]), 0.01)
+        self.assertLess(values[-1], values[0] - 1.0, values)
+
+    def test_loss_of_each_step_is_that_of_all_steps_at_once(self):
+        both = [language_model.build(**SMALL, softmax=s) for s in ("batched", "per_step")]
+        random = np.random.default_rng(0)
+        feeds = next(both[0].feeds())
+        with both[0].graph.as_default():
+            shapes = {v.op.name: v.shape for v in tf1.trainable_variables()}
+        weights = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+        found = []
+        for model in both:
+            with model.graph.as_default(), tf1.Session() as session:
+                for variable in tf1.trainable_variables():
+                    variable.load(weights[variable.op.name], session)
+                found.append(session.run(model.loss, feeds))
+        self.assertNear(*found, 1e-4)
+        self.assertGreater(found[0], np.log(SMALL["vocabulary"]))
 
     def test_adam_learns_the_order_and_not_only_the_frequencies(self):
         model = language_model.build(**SMALL)
@@ -75,6 +100,22 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
             5000 * 512 + 2 * (1024 * 2048 + 2048) + 512 * 5000 + 5000,
         )
 
+    def test_size_of_the_papers_has_a_cell_and_a_softmax_for_each_step(self):
+        model = language_model.build(
+            layers=2, units=2048, steps=40, batch=64, vocabulary=10_000, softmax="per_step"
+        )
+        operations = model.graph.get_operations()
+        types = collections.Counter(op.type for op in operations)
+        self.assertEqual(types["SparseSoftmaxCrossEntropyWithLogits"], 40)
+        self.assertEqual(types["MatMul"], 3 * (2 * 40 + 40))
+        self.assertBetween(len(operations), 5_000, 10_000)
+        graph_def = model.graph.as_graph_def()
+        graph = OpGraph.from_graph_def(graph_def, (model.train_op,), (model.tokens,))
+        kinds = collections.Counter(group_operations(graph).grouping.kinds)
+        self.assertEqual(kinds["rnn_cell"], 2 * 40)
+        self.assertEqual(kinds["softmax_step"], 40)
+        self.assertEqual(kinds["embedding_lookup"], 1)
+
     def test_names_are_in_the_graph_and_the_training_operation_is_in_its_collection(self):
         model = language_model.build(**SMALL)
         self.assertEqual(
@@ -96,6 +137,14 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_unknown_optimizer_is_named(self):
         with self.assertRaisesRegex(ValueError, "not 'adagrad'"):
             language_model.build(**SMALL, optimizer="adagrad")
+
+    def test_unknown_softmax_is_named(self):
+        with self.assertRaisesRegex(ValueError, "softmax must be .*, not 'sampled'"):
+            language_model.build(**SMALL, softmax="sampled")
+
+    def test_norm_that_is_not_positive_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "clip_norm must be positive, not 0"):
+            language_model.build(**SMALL, clip_norm=0)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,18 @@ class MeasurementTest(absltest.TestCase):
 
     def test_json_brings_every_kind_back(self):
         cases = [Measurement((0.25, 0.5), setup_secs=1.5)]
+        cases += [Measurement((0.25,), peak_bytes=(7, 2**40))]
         cases += [Measurement(failure=Failure(kind, "why")) for kind in FailureKind]
         for measurement in cases:
             value = json.loads(json.dumps(measurement.to_json()))
             self.assertEqual(Measurement.from_json(value), measurement)
+
+    def test_json_names_peaks_of_memory_only_where_they_are_known(self):
+        value = Measurement((0.25,)).to_json()
+        self.assertEqual(list(value), ["step_secs", "failure", "setup_secs"])
+        self.assertIsNone(Measurement.from_json(value).peak_bytes)
+        value = Measurement((0.25,), peak_bytes=(1, 2)).to_json()
+        self.assertEqual(value["peak_bytes"], [1, 2])
 
     def test_other_json_is_refused(self):
         value = Measurement((0.25,)).to_json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import numpy as np
@@ -217,6 +218,70 @@ class LoadedGraphTest(tf.test.TestCase):
             v1.FIFOQueue(1, [tf.float32]).dequeue("never")
         with self.assertRaises(SessionFailed) as caught:
             _load(graph, ["never"]).measure({}, 2, 1, 0.2, self.stages.append)
+        self.assertEqual(caught.exception.error_type, "DeadlineExceededError")
+
+    def test_a_trace_counts_steps_without_it_and_sums_up_those_with_it(self):
+        path = self.create_tempfile().full_path
+        loaded = _load(_counting_graph(path), ["count:0"], initializers=["init"])
+        result = loaded.trace({}, 5, 2, 60.0, self.stages.append)
+        ran = [int(line) for line in pathlib.Path(path).read_text().split()]
+        self.assertEqual(ran, list(range(1, 11)))
+        self.assertLen(result["step_secs"], 3)
+        self.assertAllGreater(result["step_secs"], 0.0)
+        self.assertContainsSubset(["count", "counter"], result["operations"])
+        self.assertNotIn("init", result["operations"])
+        self.assertEqual(result["operations"]["count"]["runs"], 1)
+        self.assertEqual(result["operations"]["count"]["output_bytes"], {0: 4})
+        self.assertEqual(self.stages[-2:], ["the steps", "the traced steps"])
+
+    def test_a_trace_is_of_the_assigned_devices_and_of_what_is_fed(self):
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [None], name="x")
+            tf.exp(tf.square(x, name="a"), name="b")
+        loaded = _load(graph, ["b:0"], {"x:0": np.zeros([6], np.float32)})
+        apart = loaded.trace({"a": _CPU[0], "b": _CPU[1]}, 2, 1, 60.0, self.stages.append)
+        self.assertEqual(apart["operations"]["b"]["output_bytes"], {0: 24})
+        # What is sent between the devices is none of the graph's operations.
+        self.assertEmpty([name for name in apart["operations"] if name.startswith("a/")])
+
+    def test_a_failing_trace_says_after_how_many_steps(self):
+        with tf.Graph().as_default() as graph:
+            v1.data.make_one_shot_iterator(tf.data.Dataset.range(7)).get_next("next")
+        loaded = _load(graph, ["next"])
+        for steps, stage in ((5, "the traced steps"), (9, "the steps")):
+            with self.assertRaises(SessionFailed) as caught:
+                loaded.trace({}, steps, 1, 60.0, self.stages.append)
+            self.assertEqual(caught.exception.error_type, "OutOfRangeError")
+            self.assertEqual(caught.exception.steps_done, 7)
+            self.assertEqual(caught.exception.stage, stage)
+
+    def test_operations_are_timed_in_turns(self):
+        path = self.create_tempfile().full_path
+        with tf.Graph().as_default() as graph:
+            v = v1.get_variable("v", [], use_resource=True)
+            for name in ("a", "b"):
+                with tf.control_dependencies([v.read_value()]):
+                    tf.print(name, output_stream="file://" + path, name=name)
+            tf.group(v.initializer, name="init")
+        prints = [op.name for op in graph.get_operations() if op.type == "PrintV2"]
+        loaded = _load(graph, prints[:1], initializers=["init"])
+        times = loaded.time_each(prints, 4, 1, [os.getpid()], 60.0, self.stages.append)
+        self.assertEqual([len(each["secs"]) for each in times], [3, 3])
+        self.assertAllGreater([each["secs"] for each in times], 0.0)
+        # The session is in this process.
+        self.assertAllGreater([each["cpu_secs"] for each in times], 0.0)
+        self.assertEqual(pathlib.Path(path).read_text().split(), ["a", "b"] * 4)
+        self.assertEqual(self.stages[-1], "the timed operations")
+
+    def test_what_cannot_be_timed_is_a_failure(self):
+        with tf.Graph().as_default() as graph:
+            tf.identity(tf.random.uniform([2]), name="a")
+            v1.FIFOQueue(1, [tf.float32]).dequeue("never")
+        loaded = _load(graph, ["a"])
+        for name, message in (("missing", "missing"), ("never", "")):
+            with self.assertRaisesRegex(SessionFailed, message) as caught:
+                loaded.time_each(["a", name], 2, 0, [], 0.2, self.stages.append)
+            self.assertEqual(caught.exception.stage, "the timed operations")
         self.assertEqual(caught.exception.error_type, "DeadlineExceededError")
 
     def test_a_graph_without_what_the_step_needs_is_refused(self):

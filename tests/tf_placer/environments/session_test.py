@@ -22,7 +22,8 @@ from tf_placer.environments.session import (
     SessionEnvironment,
     WorkerStartError,
 )
-from tf_placer.machine import Machine, find_machine
+from tf_placer.machine import Machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.step import Step
 
 v1 = tf.compat.v1
@@ -145,6 +146,39 @@ class LocalSessionTest(tf.test.TestCase):
         failure = self.environment.fetched_values({"x": "/job:nobody"})
         self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
 
+    def test_steps_are_traced_under_the_given_devices(self):
+        profile = self.environment.trace({"x": _TASKS[0], "y": _TASKS[1]})
+        self.assertLen(profile.step_secs, 9)
+        self.assertContainsSubset(["x", "y", "w"], profile.operations)
+        self.assertEqual(profile.operations["y"].output_bytes, {0: 8 * 8 * 4})
+        self.assertGreater(profile.operations["x"].compute_secs, 0.0)
+        failure = self.environment.trace({"x": "/job:nobody"})
+        self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
+        self.assert_works()
+
+    def test_operations_are_timed_each_alone(self):
+        times = self.environment.time_each(["x", "y"])
+        self.assertEqual([len(each.secs) for each in times], [9, 9])
+        self.assertAllGreater([each.secs for each in times], 0.0)
+        for each in times:
+            self.assertEqual(set(each.cpu_secs), {"the worker", "task 0", "task 1"})
+            self.assertGreater(each.cpu_secs["task 0"], 0.0)
+        failure = self.environment.time_each(["x", "nowhere"])
+        self.assertEqual(failure.kind, FailureKind.RUNTIME_ERROR)
+        self.assertIn("nowhere", failure.message)
+        self.assert_works()
+
+    def test_a_server_that_is_killed_while_steps_are_traced_is_a_failure(self):
+        self.environment.measure_assignment({})
+        self.gate.write_text("wait")
+        timer = threading.Timer(0.5, lambda: self.kill("task 1", signal.SIGKILL))
+        timer.start()
+        self.addCleanup(timer.join)
+        failure = self.environment.trace({})
+        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
+        self.assertIn("task 1 was killed", failure.message)
+        self.assert_works()
+
     def test_a_killed_server_is_a_failure_and_the_next_measurement_works(self):
         failure = self.measure_while_hung(lambda: self.kill("task 1", signal.SIGKILL)).failure
         self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
@@ -223,7 +257,7 @@ _HANGING_PARENT = """
 import sys, threading, time
 import numpy as np
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.machine import find_machine
+from tf_placer.machine_lookup import find_machine
 from tf_placer.step import Step
 
 graph, gate = sys.argv[1:]
@@ -292,8 +326,9 @@ class OrphanTest(tf.test.TestCase):
             self.assertLen(pids, 1)
         self.assertFalse(any(map(_is_running, pids.values())))
         self.assertEqual(list(work_dir.iterdir()), [])
-        with self.assertRaisesRegex(RuntimeError, "closed"):
-            environment.measure_assignment({})
+        for use in (environment.measure_assignment, environment.trace, environment.time_each):
+            with self.assertRaisesRegex(RuntimeError, "closed"):
+                use({})
 
 
 class StartTest(tf.test.TestCase):

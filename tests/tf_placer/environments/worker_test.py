@@ -35,7 +35,7 @@ class WorkerTest(tf.test.TestCase):
             answers += await_message(self.worker, (), deadline)
         return answers
 
-    def load(self, graph: tf.Graph, *fetches: str) -> list[dict]:
+    def load(self, graph: tf.Graph, *fetches: str, cores=()) -> list[dict]:
         (self.directory / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
         (self.directory / "config").write_bytes(v1.ConfigProto().SerializeToString())
         write_tensors(self.directory / "feeds", {})
@@ -48,6 +48,7 @@ class WorkerTest(tf.test.TestCase):
             meta_optimizer=False,
             isolate=False,
             target="",
+            cores=cores,
         )
 
     def test_commands_are_answered_one_by_one_and_noise_goes_to_the_log(self):
@@ -83,6 +84,39 @@ class WorkerTest(tf.test.TestCase):
             values.append(read_tensors(path))
         self.assertEqual(list(values[0]), ["y:0@1"])
         self.assertAllEqual(values[0], values[1])
+
+    def test_traces_and_times_are_answers(self):
+        with tf.Graph().as_default() as graph:
+            x = tf.identity(tf.random.uniform([4]), name="x")
+            tf.reduce_sum(x, name="y")
+        self.load(graph, "y:0")
+        rounds = {"dropped": 1, "timeout_secs": 60.0}
+        *stages, answer = self.ask(command="trace", assignment={}, steps=3, **rounds)
+        self.assertEqual(stages[-1], {"stage": "the traced steps"})
+        self.assertLen(answer["step_secs"], 2)
+        self.assertEqual(answer["operations"]["x"]["output_bytes"], {"0": 16})
+
+        wrong = {"assignment": {"x": "/job:no"}, "steps": 3, **rounds}
+        answer = self.ask(command="trace", **wrong)[-1]
+        self.assertEqual(answer["error"]["type"], "InvalidArgumentError")
+
+        rounds = {**rounds, "rounds": 3, "processes": []}
+        *stages, answer = self.ask(command="time_each", fetches=["x", "y"], **rounds)
+        self.assertEqual(stages[-1], {"stage": "the timed operations"})
+        self.assertEqual([len(times["secs"]) for times in answer["times"]], [2, 2])
+
+        answer = self.ask(command="time_each", fetches=["z"], **rounds)[-1]
+        self.assertEqual(answer["error"]["type"], "KeyError")
+
+    def test_sessions_run_on_the_given_cores_alone(self):
+        core = max(os.sched_getaffinity(0))
+        with tf.Graph().as_default() as graph:
+            tf.reduce_sum(tf.random.uniform([4]), name="y")
+        self.load(graph, "y:0", cores=[core])
+        self.ask(command="measure", assignment={}, steps=2, dropped=1, timeout_secs=60.0)
+        threads = [int(thread) for thread in os.listdir(f"/proc/{self.worker.pid}/task")]
+        self.assertGreater(len(threads), 1)
+        self.assertEqual({tuple(os.sched_getaffinity(thread)) for thread in threads}, {(core,)})
 
     def test_a_graph_that_cannot_be_loaded_is_told_and_ends_the_worker(self):
         (answer,) = self.load(tf.Graph(), "missing")

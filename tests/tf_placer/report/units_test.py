@@ -3,7 +3,7 @@ import doctest
 from absl.testing import absltest, parameterized
 
 from tf_placer.report import table, units
-from tf_placer.report.units import format_duration, format_step
+from tf_placer.report.units import format_bytes, format_duration, format_step
 
 
 class UnitsTest(parameterized.TestCase):
@@ -36,6 +36,20 @@ class UnitsTest(parameterized.TestCase):
     )
     def test_step_times_have_four_digits(self, secs, expected):
         self.assertEqual(format_step(secs), expected)
+
+    @parameterized.parameters(
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.000 KiB"),
+        (12_636, "12.34 KiB"),
+        (1_030_000, "1006 KiB"),
+        (2**20 - 1, "1.000 MiB"),
+        (3 * 2**29, "1.500 GiB"),
+        (2**40, "1.000 TiB"),
+        (2**51, "2048 TiB"),
+    )
+    def test_sizes_have_four_digits(self, size, expected):
+        self.assertEqual(format_bytes(size), expected)
 
     def test_the_examples_in_the_docstrings_hold(self):
         for module in (units, table):

@@ -20,6 +20,8 @@ class UniformRandom(Placer):
     """
 
     name = "random"
+    # It learns nothing, so this only has to keep all cores busy where placements are simulated.
+    batch_size = 64
 
     def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
         """Makes a placer; see `Placer`."""

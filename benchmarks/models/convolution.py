@@ -1,0 +1,101 @@
+"""The layers of convolutional models.
+
+References:
+    Ioffe, Szegedy: Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+    Covariate Shift, 2015.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+__all__ = ["ConvolutionLayers"]
+
+_MOVING_AVERAGE_DECAY = 0.9997
+_BATCH_NORM_EPSILON = 1e-3
+
+
+class ConvolutionLayers:
+    """Convolutions with batch normalisation, and what is made of them."""
+
+    def __init__(self, width: float = 1.0) -> None:
+        """Makes no variables yet.
+
+        Args:
+            width: factor on the channels of every convolution.
+        """
+        self._width = width
+
+    def convolution(
+        self,
+        value: tf.Tensor,
+        channels: int,
+        size: int | tuple[int, int],
+        name: str,
+        *,
+        stride: int = 1,
+        padding: str = "SAME",
+    ) -> tf.Tensor:
+        """Convolution, batch normalisation and rectification, with variables of its own.
+
+        Args:
+            value: float32 [batch, height, width, channels].
+            channels: of the result, before the factor on them.
+            size: of the window, or its height and width.
+            name: scope of the variables and operations.
+            stride: of the window, in both directions.
+            padding: "SAME" or "VALID".
+
+        Returns:
+            float32 [batch, height, width, channels].
+        """
+        channels = max(1, round(channels * self._width))
+        height, breadth = (size, size) if isinstance(size, int) else size
+        with tf1.variable_scope(name):
+            kernel = tf1.get_variable("kernel", [height, breadth, value.shape[-1], channels])
+            value = tf1.nn.conv2d(value, kernel, strides=stride, padding=padding)
+            return tf.nn.relu(_batch_norm(value))
+
+    def chain(
+        self, value: tf.Tensor, name: str, *layers: tuple[int, int | tuple[int, int]]
+    ) -> tf.Tensor:
+        """Convolutions of (channels, size) in a row."""
+        with tf1.variable_scope(name):
+            for i, (channels, size) in enumerate(layers):
+                value = self.convolution(value, channels, size, f"conv_{i}")
+        return value
+
+    def shrinking_chain(
+        self, value: tf.Tensor, name: str, *layers: tuple[int, int | tuple[int, int]]
+    ) -> tf.Tensor:
+        """Convolutions of (channels, size) in a row, the last of which halves the size."""
+        value = self.chain(value, name, *layers[:-1])
+        channels, size = layers[-1]
+        last = f"{name}/conv_{len(layers) - 1}"
+        return self.convolution(value, channels, size, last, stride=2, padding="VALID")
+
+    def pooled(self, value: tf.Tensor, channels: int, name: str) -> tf.Tensor:
+        """Average pooling, then a convolution."""
+        with tf1.variable_scope(name):
+            value = tf.nn.avg_pool2d(value, 3, 1, "SAME")
+            return self.convolution(value, channels, 1, "conv_0")
+
+
+def _batch_norm(value: tf.Tensor) -> tf.Tensor:
+    """Normalised with an offset but no scale: the next layer's weights can scale.
+
+    The updates of the moving averages are in the UPDATE_OPS collection.
+    """
+    channels = value.shape[-1]
+    ones, zeros = tf1.ones_initializer(), tf1.zeros_initializer()
+    offset = tf1.get_variable("offset", [channels], initializer=zeros)
+    value, mean, variance = tf1.nn.fused_batch_norm(
+        value, tf.ones([channels]), offset, epsilon=_BATCH_NORM_EPSILON
+    )
+    for name, now, first in ("mean", mean, zeros), ("variance", variance, ones):
+        moving = tf1.get_variable(f"moving_{name}", [channels], initializer=first, trainable=False)
+        update = tf1.assign_sub(moving, (moving - now) * (1 - _MOVING_AVERAGE_DECAY))
+        tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, update)
+    return value

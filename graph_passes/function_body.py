@@ -1,0 +1,128 @@
+"""The body of a function as a graph of its own, with the shapes that a call gives it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, op_def_pb2, types_pb2
+from tensorflow.python.framework import op_def_registry
+
+from graph_passes.errors import GraphError
+from graph_passes.functions import FunctionLibrary
+from graph_passes.op_graph import OpGraph
+
+__all__ = ["Argument", "FunctionBodies"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """What is known of a tensor that a function is called with.
+
+    Attributes:
+        shape: -1 for an unknown dimension; None for unknown rank. Of a resource, that of the
+            variable behind it.
+        variable_dtype: the DataType of the variable that the argument is a handle of; None for
+            anything else.
+    """
+
+    shape: tuple[int, ...] | None
+    variable_dtype: int | None = None
+
+
+class FunctionBodies:
+    """The bodies of the functions of a graph."""
+
+    def __init__(self, graph_def: tf.compat.v1.GraphDef) -> None:
+        """Takes the library of a graph."""
+        self._functions = {f.signature.name: f for f in graph_def.library.function}
+        self._library = FunctionLibrary(graph_def)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a function of this name."""
+        return name in self._functions
+
+    def body(self, name: str, arguments: Sequence[Argument]) -> OpGraph:
+        """A function as a graph, with a placeholder or a variable for each argument.
+
+        Args:
+            name: of the function.
+            arguments: what it is called with.
+
+        Returns:
+            The graph; `needed` are the operations that a call runs.
+
+        Raises:
+            GraphError: there is no such function, or TensorFlow refuses its body as a graph.
+        """
+        if name not in self._functions:
+            raise GraphError(f"the graph has no function {name!r}")
+        function = self._functions[name]
+        graph_def = tf.compat.v1.GraphDef(versions=tf.Graph().as_graph_def().versions)
+        for called in sorted({n for node in function.node_def for n in self._library.run_by(node)}):
+            if called in self._functions:
+                graph_def.library.function.add().CopyFrom(self._functions[called])
+        for arg, argument in zip(function.signature.input_arg, arguments, strict=True):
+            graph_def.node.append(_argument_node(arg, argument))
+        tensors = self._tensor_names(function)
+        for node in function.node_def:
+            copied = graph_def.node.add()
+            copied.CopyFrom(node)
+            copied.attr.pop("_class", None)  # what it names may be outside
+            del copied.input[:]
+            copied.input.extend(tensors.get(text, text) for text in node.input)
+        fetches = [tensors.get(text, text) for text in function.ret.values()]
+        fetches += function.control_ret.values()
+        fetches += [node.name for node in function.node_def if _is_stateful(node)]
+        return OpGraph.from_graph_def(graph_def, fetches)
+
+    def _tensor_names(self, function: function_pb2.FunctionDef) -> Mapping[str, str]:
+        """By "operation:output:number", as functions name tensors, "operation:number"."""
+        names = {}
+        for node in function.node_def:
+            number = 0
+            for output, count in self._outputs(node):
+                for i in range(count):
+                    names[f"{node.name}:{output}:{i}"] = f"{node.name}:{number}"
+                    number += 1
+        return names
+
+    def _outputs(self, node: tf.compat.v1.NodeDef) -> Iterable[tuple[str, int]]:
+        """Name and length of each output of an operation."""
+        if node.op in self._functions:
+            return [(arg.name, 1) for arg in self._functions[node.op].signature.output_arg]
+        definition = op_def_registry.get(node.op)
+        if definition is None:
+            return []  # reading the graph says so
+        return [(arg.name, _length(arg, node)) for arg in definition.output_arg]
+
+
+def _length(arg: op_def_pb2.OpDef.ArgDef, node: tf.compat.v1.NodeDef) -> int:
+    if arg.number_attr:
+        return int(node.attr[arg.number_attr].i)
+    if arg.type_list_attr:
+        return len(node.attr[arg.type_list_attr].list.type)
+    return 1
+
+
+def _argument_node(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> tf.compat.v1.NodeDef:
+    node = tf.compat.v1.NodeDef(name=arg.name, op="Placeholder")
+    node.attr["dtype"].type = arg.type
+    if arg.type == types_pb2.DT_RESOURCE:
+        if argument.variable_dtype is None:
+            return node
+        # Its readers learn the shape from it.
+        node.op = "VarHandleOp"
+        node.attr["dtype"].type = argument.variable_dtype
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(_dimensions(argument.shape)).as_proto())
+    return node
+
+
+def _dimensions(shape: tuple[int, ...] | None) -> list[int | None] | None:
+    return None if shape is None else [None if size < 0 else size for size in shape]
+
+
+def _is_stateful(node: tf.compat.v1.NodeDef) -> bool:
+    definition = op_def_registry.get(node.op)
+    return definition is None or definition.is_stateful

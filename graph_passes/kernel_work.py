@@ -1,0 +1,229 @@
+"""What the operations of a graph have a device do: kernels, with operations and bytes of each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+
+from graph_passes.errors import GraphError
+from graph_passes.function_body import Argument, FunctionBodies
+from graph_passes.op_graph import OpGraph
+from graph_passes.work import FREE, PICKS, contraction_flops, has_prefix, tensor_elements
+
+__all__ = ["KernelWork", "kernel_work", "tensor_sizes"]
+
+# Operations that keep or give back a tensor without copying it.
+_BY_REFERENCE = frozenset(
+    [
+        *("EmptyTensorList", "TensorListReserve", "TensorListLength", "TensorListResize"),
+        *("TensorListPushBack", "TensorListPopBack", "TensorListSetItem", "TensorListGetItem"),
+        *("TensorArrayV3", "TensorArrayGradV3", "TensorArraySizeV3", "TensorArrayCloseV3"),
+        *("TensorArrayWriteV3", "TensorArrayReadV3", "StackV2", "StackPushV2", "StackPopV2"),
+    ]
+)
+# Operations that change state in place: their types begin so.
+_UPDATES = (
+    *("Apply", "SparseApply", "Scatter", "Assign"),
+    *("ResourceApply", "ResourceSparseApply", "ResourceScatter"),
+)
+_LOOPS = ("While", "StatelessWhile")
+# Operations that run functions, and the attributes that name them. Of branches only one runs.
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "StatefulPartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "StatelessIf": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "StatelessCase": ("branches",),
+    "While": ("body", "cond"),
+    "StatelessWhile": ("body", "cond"),
+}
+# Inputs that are not handed to the functions.
+_NOT_ARGUMENTS = {"If": 1, "StatelessIf": 1, "Case": 1, "StatelessCase": 1}
+# Types of tensors that have no bytes of their own: handles, and texts of unknown length.
+_SIZELESS = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KernelWork:
+    """The kernels of a graph, in the order of its operations.
+
+    An operation has one kernel; one that only hands on tensors has none, and one that calls
+    functions has those of their bodies.
+
+    Attributes:
+        operations: int32 [num_kernels], the operation of each kernel.
+        flops: float64 [num_kernels], the floating point operations of a contraction, 0 for any
+            other kernel.
+        touched_bytes: float64 [num_kernels], what it reads and writes.
+        repeats: float64 [num_kernels], how often it runs in a step.
+        on_host: bool [num_kernels], true for arithmetic on integers like sizes and positions, which
+            TensorFlow does on the host whatever the device.
+        called: bool [num_kernels], true for those in bodies of functions.
+    """
+
+    operations: np.ndarray
+    flops: np.ndarray
+    touched_bytes: np.ndarray
+    repeats: np.ndarray
+    on_host: np.ndarray
+    called: np.ndarray
+
+
+def kernel_work(graph: OpGraph) -> KernelWork:
+    """Works out the kernels of a graph from its shapes.
+
+    A kernel reads its inputs and writes its outputs, but touches only the part of a table or tensor
+    that it looks up or cuts out, and only the rows of a variable that it updates; each state that
+    it updates is read and written. Unknown sizes count as 1. The body of a functional while loop
+    counts as often as `maximum_iterations` says, where that is a constant, and else once; so does
+    everything in a v1 while loop. Of branches, the one with the most work counts.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        The kernels of all operations that a step needs.
+    """
+    return _Calls(graph).kernels(graph)
+
+
+def tensor_sizes(graph: OpGraph) -> np.ndarray:
+    """The size of each tensor, an unknown dimension as 1: int64 [num_tensors].
+
+    Handles and texts count nothing.
+    """
+    element_bytes = {
+        code: 0 if code in _SIZELESS else tf.dtypes.as_dtype(code).size
+        for code in np.unique(graph.tensor_dtypes).tolist()
+    }
+    each = np.array([element_bytes[code] for code in graph.tensor_dtypes.tolist()], np.float64)
+    return (each * tensor_elements(graph)).astype(np.int64)
+
+
+# float64 [4, num_kernels]: flops, touched bytes, repeats and on_host of kernels.
+_Rows = np.ndarray
+
+
+class _Calls:
+    """The kernels of functions, each function and shape of arguments worked out once."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self._bodies = FunctionBodies(graph.graph_def)
+        self._known: dict[tuple[str, tuple[Argument, ...]], _Rows] = {}
+
+    def kernels(self, graph: OpGraph) -> KernelWork:
+        """The kernels of a graph or of a body."""
+        called: dict[int, _Rows] = {}
+        for name in graph.type_names:
+            if name in _CALLS or name in self._bodies:
+                for i in np.flatnonzero(graph.has_type([name]) & graph.needed).tolist():
+                    rows = self._rows_of_call(graph, i)
+                    if rows is not None:
+                        called[i] = rows
+        launches = graph.needed & ~graph.has_type(FREE | _BY_REFERENCE)
+        launches[list(called)] = False
+        own = np.flatnonzero(launches)
+        columns = [
+            contraction_flops(graph)[own],
+            _touched_bytes(graph)[own],
+            np.ones(len(own)),
+            _on_host(graph)[own],
+        ]
+        rows = np.concatenate([np.stack(columns), *called.values()], axis=1)
+        counts = [each.shape[1] for each in called.values()]
+        operations = np.concatenate([own, np.repeat(list(called), counts)]).astype(np.int32)
+        is_called = np.arange(len(operations)) >= len(own)
+        order = np.argsort(operations, kind="stable")
+        flops, touched, repeats, on_host = rows[:, order]
+        return KernelWork(
+            operations[order], flops, touched, repeats, on_host.astype(bool), is_called[order]
+        )
+
+    def _rows_of_call(self, graph: OpGraph, i: int) -> _Rows | None:
+        """The kernels of a call; None where nothing is known of its functions."""
+        node = graph.graph_def.node[i]
+        names = [node.op]
+        if node.op in _CALLS:
+            values = [node.attr[attr] for attr in _CALLS[node.op]]
+            names = [f.name for value in values for f in (value.list.func or [value.func])]
+        tensors = graph.input_tensors[i][_NOT_ARGUMENTS.get(node.op, 0) :]
+        arguments = tuple(_argument(graph, tensor) for tensor in tensors)
+        try:
+            bodies = [self._rows_of_body(name, arguments) for name in names]
+        except (GraphError, ValueError):
+            return None
+        if node.op in _LOOPS:
+            trips = _trips(graph, i)
+            body, condition = (rows.copy() for rows in bodies)
+            body[2] *= trips
+            condition[2] *= trips + 1
+            return np.concatenate([body, condition], axis=1)
+        return max(bodies, key=lambda rows: ((rows[0] * rows[2]).sum(), (rows[1] * rows[2]).sum()))
+
+    def _rows_of_body(self, name: str, arguments: tuple[Argument, ...]) -> _Rows:
+        key = (name, arguments)
+        if key not in self._known:
+            work = self.kernels(self._bodies.body(name, arguments))
+            self._known[key] = np.stack(
+                [work.flops, work.touched_bytes, work.repeats, work.on_host]
+            )
+        return self._known[key]
+
+
+def _argument(graph: OpGraph, tensor: int) -> Argument:
+    node = graph.graph_def.node[int(graph.tensor_producer[tensor])]
+    if node.op == "VarHandleOp":
+        shape = node.attr["shape"].shape
+        dimensions = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
+        return Argument(dimensions, node.attr["dtype"].type)
+    return Argument(graph.tensor_shapes[tensor])
+
+
+def _trips(graph: OpGraph, i: int) -> int:
+    """How often the body of a functional while loop runs, where a constant says so; else 1."""
+    inputs = graph.input_tensors[i]
+    if len(inputs) > 1:
+        # TensorFlow's while_loop counts from 0 in the first variable up to the second.
+        limit = graph.graph_def.node[int(graph.tensor_producer[inputs[1]])]
+        if limit.op == "Const" and limit.name.rpartition("/")[2].startswith("maximum_iterations"):
+            value = int(tf.make_ndarray(limit.attr["value"].tensor))
+            if value >= 0:  # -1 means no limit
+                return value
+    return 1
+
+
+def _touched_bytes(graph: OpGraph) -> np.ndarray:
+    """What the kernel of each operation reads and writes: float64 [num_operations]."""
+    sizes = tensor_sizes(graph).astype(np.float64)
+    num_operations = graph.num_operations
+    written = np.bincount(graph.tensor_producer, sizes, num_operations)
+    by_value = ~graph.edge_is_handle
+    consumers, read_sizes = graph.edge_consumer[by_value], sizes[graph.edge_tensor[by_value]]
+    read = np.bincount(consumers, read_sizes, num_operations)
+
+    picks = graph.has_type(PICKS)
+    # Edges are sorted by consumer and input number: the first is what is picked from.
+    first = np.r_[True, graph.edge_consumer[1:] != graph.edge_consumer[:-1]]
+    source = first[: len(by_value)] & by_value & picks[graph.edge_consumer]
+    read[graph.edge_consumer[source]] -= sizes[graph.edge_tensor[source]]
+    read[picks] += written[picks]
+
+    handles = np.bincount(graph.edge_consumer[graph.edge_is_handle], minlength=num_operations)
+    updates = has_prefix(graph, _UPDATES) & (handles > 0)
+    largest = np.zeros(num_operations)
+    np.maximum.at(largest, consumers, read_sizes)
+    return np.where(updates, read + 2 * handles * largest, read + written)
+
+
+def _on_host(graph: OpGraph) -> np.ndarray:
+    """Bool [num_operations], true for what reads and writes nothing but int32."""
+    is_int32 = graph.tensor_dtypes == types_pb2.DT_INT32
+    others = np.zeros(graph.num_operations, bool)
+    others[graph.tensor_producer[~is_int32]] = True
+    others[graph.edge_consumer[~is_int32[graph.edge_tensor]]] = True
+    result: np.ndarray = ~others & (np.diff(graph.output_start) > 0)
+    return result

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.models.convolution import ConvolutionLayers
+
+tf1 = tf.compat.v1
+
+
+class ConvolutionLayersTest(tf.test.TestCase):
+    def test_convolution_is_normalised_over_the_batch_and_rectified(self):
+        random = np.random.default_rng(0)
+        value = random.standard_normal((3, 5, 5, 4)).astype(np.float32)
+        with tf.Graph().as_default(), tf1.Session() as session:
+            result = ConvolutionLayers().convolution(tf.constant(value), 6, 1, "layer")
+            kernel, offset, moving_mean, moving_variance = tf1.global_variables()
+            session.run(tf1.global_variables_initializer())
+            offset.load(random.standard_normal(6), session)
+            weights, added, found = session.run((kernel, offset, result))
+            session.run(tf1.get_collection(tf1.GraphKeys.UPDATE_OPS))
+            averages = session.run((moving_mean, moving_variance))
+        # A window of one pixel makes the convolution a product.
+        product = value @ weights[0, 0]
+        mean, variance = product.mean((0, 1, 2)), product.var((0, 1, 2))
+        expected = np.maximum(0, (product - mean) / np.sqrt(variance + 1e-3) + added)
+        self.assertAllClose(found, expected, atol=1e-5)
+        # The averages are of estimates for more data than the 3 * 5 * 5 values.
+        self.assertAllClose(averages[0], 0.0003 * mean)
+        self.assertAllClose(averages[1], 1 + 0.0003 * (variance * 75 / 74 - 1))
+
+    def test_width_scales_channels_and_keeps_at_least_one(self):
+        layers = ConvolutionLayers(width=0.25)
+        with tf.Graph().as_default():
+            image = tf.zeros([2, 9, 9, 3])
+            self.assertEqual(layers.convolution(image, 32, 3, "a").shape, [2, 9, 9, 8])
+            self.assertEqual(layers.convolution(image, 1, 3, "b").shape, [2, 9, 9, 1])
+
+    def test_chains_have_a_scope_for_each_layer_and_may_end_with_half_the_size(self):
+        layers = ConvolutionLayers()
+        with tf.Graph().as_default() as graph:
+            image = tf.zeros([2, 9, 9, 3])
+            chain = layers.chain(image, "chain", (4, 1), (5, (1, 7)))
+            shrunk = layers.shrinking_chain(image, "shrunk", (4, 1), (5, 3))
+            pooled = layers.pooled(image, 6, "pooled")
+            shapes = {v.op.name: tuple(v.shape) for v in tf1.trainable_variables()}
+            self.assertEqual(graph.get_operation_by_name("chain/conv_1/Conv2D").type, "Conv2D")
+        self.assertEqual(chain.shape, [2, 9, 9, 5])
+        self.assertEqual(shrunk.shape, [2, 4, 4, 5])
+        self.assertEqual(pooled.shape, [2, 9, 9, 6])
+        kernels = {name: shape for name, shape in shapes.items() if name.endswith("kernel")}
+        self.assertEqual(
+            kernels,
+            {
+                "chain/conv_0/kernel": (1, 1, 3, 4),
+                "chain/conv_1/kernel": (1, 7, 4, 5),
+                "shrunk/conv_0/kernel": (1, 1, 3, 4),
+                "shrunk/conv_1/kernel": (3, 3, 4, 5),
+                "pooled/conv_0/kernel": (1, 1, 3, 6),
+            },
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,183 @@
+"""Inception-V3 has the published size, trains, and is made of the branches it should be."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from benchmarks.models import inception_v3
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+
+tf1 = tf.compat.v1
+
+SMALL = {"batch": 16, "image_size": 75, "classes": 4, "width": 0.125, "learning_rate": 0.01}
+
+
+def parameters(model: inception_v3.InceptionV3) -> tuple[int, int]:
+    """How many are trained, and how many are moving averages."""
+    with model.graph.as_default():
+        trained = sum(v.shape.num_elements() for v in tf1.trainable_variables())
+        averages = [
+            v for v in tf1.global_variables() if "moving_" in v.name and "RMS" not in v.name
+        ]
+    return trained, sum(v.shape.num_elements() for v in averages)
+
+
+class FullSizeTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = inception_v3.build()
+        cls.operations = cls.model.graph.get_operations()
+
+    def test_parameters_are_as_many_as_published(self):
+        # The count of the model in Keras, which like this one has offsets but no scales: 23,851,784
+        # with 34,432 moving averages.
+        self.assertEqual(parameters(inception_v3.build(aux=False)), (23_817_352, 34_432))
+        # Two convolutions with offsets, 1 x 1 and 5 x 5, and a dense layer of 1000 classes.
+        auxiliary = 768 * 128 + 128 + 25 * 128 * 768 + 768 + 768 * 1000 + 1000
+        self.assertEqual(parameters(self.model), (23_817_352 + auxiliary, 34_432 + 2 * 896))
+
+    def test_blocks_have_the_shapes_of_the_paper(self):
+        for name, shape in {
+            "stem/pool_1": (35, 35, 192),
+            "mixed_5b/concat": (35, 35, 256),
+            "mixed_5d/concat": (35, 35, 288),
+            "mixed_6a/concat": (17, 17, 768),
+            "mixed_6e/concat": (17, 17, 768),
+            "auxiliary/AvgPool2D": (5, 5, 768),
+            "mixed_7a/concat": (8, 8, 1280),
+            "mixed_7c/concat": (8, 8, 2048),
+            "logits/Mean": (2048,),
+        }.items():
+            found = self.model.graph.get_tensor_by_name(f"{name}:0").shape
+            self.assertEqual(tuple(found), (32, *shape), name)
+
+    def test_operations_are_those_of_94_convolutions_and_two_auxiliary_ones(self):
+        types = collections.Counter(op.type for op in self.operations)
+        self.assertEqual(types["Conv2D"], 96)
+        self.assertEqual(types["FusedBatchNormV3"], 96)
+        self.assertEqual(types["FusedBatchNormGradV3"], 96)
+        self.assertEqual(types["Conv2DBackpropFilter"], 96)
+        # The gradient of the images is there too, although nothing needs it.
+        self.assertEqual(types["Conv2DBackpropInput"], 96)
+        self.assertEqual(types["AssignSubVariableOp"], 2 * 96)
+        self.assertEqual(types["ResourceApplyRMSProp"], 2 * 96 + 2 * 2)
+        self.assertBetween(len(self.operations), 5_000, 20_000)
+
+    def test_each_branch_is_a_group(self):
+        graph_def = self.model.graph.as_graph_def()
+        placeholders = (self.model.images, self.model.labels)
+        graph = OpGraph.from_graph_def(graph_def, (self.model.train_op,), placeholders)
+        grouped = group_operations(graph)
+        kinds = collections.Counter(grouped.grouping.kinds)
+        # Four of each block of 35 x 35 and of 17 x 17 pixels; the two convolutional ones of the two
+        # halving blocks; six ends of those of 8 x 8, whose forks are layers.
+        self.assertEqual(kinds["branch"], 7 * 4 + 2 * 2 + 2 * 6)
+        self.assertEqual(kinds["softmax_step"], 2)
+        self.assertBetween(grouped.grouping.num_groups, 60, 100)
+        of_operation = grouped.grouping.of_operations(grouped.colocation)
+        group = dict(zip(graph.names, of_operation.tolist(), strict=True))
+        inner = [f"mixed_6b/branch_2/conv_{i}/Conv2D" for i in range(5)]
+        backward = [f"gradients/{name}_grad/Conv2DBackpropFilter" for name in inner]
+        self.assertLen({group[name] for name in (*inner, *backward)}, 1)
+        self.assertNotEqual(group[inner[0]], group["mixed_6b/branch_1/conv_0/Conv2D"])
+
+
+class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = inception_v3.build(**SMALL)
+
+    def test_loss_falls(self):
+        model = self.model
+        with tf1.Session(graph=model.graph) as session:
+            session.run(model.initializer)
+            values = [
+                session.run([model.loss, model.train_op], feeds)[0]
+                for feeds in itertools.islice(model.feeds(seed=3), 60)
+            ]
+        # Before learning, all classes are about equally likely to both classifiers.
+        self.assertNear(values[0], 1.4 * np.log(4), 0.3)
+        self.assertLess(np.mean(values[-10:]), values[0] - 0.3, values)
+
+    @parameterized.parameters(True, False)
+    def test_step_moves_the_averages_towards_the_batch(self, use_resource):
+        model = inception_v3.build(**SMALL, use_resource=use_resource)
+        types = collections.Counter(op.type for op in model.graph.get_operations())
+        wanted, unwanted = "VarHandleOp", "VariableV2"
+        if not use_resource:
+            wanted, unwanted = unwanted, wanted
+        # Kernel and offset of 96 convolutions, weights and bias of two classifiers, all with two
+        # slots; two averages of each convolution; the global step.
+        self.assertEqual(types[wanted], 3 * (2 * 96 + 2 * 2) + 2 * 96 + 1)
+        self.assertEqual(types[unwanted], 0)
+        layer = "auxiliary/conv_1"
+        names = [f"{layer}/FusedBatchNormV3:1", f"{layer}/FusedBatchNormV3:2"]
+        with tf1.Session(graph=model.graph) as session:
+            session.run(model.initializer)
+            feeds = next(model.feeds())
+            (mean, variance), _ = session.run((names, model.train_op), feeds)
+            with model.graph.as_default():
+                variables = {v.op.name: v for v in tf1.global_variables()}
+            moving = [variables[f"{layer}/moving_{name}"] for name in ("mean", "variance")]
+            moving_mean, moving_variance = session.run(moving)
+        self.assertNotAllClose(mean, np.zeros_like(mean))
+        self.assertAllClose(moving_mean, 0.0003 * mean)
+        self.assertAllClose(moving_variance, 1 + 0.0003 * (variance - 1))
+
+    @parameterized.parameters(75, 107)
+    def test_small_images_and_narrow_layers_keep_all_blocks(self, image_size):
+        model = inception_v3.build(batch=2, image_size=image_size, classes=5, width=0.25)
+        last = model.graph.get_tensor_by_name("mixed_7c/concat:0").shape
+        self.assertEqual(last[3], 512)
+        self.assertGreaterEqual(last[1], 1)
+        self.assertEqual(model.graph.get_tensor_by_name("auxiliary/Squeeze:0").shape, [2, 192])
+
+    def test_pictures_of_a_class_differ_by_noise_only(self):
+        model = self.model
+        images, labels = next(model.batches(seed=5))
+        self.assertEqual((images.dtype, labels.dtype), (np.float32, np.int32))
+        self.assertEqual((images.shape, labels.shape), ((16, 75, 75, 3), (16,)))
+        self.assertAllInRange(labels, 0, 3)
+        for (a, x), (b, y) in itertools.combinations(zip(labels, images, strict=True), 2):
+            # Noise of 0.1 in both, on top of tiles from -1 to 1.
+            self.assertEqual(np.mean((x - y) ** 2) < 0.05, a == b)
+
+    def test_same_seed_gives_the_same_pictures_and_another_seed_others(self):
+        model = self.model
+        first, again, other = (next(model.batches(seed))[0] for seed in (0, 0, 1))
+        self.assertAllEqual(first, again)
+        self.assertNotAllEqual(first, other)
+
+    def test_names_are_in_the_graph_and_the_training_operation_is_in_its_collection(self):
+        model = self.model
+        graph = model.graph
+        self.assertEqual(
+            graph.get_collection("train_op"), [graph.get_operation_by_name(model.train_op)]
+        )
+        self.assertEqual(graph.get_tensor_by_name(model.loss).shape, [])
+        self.assertEqual(graph.get_tensor_by_name(model.images).shape, [16, 75, 75, 3])
+        self.assertEqual(graph.get_tensor_by_name(model.labels).shape, [16])
+        self.assertEqual(graph.get_operation_by_name(model.initializer).type, "NoOp")
+
+    @parameterized.parameters(
+        ("batch", 0),
+        ("classes", 0),
+        ("width", 0.0),
+        ("image_size", 74),
+        ("optimizer", "adagrad"),
+    )
+    def test_bad_argument_is_named(self, name, value):
+        with self.assertRaisesRegex(ValueError, f"{name} must be .*{value}"):
+            inception_v3.build(**SMALL | {name: value})
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from benchmarks.models import small
+
+tf1 = tf.compat.v1
+
+
+class SmallTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        (small.small_language_model, np.log(2000), 0.05),
+        (small.small_translation, np.log(2000), 0.05),
+        # Two classifiers that do not start at zero.
+        (small.small_inception, 1.4 * np.log(10), 0.3),
+    )
+    def test_trains_from_knowing_nothing(self, build, first_loss, tolerance):
+        model = build()
+        with tf1.Session(graph=model.graph) as session:
+            session.run(model.initializer)
+            losses = [
+                session.run([model.loss, model.train_op], feeds)[0]
+                for feeds in itertools.islice(model.feeds(), 3)
+            ]
+        self.assertNear(losses[0], first_loss, tolerance)
+        self.assertAllInRange(losses, 0, 2 * first_loss)
+
+
+if __name__ == "__main__":
+    tf.test.main()

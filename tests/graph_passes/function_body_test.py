@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.function_body import Argument, FunctionBodies
+
+tf1 = tf.compat.v1
+
+
+def graph_of_call(function: tf.types.experimental.PolymorphicFunction, *inputs: tf.Tensor):
+    """A graph that calls a function, and the function's name."""
+    with tf.Graph().as_default() as graph:
+        function(*(tf1.placeholder(value.dtype, value.shape) for value in inputs))
+    graph_def = graph.as_graph_def()
+    [call] = [node for node in graph_def.node if node.op.endswith("PartitionedCall")]
+    return graph_def, call.attr["f"].func.name
+
+
+class FunctionBodyTest(tf.test.TestCase):
+    def test_shapes_are_those_of_the_call(self):
+        @tf.function(input_signature=[tf.TensorSpec([None, None])] * 2)
+        def product(a, b):
+            return tf.matmul(a, b)
+
+        graph_def, name = graph_of_call(product, tf.zeros([2, 3]), tf.zeros([3, 5]))
+        bodies = FunctionBodies(graph_def)
+        for rows in (2, 7):
+            body = bodies.body(name, [Argument((rows, 3)), Argument((3, 5))])
+            [product_at] = body.has_type(["MatMul"]).nonzero()[0]
+            self.assertEqual(body.tensor_shapes[body.output_start[product_at]], (rows, 5))
+
+    def test_arguments_without_shape_stay_unknown(self):
+        @tf.function(input_signature=[tf.TensorSpec(None)])
+        def twice(a):
+            return a + a
+
+        graph_def, name = graph_of_call(twice, tf.zeros([2]))
+        body = FunctionBodies(graph_def).body(name, [Argument(None)])
+        self.assertIsNone(body.tensor_shapes[0])
+        body = FunctionBodies(graph_def).body(name, [Argument((-1, 4))])
+        self.assertEqual(body.tensor_shapes[0], (-1, 4))
+
+    def test_variables_have_their_shapes_within_functions_of_functions(self):
+        with tf.Graph().as_default() as graph:
+            variable = tf1.get_variable("v", [4, 6], use_resource=True)
+
+            @tf.function
+            def inner():
+                return tf.reduce_sum(variable)
+
+            @tf.function
+            def outer():
+                return inner() + 1.0
+
+            outer()
+        graph_def = graph.as_graph_def()
+        bodies = FunctionBodies(graph_def)
+        [call] = [node for node in graph_def.node if node.op.endswith("PartitionedCall")]
+        body = bodies.body(
+            call.attr["f"].func.name, [Argument((4, 6), tf.float32.as_datatype_enum)]
+        )
+        self.assertIn("VarHandleOp", body.type_names)
+        [inner_call] = [n for n in body.graph_def.node if n.op.endswith("PartitionedCall")]
+        self.assertIn(inner_call.attr["f"].func.name, bodies)
+
+    def test_outputs_in_lists_are_told_apart(self):
+        @tf.function
+        def second_half(a):
+            _, second = tf.split(a, 2)
+            return tf.exp(second)
+
+        graph_def, name = graph_of_call(second_half, tf.zeros([4]))
+        body = FunctionBodies(graph_def).body(name, [Argument((4,))])
+        [exp] = body.has_type(["Exp"]).nonzero()[0]
+        [split] = body.has_type(["Split"]).nonzero()[0]
+        self.assertEqual(body.input_tensors[exp], [int(body.output_start[split]) + 1])
+
+    def test_what_a_call_does_not_run_is_not_needed(self):
+        with tf.Graph().as_default() as graph:
+            variable = tf1.get_variable("v", [], use_resource=True)
+
+            @tf.function
+            def partly(a):
+                tf.exp(a, name="unused")
+                variable.assign_add(a, name="state")
+                return tf.sqrt(a, name="used")
+
+            partly(tf1.placeholder(tf.float32, []))
+        graph_def = graph.as_graph_def()
+        [call] = [node for node in graph_def.node if node.op.endswith("PartitionedCall")]
+        arguments = [Argument(()), Argument((), tf.float32.as_datatype_enum)]
+        body = FunctionBodies(graph_def).body(call.attr["f"].func.name, arguments)
+        needed = {op for op, needs in zip(body.names, body.needed, strict=True) if needs}
+        self.assertContainsSubset(["used", "state"], needed)
+        self.assertNotIn("unused", needed)
+
+    def test_a_function_that_is_not_there_is_named(self):
+        with self.assertRaisesRegex(GraphError, "no function 'gone'"):
+            FunctionBodies(tf1.GraphDef()).body("gone", [])
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.kernel_work import kernel_work, tensor_sizes
+from graph_passes.op_graph import OpGraph
+from tests import graph_parts, graphs
+
+tf1 = tf.compat.v1
+
+
+def floats(*shape: int | None) -> tf.Tensor:
+    return tf1.placeholder(tf.float32, list(shape))
+
+
+def kernels_by_name(graph: tf.Graph) -> dict[str, list[tuple[float, float, float, bool]]]:
+    """Per operation its kernels: flops, touched bytes, repeats, on the host."""
+    op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+    work = kernel_work(op_graph)
+    kernels: dict[str, list[tuple[float, float, float, bool]]] = {n: [] for n in op_graph.names}
+    columns = (work.flops, work.touched_bytes, work.repeats, work.on_host)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for i, row in zip(work.operations.tolist(), rows, strict=True):
+        kernels[op_graph.names[i]].append(row)
+    return kernels
+
+
+class PlainOperationTest(tf.test.TestCase):
+    def assert_kernel(self, kernels, name: str, flops: float, touched_bytes: float) -> None:
+        self.assertEqual(kernels[name], [(flops, touched_bytes, 1.0, False)], name)
+
+    def test_what_is_read_and_written_counts(self):
+        with tf.Graph().as_default() as graph:
+            a, b = floats(2, 3), floats(3, 5)
+            tf.matmul(a, b, name="product")
+            tf.exp(a, name="exp")
+            tf.cast(a, tf.float64, name="cast")
+            tf.reduce_sum(tf.identity(a), axis=tf1.placeholder(tf.int32, [1]), name="sum")
+            tf.split(floats(4, 6), 2, name="split")
+        kernels = kernels_by_name(graph)
+        self.assert_kernel(kernels, "product", 2 * 2 * 3 * 5, 4 * (6 + 15 + 10))
+        self.assert_kernel(kernels, "exp", 0, 4 * (6 + 6))
+        self.assert_kernel(kernels, "cast", 0, 4 * 6 + 8 * 6)
+        self.assert_kernel(kernels, "sum", 0, 4 * (6 + 1 + 1))
+        self.assert_kernel(kernels, "split", 0, 4 * (24 + 1 + 24))
+
+    def test_lookups_and_slices_touch_only_what_they_hand_out(self):
+        with tf.Graph().as_default() as graph:
+            rows = tf1.placeholder(tf.int64, [3])
+            tf.raw_ops.GatherV2(params=floats(1000, 4), indices=rows, axis=0, name="gather")
+            table = tf1.get_variable("table", [1000, 4], use_resource=True)
+            tf.raw_ops.ResourceGather(
+                resource=table.handle, indices=rows, dtype=tf.float32, name="lookup"
+            )
+            tf.slice(floats(1000, 4), [0, 0], [2, 4], name="slice")
+        kernels = kernels_by_name(graph)
+        indices, axis = 3 * 8, 4
+        self.assert_kernel(kernels, "gather", 0, 2 * 12 * 4 + indices + axis)
+        self.assert_kernel(kernels, "lookup", 0, 2 * 12 * 4 + indices)
+        self.assert_kernel(kernels, "slice", 0, 2 * 8 * 4 + 2 * 2 * 4)
+
+    def test_updates_read_and_write_each_state_with_and_without_references(self):
+        with tf.Graph().as_default() as graph:
+            for name, use_resource in (("v", True), ("w", False)):
+                with tf1.variable_scope(name, use_resource=use_resource):
+                    variable = tf1.get_variable("dense", [100, 10])
+                    table = tf1.get_variable("table", [100, 10])
+                gradients = [
+                    (floats(100, 10), variable),
+                    (tf.IndexedSlices(floats(2, 10), tf.constant([1, 2])), table),
+                ]
+                tf1.train.AdagradOptimizer(0.1).apply_gradients(gradients, name=f"train_{name}")
+        kernels = kernels_by_name(graph)
+        updates = {n: k for n, k in kernels.items() if n.startswith("train_")}
+        dense = {n: k for n, k in updates.items() if "Sparse" not in n and "ApplyAdagrad" in n}
+        sparse = {n: k for n, k in updates.items() if "SparseApplyAdagrad" in n}
+        self.assertLen(dense, 2)
+        self.assertLen(sparse, 2)
+        states, rate = 2, 4  # the variable and its accumulator; a scalar
+        for name in dense:
+            self.assert_kernel(kernels, name, 0, 4000 * (1 + 2 * states) + rate)
+        for name in sparse:
+            index = 4  # of how many different rows is not known
+            self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + index + rate)
+
+    def test_handing_on_starts_no_kernel(self):
+        with tf.Graph().as_default() as graph:
+            variable = tf1.get_variable("v", [100, 10], use_resource=True)
+            tf.reshape(tf.identity(variable, name="identity"), [1000], name="reshape")
+            elements = tf.raw_ops.TensorListReserve(
+                element_shape=[2], num_elements=3, element_dtype=tf.float32, name="list"
+            )
+            tf.raw_ops.TensorListSetItem(input_handle=elements, index=0, item=floats(2), name="put")
+        kernels = kernels_by_name(graph)
+        for name in ("v", "identity", "reshape", "list", "put"):
+            self.assertEqual(kernels[name], [], name)
+
+    def test_arithmetic_on_positions_is_done_on_the_host(self):
+        with tf.Graph().as_default() as graph:
+            position = tf1.placeholder(tf.int32, [])
+            tf.add(position, 1, name="next")
+            tf.cast(position, tf.float32, name="as_float")
+            tf.range(position, name="range")
+        kernels = kernels_by_name(graph)
+        on_host = {name: [kernel[3] for kernel in kernels[name]] for name in kernels}
+        self.assertEqual(on_host["next"], [True])
+        self.assertEqual(on_host["range"], [True])
+        self.assertEqual(on_host["as_float"], [False])
+
+    def test_unknown_sizes_count_as_one(self):
+        with tf.Graph().as_default() as graph:
+            tf.exp(floats(None, 3), name="rows")
+            tf.exp(tf1.placeholder(tf.float32), name="rank")
+        kernels = kernels_by_name(graph)
+        self.assert_kernel(kernels, "rows", 0, 2 * 3 * 4)
+        self.assert_kernel(kernels, "rank", 0, 2 * 4)
+
+    def test_operations_that_a_step_does_not_run_have_no_kernels(self):
+        with tf.Graph().as_default() as graph:
+            tf.exp(floats(2), name="fetched")
+            tf.exp(floats(3), name="other")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["fetched"])
+        work = kernel_work(op_graph)
+        self.assertEqual([op_graph.names[i] for i in work.operations], ["fetched"])
+
+
+class CallTest(tf.test.TestCase, parameterized.TestCase):
+    def test_a_call_has_the_kernels_of_its_body(self):
+        with tf.Graph().as_default() as graph:
+            weights = tf1.get_variable("weights", [6, 6], use_resource=True)
+
+            @tf.function
+            def layer(value):
+                return tf.tanh(tf.matmul(value, weights))
+
+            layer(layer(floats(8, 6)))
+        calls = {n: k for n, k in kernels_by_name(graph).items() if "PartitionedCall" in n}
+        self.assertLen(calls, 2)
+        for kernels in calls.values():
+            self.assertEqual(
+                kernels,
+                [
+                    (2.0 * 8 * 6 * 6, 4.0 * (48 + 36 + 48), 1.0, False),
+                    (0.0, 4.0 * (48 + 48), 1.0, False),
+                ],
+            )
+
+    @parameterized.parameters((9, 9), (None, 1))
+    def test_a_loop_counts_as_often_as_a_constant_says(self, limit, trips):
+        with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
+            weights = floats(6, 6)
+            tf1.while_loop(
+                lambda step, value: tf.reduce_sum(value) < 5.0,
+                lambda step, value: (step + 1, tf.matmul(value, weights)),
+                (tf.constant(0), floats(5, 6)),
+                maximum_iterations=limit,
+            )
+        [kernels] = [k for n, k in kernels_by_name(graph).items() if n == "while"]
+        products = [kernel for kernel in kernels if kernel[0] > 0]
+        self.assertEqual(products, [(2.0 * 5 * 6 * 6, 4.0 * (30 + 36 + 30), float(trips), False)])
+        sums = [kernel for kernel in kernels if kernel[1] == 4.0 * (30 + 2 + 1)]
+        self.assertEqual([repeats for _, _, repeats, _ in sums], [trips + 1])
+
+    def test_the_branch_with_the_most_work_counts(self):
+        with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
+            value, small, large = floats(4, 6), floats(6, 1), floats(6, 50)
+            tf1.cond(
+                tf1.placeholder(tf.bool, []),
+                lambda: tf.reduce_sum(tf.matmul(value, small)),
+                lambda: tf.reduce_sum(tf.matmul(value, large)),
+                name="choose",
+            )
+        [kernels] = [k for n, k in kernels_by_name(graph).items() if n == "choose"]
+        self.assertEqual(sum(flops for flops, *_ in kernels), 2.0 * 4 * 6 * 50)
+
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_kernels_are_finite_and_in_the_order_of_operations(self, name):
+        test_graph = graphs.FACTORIES[name]()
+        op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
+        work = kernel_work(op_graph)
+        self.assertTrue((np.diff(work.operations) >= 0).all())
+        self.assertNotEmpty(work.operations)
+        for column in (work.flops, work.touched_bytes, work.repeats):
+            self.assertTrue(np.isfinite(column).all())
+            self.assertTrue((column >= 0).all())
+        self.assertGreater(work.flops.sum(), 0)
+
+
+class TensorSizeTest(tf.test.TestCase):
+    def test_sizes_are_those_of_elements_and_handles_have_none(self):
+        with tf.Graph().as_default() as graph:
+            tf1.placeholder(tf.float64, [2, None], name="a")
+            tf1.placeholder(tf.string, [3], name="b")
+            tf1.get_variable("v", [5], use_resource=True)
+            tf1.placeholder(tf.bool, [7], name="c")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        sizes = tensor_sizes(op_graph)
+        self.assertEqual(sizes.dtype, np.int64)
+        found = {name: sizes[op_graph.tensor_index(name)] for name in ("a", "b", "v", "c")}
+        self.assertEqual(found, {"a": 16, "b": 0, "v": 0, "c": 7})
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,128 @@
+"""Tests of computed costs, worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.op_graph import OpGraph
+from tests import graph_parts, graphs
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.machine import Device, DeviceClass, Link, Machine, MachineError
+from tf_placer.machine_catalogue import described_machine
+
+tf1 = tf.compat.v1
+
+# Of the GPU 1e12 operations and 1e11 bytes per second can be had, of the CPU a tenth.
+_CLASSES = (
+    DeviceClass("Host", "CPU", 10**12, 2e11, 2e10, 1e-6, 0.5, 0.5, 1, ""),
+    DeviceClass("Fast", "GPU", 10**11, 4e12, 2e11, 1e-5, 0.25, 0.5, 1, ""),
+)
+_MACHINE = Machine(
+    "box",
+    "described",
+    (Device("a", "CPU", 10**12, model="Host"), Device("b", "GPU", 10**11, model="Fast")),
+    (Link("a", "b", 1e-5, 1e10), Link("b", "a", 1e-5, 1e10)),
+    _CLASSES,
+)
+
+
+def _floats(*shape: int | None) -> tf.Tensor:
+    return tf1.placeholder(tf.float32, list(shape))
+
+
+class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
+    def assert_secs(self, graph: tf.Graph, name: str, on_cpu: float, on_gpu: float) -> None:
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        costs = analytic_costs(op_graph, _MACHINE)
+        self.assertEqual(costs.source, "analytic")
+        self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
+        np.testing.assert_allclose(
+            costs.compute_secs[op_graph.index[name]], [on_cpu, on_gpu], rtol=1e-12
+        )
+
+    def test_a_large_product_takes_its_operations(self):
+        with tf.Graph().as_default() as graph:
+            tf.matmul(_floats(1000, 1000), _floats(1000, 1000), name="x")
+        self.assert_secs(graph, "x", 1e-6 + 2e9 / 1e11, 1e-5 + 2e9 / 1e12)
+
+    def test_a_thin_product_takes_its_bytes(self):
+        with tf.Graph().as_default() as graph:
+            tf.matmul(_floats(1, 1000), _floats(1000, 1000), name="x")
+        touched = 4 * (1000 + 1_000_000 + 1000)
+        self.assert_secs(graph, "x", 1e-6 + touched / 1e10, 1e-5 + touched / 1e11)
+
+    def test_an_operation_on_elements_takes_its_bytes(self):
+        with tf.Graph().as_default() as graph:
+            tf.tanh(_floats(1000, 1000), name="x")
+        self.assert_secs(graph, "x", 1e-6 + 8e6 / 1e10, 1e-5 + 8e6 / 1e11)
+
+    def test_handing_on_is_free(self):
+        with tf.Graph().as_default() as graph:
+            tf.reshape(_floats(1000, 1000), [-1], name="x")
+        self.assert_secs(graph, "x", 0, 0)
+
+    def test_positions_are_free_on_a_gpu(self):
+        with tf.Graph().as_default() as graph:
+            tf.add(tf1.placeholder(tf.int32, []), 1, name="x")
+        self.assert_secs(graph, "x", 1e-6 + 12 / 1e10, 0)
+
+    def test_a_loop_takes_all_its_iterations(self):
+        with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
+            tf1.while_loop(
+                lambda step, value: True,
+                lambda step, value: (step, tf.matmul(value, value)),
+                (tf.constant(0), _floats(1000, 1000)),
+                maximum_iterations=3,
+            )
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        secs = analytic_costs(op_graph, _MACHINE).compute_secs[op_graph.index["while"], 1]
+        # Two launches an iteration or fewer are arithmetic on positions and conditions.
+        self.assertBetween(secs, 3 * (1e-5 + 2e9 / 1e12), 3 * 2e9 / 1e12 + 15e-5)
+
+    def test_a_convolution_holds_copies_and_others_hold_nothing(self):
+        with tf.Graph().as_default() as graph:
+            tf.nn.conv2d(_floats(2, 8, 8, 3), _floats(3, 3, 3, 7), 1, "SAME", name="conv")
+            tf.matmul(_floats(2, 3), _floats(3, 5), name="product")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        temp_bytes = analytic_costs(op_graph, _MACHINE).temp_bytes
+        touched = 4 * (2 * 8 * 8 * 3 + 3 * 3 * 3 * 7 + 2 * 8 * 8 * 7)
+        self.assertEqual(temp_bytes[op_graph.index["conv"]], touched)
+        self.assertEqual(temp_bytes.sum(), touched)
+
+    def test_a_call_holds_what_its_largest_operation_touches(self):
+        with tf.Graph().as_default() as graph:
+
+            @tf.function
+            def body(value):
+                return tf.reduce_sum(tf.tanh(value))
+
+            body(_floats(10, 10))
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+        self.assertEqual(analytic_costs(op_graph, _MACHINE).temp_bytes.max(), 2 * 400)
+
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_costs_of_real_graphs_are_finite_everywhere(self, name):
+        test_graph = graphs.FACTORIES[name]()
+        op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
+        costs = analytic_costs(op_graph, described_machine("2xK80"))
+        self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 3))
+        self.assertTrue(np.isfinite(costs.compute_secs).all())
+        self.assertTrue((costs.compute_secs >= 0).all())
+        np.testing.assert_array_equal(costs.compute_secs[:, 1], costs.compute_secs[:, 2])
+        self.assertEqual(costs.temp_bytes.shape, (op_graph.num_operations,))
+        self.assertEqual(costs.tensor_bytes.shape, op_graph.tensor_dtypes.shape)
+        self.assertGreaterEqual(costs.tensor_bytes.min(), 0)
+        # 10 us per kernel on the GPU against 3 us on the CPU.
+        self.assertGreater(costs.compute_secs[:, 1].sum(), costs.compute_secs[:, 0].sum())
+
+    def test_a_machine_that_is_not_described_is_refused(self):
+        op_graph = OpGraph.from_graph_def(graphs.matmul_chain().graph.as_graph_def())
+        machine = Machine("attached", "attached", (Device("a", "CPU"),), ())
+        with self.assertRaisesRegex(MachineError, "'attached': nothing is known of the model of a"):
+            analytic_costs(op_graph, machine)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,354 @@
+"""Tests of what counts as memory, on graphs worked by hand and against a count of buffers."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from tests import graph_parts as parts
+from tests import graphs
+from tf_placer.costs.graph_memory import GraphMemory, graph_memory
+
+v1 = tf.compat.v1
+
+
+def _copy(x: tf.Tensor, name: str) -> tf.Tensor:
+    """An operation that never writes to its input."""
+    return tf.raw_ops.DeepCopy(x=x, name=name)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counted:
+    """The memory of a graph, by names."""
+
+    graph: OpGraph
+    places: Sequence[str]
+    memory: GraphMemory
+
+    def resident(self, name: str) -> int:
+        return int(self.memory.resident_bytes[self.graph.index[name]])
+
+    def size(self, name: str) -> int:
+        return int(self.memory.local_bytes[self.graph.tensor_index(name)])
+
+    def readers(self, name: str) -> set[str]:
+        """What a tensor must not be freed before."""
+        places = self.memory.readers.get(self.graph.tensor_index(name), ())
+        return {self.places[place] for place in places}
+
+    def total(self) -> int:
+        """Everything that is counted, of the operations that a step needs."""
+        needed = self.graph.needed
+        sizes = self.memory.local_bytes[needed[self.graph.tensor_producer]]
+        return int(self.memory.resident_bytes[needed].sum() + sizes.sum())
+
+
+def _count(op_graph: OpGraph, groups: np.ndarray) -> _Counted:
+    order = [i for i in op_graph.order.tolist() if op_graph.needed[i]]
+    number = np.full(op_graph.num_operations, -1, np.int32)
+    number[order] = np.arange(len(order))
+    readers = collections.defaultdict(list)
+    for tensor, reader in zip(op_graph.edge_tensor, op_graph.edge_consumer, strict=True):
+        if 0 <= number[op_graph.tensor_producer[tensor]] < number[reader]:
+            readers[int(tensor)].append(int(number[reader]))
+    given = {tensor: tuple(places) for tensor, places in readers.items()}
+    memory = graph_memory(op_graph, groups, number, given, op_graph.tensor_bytes)
+    return _Counted(op_graph, [op_graph.names[i] for i in order], memory)
+
+
+def _count_apart(graph: tf.Graph, fetches: Sequence[str], apart: Sequence[str]) -> _Counted:
+    """The memory where the operations of these names, or below them, are a group of their own."""
+    op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches)
+    groups = [any(f"{name}/".startswith(f"{a}/") for a in apart) for name in op_graph.names]
+    return _count(op_graph, np.array(groups, np.int32))
+
+
+class VariableTest(tf.test.TestCase):
+    def graph(self, *, use_resource: bool) -> tuple[tf.Graph, str]:
+        """A variable of 24 bytes whose read `far` and `near` use, and its update."""
+        with tf.Graph().as_default() as graph:
+            v = v1.get_variable("v", [2, 3], use_resource=use_resource)
+            value = v.read_value() if use_resource else v.value()
+            step = tf.negative(tf.exp(value, name="far") + tf.abs(value, name="near"), name="step")
+            tf.group(v.assign_add(step), name="train")
+        return graph, value.name
+
+    def test_a_variable_that_stays_is_resident_and_its_read_is_nothing(self):
+        for use_resource in (False, True):
+            graph, read = self.graph(use_resource=use_resource)
+            counted = _count_apart(graph, ["train"], [])
+            self.assertEqual(counted.resident("v"), 24)
+            self.assertEqual(counted.size("v"), 0)
+            self.assertEqual(counted.size(read), 0)
+            self.assertEqual(counted.size("far"), 24)
+            # v, far and near; their sum and its negative are in the memory of one of these.
+            self.assertEqual(counted.total(), 3 * 24)
+
+    def test_a_read_that_may_be_sent_is_the_variable(self):
+        for use_resource in (False, True):
+            graph, read = self.graph(use_resource=use_resource)
+            counted = _count_apart(graph, ["train"], ["far"])
+            self.assertEqual(counted.resident("v"), 24)
+            self.assertEqual(counted.size(read), 0)
+            self.assertEqual(counted.total(), 3 * 24)
+
+    def test_several_reads_are_the_variable(self):
+        with tf.Graph().as_default() as graph:
+            v = v1.get_variable("v", [6], use_resource=True)
+            reads = []
+            for i, place in enumerate(("far", "near", "far")):
+                with tf.control_dependencies(reads[-1:]):
+                    reads.append(tf.raw_ops.ReadVariableOp(resource=v.handle, dtype=tf.float32))
+                tf.square(reads[-1], name=f"{place}/{i}")
+        counted = _count_apart(graph, ["far/0", "near/1", "far/2"], ["far"])
+        self.assertEqual([counted.size(read.name) for read in reads], [0, 0, 0])
+        self.assertEqual(counted.resident("v"), 24)
+
+    def test_a_read_that_is_handed_on_is_still_the_variable(self):
+        with tf.Graph().as_default() as graph:
+            v = v1.get_variable("v", [6], use_resource=True)
+            tf.exp(tf.reshape(tf.identity(v.read_value()), [2, 3], name="shaped"), name="far")
+        counted = _count_apart(graph, ["far"], ["far"])
+        self.assertEqual(counted.resident("v"), 24)
+        self.assertEqual(counted.size("shaped"), 0)
+        # And the result and the two numbers of the new shape.
+        self.assertEqual(counted.total(), 24 + 24 + 8)
+
+    def test_rmsprop_holds_its_slots_and_makes_nothing(self):
+        for use_resource in (False, True):
+            with tf.Graph().as_default() as graph:
+                v = v1.get_variable("v", [6], use_resource=use_resource)
+                trainer = v1.train.RMSPropOptimizer(0.1, momentum=0.9)
+                gradient = v1.placeholder(tf.float32, [6], name="gradient")
+                trainer.apply_gradients([(gradient, v)], name="train")
+            counted = _count_apart(graph, ["train"], [])
+            variables = ("v", "v/RMSProp", "v/RMSProp_1")
+            self.assertEqual([counted.resident(name) for name in variables], [24, 24, 24])
+            # The gradient, and rate, decay, momentum and epsilon, which are constants.
+            self.assertEqual(counted.total(), 3 * 24 + 24 + 4 * 4)
+
+    def test_an_assigned_reference_is_the_variable(self):
+        with tf.Graph().as_default() as graph:
+            v = v1.get_variable("v", [6], use_resource=False)
+            assigned = v1.assign(v, v1.placeholder(tf.float32, [6], name="x"), name="assigned")
+            tf.exp(assigned, name="near")
+            tf.exp(assigned, name="far")
+        self.assertEqual(_count_apart(graph, ["near"], []).total(), 3 * 24)
+        counted = _count_apart(graph, ["near", "far"], ["far"])
+        self.assertEqual(counted.size("assigned"), 0)
+        self.assertEqual(counted.resident("v"), 24)
+        self.assertEqual(counted.total(), 4 * 24)
+
+    def test_variables_of_strings_or_of_unknown_shape(self):
+        with tf.Graph().as_default() as graph:
+            v1.get_variable("words", initializer=tf.constant(["a", "b"]), use_resource=True)
+            shape = tf.TensorShape([None, 3])
+            tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=shape, name="rows")
+            tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=None, name="any")
+        counted = _count_apart(graph, ["words", "rows", "any"], [])
+        self.assertEqual([counted.resident(name) for name in ("words", "rows", "any")], [0, 24, 8])
+
+
+class TensorTest(tf.test.TestCase):
+    def test_names_of_one_buffer_in_one_group_are_counted_once(self):
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [6], name="x")
+            made = tf.exp(x, name="made")
+            shaped = tf.stop_gradient(tf.expand_dims(tf.identity(made, name="seen"), 0))
+            _copy(shaped, name="last")
+        counted = _count_apart(graph, ["last"], [])
+        self.assertEqual(counted.size("made"), 24)
+        self.assertEqual(counted.size("seen"), 0)
+        self.assertEqual(counted.size(shaped.name), 0)
+        self.assertIn("last", counted.readers("made"))
+        # x, made, last and the number of the dimension.
+        self.assertEqual(counted.total(), 3 * 24 + 4)
+
+    def test_the_name_that_may_be_sent_has_the_bytes(self):
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [6], name="x")
+            seen = tf.identity(tf.exp(x, name="made"), name="seen")
+            _copy(tf.stop_gradient(seen, name="sent"), name="far")
+        counted = _count_apart(graph, ["far"], ["far"])
+        self.assertEqual([counted.size(name) for name in ("made", "seen", "sent")], [0, 0, 24])
+        self.assertEqual(counted.readers("made"), {"seen"})
+
+    def test_what_is_also_read_under_its_own_name_is_counted_twice(self):
+        with tf.Graph().as_default() as graph:
+            made = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
+            _copy(tf.identity(made, name="seen"), name="far")
+            _copy(made, name="near")
+        counted = _count_apart(graph, ["far", "near"], ["far"])
+        self.assertEqual([counted.size(name) for name in ("made", "seen")], [24, 24])
+
+    def test_what_may_be_sent_itself_is_held_by_the_readers_of_its_other_names(self):
+        with tf.Graph().as_default() as graph:
+            made = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
+            _copy(made, name="far")
+            _copy(tf.identity(made, name="seen"), name="near")
+        counted = _count_apart(graph, ["far", "near"], ["far"])
+        self.assertEqual([counted.size(name) for name in ("made", "seen")], [24, 0])
+        self.assertEqual(counted.readers("made"), {"far", "seen", "near"})
+
+    def test_what_nobody_else_reads_is_overwritten(self):
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [6], name="x")
+            made = tf.tanh(tf.exp(x, name="made"), name="over")
+            tf.add(_copy(tf.identity(made), name="last"), tf.reduce_sum(x), name="end")
+        counted = _count_apart(graph, ["end"], [])
+        self.assertEqual([counted.size(n) for n in ("x", "made", "over")], [24, 24, 0])
+        self.assertEqual([counted.size(n) for n in ("last", "end")], [24, 0])
+
+    def test_what_somebody_else_reads_is_not_overwritten(self):
+        with tf.Graph().as_default() as graph:
+            made = _copy(v1.placeholder(tf.float32, [6], name="x"), name="made")
+            seen = tf.identity(made, name="seen")
+            tf.add_n([tf.tanh(seen, name="over"), tf.exp(made, name="near")], name="end")
+        counted = _count_apart(graph, ["end"], [])
+        names = ("made", "seen", "over", "near", "end")
+        self.assertEqual([counted.size(name) for name in names], [24, 0, 24, 24, 0])
+
+    def test_an_alias_in_another_group_has_its_own_bytes(self):
+        with tf.Graph().as_default() as graph:
+            made = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
+            _copy(tf.identity(made, name="far/seen"), name="far/last")
+        counted = _count_apart(graph, ["far/last"], ["far"])
+        self.assertEqual([counted.size(name) for name in ("made", "far/seen")], [24, 24])
+
+    def test_constants_are_resident(self):
+        with tf.Graph().as_default() as graph:
+            for name in ("stays", "goes", "both"):
+                tf.constant(np.arange(6.0), name=name)
+            value = graph.get_tensor_by_name
+            _copy(value("stays:0"), name="near")
+            _copy(value("goes:0"), name="far/1")
+            _copy(tf.identity(value("both:0"), name="seen"), name="far/2")
+        counted = _count_apart(graph, ["near", "far/1", "far/2"], ["far"])
+        names = ("stays", "goes", "both")
+        self.assertEqual([counted.resident(name) for name in names], [48, 48, 48])
+        self.assertEqual([counted.size(name) for name in (*names, "seen")], [0, 0, 0, 0])
+
+    def test_a_switch_makes_nothing(self):
+        with parts.new_graph() as graph, parts.control_flow(v2=False):
+            x = tf.exp(v1.placeholder(tf.float32, [6], name="x"), name="made")
+            taken = v1.placeholder(tf.bool, [], name="taken")
+            merged = v1.cond(taken, lambda: _copy(x, name="a"), lambda: _copy(x, name="b"))
+        counted = _count_apart(graph, [merged.name], [])
+        switches = [name for name in counted.places if "Switch" in name and "switch" not in name]
+        self.assertNotEmpty(switches)
+        for name in switches:
+            self.assertEqual([counted.size(f"{name}:{port}") for port in (0, 1)], [0, 0])
+        self.assertContainsSubset(["cond/a", "cond/b"], counted.readers("made"))
+
+
+# Of these, the first output of the first input of each is one buffer.
+_NAMES_OF_THE_SAME = {
+    *("Identity", "ReadVariableOp", "Reshape", "ExpandDims", "Squeeze", "StopGradient"),
+    *("PreventGradient", "Snapshot", "CheckNumerics", "Switch", "Enter", "Exit", "RefEnter"),
+    *("Assign", "AssignAdd", "AssignSub", "RefSwitch", "RefExit"),
+    *("ApplyAdam", "ApplyMomentum", "ApplyRMSProp", "ApplyGradientDescent"),
+}
+
+
+# These write to an input that nobody else reads.
+_IN_PLACE = {
+    *(
+        "Abs",
+        "Add",
+        "AddN",
+        "AddV2",
+        "BiasAdd",
+        "DivNoNan",
+        "Exp",
+        "FloorDiv",
+        "FloorMod",
+        "Maximum",
+        "Minimum",
+        "Mul",
+    ),
+    *("Neg", "Pow", "RealDiv", "Relu", "ReluGrad", "Rsqrt", "RsqrtGrad", "Sigmoid"),
+    *("SigmoidGrad", "Softmax", "Sqrt", "Square", "SquaredDifference", "Sub", "Tanh", "TanhGrad"),
+}
+_KEPT = {"VarHandleOp", "VariableV2", "Const", "Placeholder", "PlaceholderWithDefault"}
+
+
+def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
+    """Bytes of each buffer of a graph, by the tensor that it was made for, as a tf.Graph has it.
+
+    Args:
+        op_graph: the graph.
+        needed: names of the operations that run, in topological order.
+    """
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(op_graph.graph_def, name="")
+    place = {name: i for i, name in enumerate(needed)}
+    sizes: dict[str, int] = collections.defaultdict(int)
+    names: dict[str, list[tf.Tensor]] = {}
+    buffer: dict[str, str] = {}
+
+    def readers(tensor: tf.Tensor) -> set[str]:
+        after = place[tensor.op.name]
+        return {op.name for op in tensor.consumers() if place.get(op.name, -1) > after}
+
+    def may_overwrite(op: tf.Operation, tensor: tf.Tensor) -> bool:
+        first = buffer[tensor.name]
+        others = [name for name in names[first] if name is not tensor]
+        makers = {name.op.name for name in names[first]}
+        return (
+            graph.get_tensor_by_name(first).op.type not in _KEPT
+            and readers(tensor) == {op.name}
+            and all(readers(name) <= makers for name in others)
+            and _size(tensor) == _size(op.outputs[0])
+        )
+
+    for op in map(graph.get_operation_by_name, needed):
+        inputs = [tensor for tensor in op.inputs if tensor.name in buffer]
+        if op.type in _IN_PLACE:
+            inputs = [tensor for tensor in inputs if may_overwrite(op, tensor)]
+        elif op.type not in _NAMES_OF_THE_SAME or inputs[:1] != list(op.inputs)[:1]:
+            inputs = []
+        for tensor in op.outputs:
+            first = buffer[tensor.name] = buffer[inputs[0].name] if inputs else tensor.name
+            names.setdefault(first, []).append(tensor)
+            sizes[first] = max(sizes[first], _size(tensor))
+        if op.type in ("VarHandleOp", "VariableV2"):
+            shape = tf.TensorShape(op.get_attr("shape"))
+            sizes[op.outputs[0].name] = shape.num_elements() * op.get_attr("dtype").size
+    return sizes
+
+
+def _size(tensor: tf.Tensor) -> int:
+    dtype = tensor.dtype.base_dtype
+    if not tensor.shape.is_fully_defined() or dtype in (tf.string, tf.resource, tf.variant):
+        return 0
+    return tensor.shape.num_elements() * dtype.size
+
+
+class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_every_byte_is_counted_once_where_nothing_can_be_sent(self, factory):
+        graph = graphs.FACTORIES[factory]()
+        op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
+        counted = _count(op_graph, np.zeros(op_graph.num_operations, np.int32))
+        buffers = _buffers(op_graph, counted.places)
+        self.assertEqual(counted.total(), sum(buffers.values()))
+
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_no_byte_is_left_out_and_few_are_counted_twice(self, factory):
+        graph = graphs.FACTORIES[factory]()
+        op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
+        grouped = group_operations(op_graph)
+        counted = _count(op_graph, grouped.grouping.of_operations(grouped.colocation))
+        total = sum(_buffers(op_graph, counted.places).values())
+        self.assertBetween(counted.total(), total, 1.6 * total)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,258 @@
+"""Tests of making placement problems of graphs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import networkx as nx
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tf_placer.costs.graph_problem import graph_problem, operations_of
+from tf_placer.costs.operation_costs import OperationCosts
+from tf_placer.machine import Device, DeviceClass, Link, Machine, MachineError
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemError
+from tf_placer.simulation.simulator import Simulator
+
+v1 = tf.compat.v1
+_NAMES = tuple(
+    f"/job:localhost/replica:0/task:0/device:{name}" for name in ("CPU:0", "GPU:0", "GPU:1")
+)
+_MACHINE = Machine(
+    "three devices",
+    "attached",
+    tuple(Device(name, name[-5:-2], 10**9 + d) for d, name in enumerate(_NAMES)),
+    tuple(Link(a, b, 1e-5, 1e9) for a in _NAMES for b in _NAMES if a != b),
+)
+
+
+def _costs(op_graph: OpGraph, devices: int = 3) -> OperationCosts:
+    """Costs that tell operations, tensors and devices apart."""
+    n = op_graph.num_operations
+    return OperationCosts(
+        np.arange(1, n + 1)[:, None] * 1e-6 * np.arange(1, devices + 1),
+        np.arange(n, dtype=np.int64),
+        np.maximum(op_graph.tensor_bytes, 0),
+        "analytic",
+    )
+
+
+def _problem(op_graph: OpGraph, groups=None, legal=None, machine=_MACHINE) -> PlacementProblem:
+    """The problem of a graph; every operation is a group of its own by default."""
+    if groups is None:
+        groups = np.arange(op_graph.num_operations)
+    if legal is None:
+        legal = np.ones([op_graph.num_operations, len(machine.devices)], bool)
+    return graph_problem(op_graph, groups, legal, machine, _costs(op_graph, len(machine.devices)))
+
+
+def _edges(problem: PlacementProblem) -> set[tuple[str, str]]:
+    """Who reads what of whom."""
+    return {
+        (problem.operation_names[producer], problem.operation_names[consumer])
+        for t, producer in enumerate(problem.tensor_producers)
+        for consumer in problem.consumers[problem.consumer_start[t] : problem.consumer_start[t + 1]]
+    }
+
+
+def _control_edges(problem: PlacementProblem) -> set[tuple[str, str]]:
+    return {
+        (problem.operation_names[a], problem.operation_names[b]) for a, b in problem.control_edges
+    }
+
+
+class GraphProblemTest(tf.test.TestCase):
+    def small(self, fetches=("train", "loss:0"), feeds=("x:0",)) -> OpGraph:
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [4, 2], name="x")
+            w = v1.get_variable("w", [2, 3], use_resource=True)
+            y = tf.matmul(x, w, name="y")
+            tf.reduce_sum(y, [0, 1], name="loss")
+            tf.square(y, name="not_needed")
+            with tf.control_dependencies([tf.no_op(name="before"), y]):
+                tf.group(w.assign_sub(tf.ones([2, 3])), name="train")
+        return OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
+
+    def test_a_problem_has_what_a_step_needs_in_topological_order(self):
+        op_graph = self.small()
+        problem = _problem(op_graph)
+        names = problem.operation_names
+        self.assertEqual(names, tuple(op_graph.names[i] for i in operations_of(op_graph)))
+        self.assertContainsSubset(["w", "y", "loss", "before", "train"], names)
+        self.assertNoCommonElements(["not_needed", "w/Initializer"], names)
+        for before, after in [*_edges(problem), *_control_edges(problem)]:
+            self.assertLess(names.index(before), names.index(after))
+        self.assertContainsSubset([("y", "loss")], _edges(problem))
+        self.assertIn(("before", "train"), _control_edges(problem))
+
+    def test_every_operation_keeps_its_costs_and_its_group(self):
+        op_graph = self.small()
+        groups = np.arange(op_graph.num_operations)[::-1] // 2
+        problem = _problem(op_graph, groups)
+        for place, i in enumerate(operations_of(op_graph).tolist()):
+            self.assertEqual(problem.operation_names[place], op_graph.names[i])
+            self.assertEqual(problem.groups[place], groups[i])
+            self.assertEqual(problem.temp_bytes[place], i)
+            secs = [(i + 1) * 1e-6 * d for d in (1, 2, 3)]
+            self.assertAllClose(problem.compute_secs[place], secs)
+
+    def test_where_a_group_may_not_go_its_operations_take_for_ever(self):
+        op_graph = self.small()
+        legal = np.ones([op_graph.num_operations, 3], bool)
+        legal[op_graph.index["y"], [0, 2]] = False
+        problem = _problem(op_graph, legal=legal)
+        y = problem.operation_names.index("y")
+        self.assertEqual(np.isinf(problem.compute_secs[y]).tolist(), [True, False, True])
+        self.assertEqual(np.isinf(problem.compute_secs).sum(), 2)
+
+    def test_what_is_fed_is_there(self):
+        with tf.Graph().as_default() as graph:
+            x = tf.exp(v1.placeholder(tf.float32, [4], name="x"), name="fed")
+            tf.group(tf.square(x, name="y"), tf.exp(x.op.inputs[0]), name="all")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["all", "fed"], ["x:0", "fed:0"])
+        problem = _problem(op_graph)
+        secs = dict(zip(problem.operation_names, problem.compute_secs.tolist(), strict=True))
+        self.assertNotIn("x", secs)
+        self.assertEqual(secs["fed"], [0, 0, 0])
+        self.assertNotIn(("fed", "y"), _edges(problem))
+
+    def test_handles_and_what_is_read_together_is_in_one_place(self):
+        op_graph = self.small()
+        grouped = group_operations(op_graph)
+        problem = _problem(
+            op_graph,
+            grouped.grouping.of_operations(grouped.colocation),
+            grouped.grouping.legal_devices(grouped.colocation, _NAMES),
+        )
+        w = problem.operation_names.index("w")
+        [handle] = np.flatnonzero(problem.tensor_producers == w)
+        self.assertEqual(problem.tensor_bytes[handle], 0)
+        users = problem.consumers[
+            problem.consumer_start[handle] : problem.consumer_start[handle + 1]
+        ]
+        self.assertEqual({problem.groups[user] for user in users}, {problem.groups[w]})
+
+    def test_peak_memory_is_as_counted_by_hand(self):
+        op_graph = self.small()
+        costs = dataclasses.replace(
+            _costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
+        )
+        groups = np.zeros(op_graph.num_operations, np.int32)
+        problem = graph_problem(op_graph, groups, np.ones([1, 3], bool), _MACHINE, costs)
+        # w of 24 bytes, ones(2, 3) of 24 and the numbers of two axes stay; y of 48 is there with
+        # the loss of 4, and x is fed.
+        self.assertEqual(problem.resident_bytes.sum(), 24 + 24 + 8)
+        result = Simulator(problem, threads=1).simulate(np.array([[1]], np.int32))
+        self.assertEqual(result.peak_bytes.tolist(), [[0, 24 + 24 + 8 + 48 + 4, 0]])
+
+    def test_what_is_sent_is_held_at_both_ends(self):
+        with tf.Graph().as_default() as graph:
+            made = tf.exp(v1.placeholder(tf.float32, [100], name="x"), name="made")
+            tf.reduce_sum(tf.reshape(made, [10, 10], name="shaped"), name="far")
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["far"], ["x"])
+        far = ("far", "Const")
+        groups = np.array([name in far for name in op_graph.names], np.int32)
+        costs = dataclasses.replace(
+            _costs(op_graph), temp_bytes=np.zeros(op_graph.num_operations, np.int64)
+        )
+        problem = graph_problem(op_graph, groups, np.ones([2, 3], bool), _MACHINE, costs)
+        result = Simulator(problem, threads=1).simulate(np.array([[0, 1], [2, 2]], np.int32))
+        # On the way: 400 bytes under one of two names, and two axes or the new shape.
+        self.assertEqual(result.peak_bytes[0].tolist(), [400 + 8, 400 + 8 + 4, 0])
+        self.assertEqual(result.peak_bytes[1].tolist(), [0, 0, 400 + 8 + 8 + 4])
+
+    def test_devices_and_links_are_those_of_the_machine(self):
+        problem = _problem(self.small())
+        self.assertEqual([device.name for device in problem.devices], list(_NAMES))
+        self.assertEqual([device.kind for device in problem.devices], ["CPU", "GPU", "GPU"])
+        self.assertEqual([device.memory_bytes for device in problem.devices][2], 10**9 + 2)
+        self.assertLen(problem.links, 6)
+        channel = dataclasses.replace(_MACHINE.links[0], channel="bus")
+        machine = dataclasses.replace(_MACHINE, links=(channel, *_MACHINE.links[1:]))
+        problem = _problem(self.small(), machine=machine)
+        self.assertEqual([link.channel for link in problem.links], ["bus"] + [None] * 5)
+
+    def test_described_devices_are_of_their_class(self):
+        model = DeviceClass("Old", "GPU", 5, 1e12, 1e11, 1e-5, 0.5, 0.5, 4, "")
+        devices = tuple(dataclasses.replace(device, model="Old") for device in _MACHINE.devices)
+        machine = dataclasses.replace(_MACHINE, kind="described", devices=devices, classes=(model,))
+        problem = _problem(self.small(), machine=machine)
+        self.assertEqual({(device.kind, device.slots) for device in problem.devices}, {("Old", 4)})
+
+    def test_what_is_not_known_of_a_machine_is_named(self):
+        for change, message in (
+            ({"latency_secs": None}, "latency and bandwidth from .*CPU:0 to .*GPU:0 are not known"),
+            ({"bandwidth_bytes_per_sec": None}, "latency and bandwidth from .*CPU:0 to .*GPU:0"),
+        ):
+            link = dataclasses.replace(_MACHINE.links[0], **change)
+            machine = dataclasses.replace(_MACHINE, links=(link, *_MACHINE.links[1:]))
+            with self.assertRaisesRegex(MachineError, message):
+                _problem(self.small(), machine=machine)
+        device = dataclasses.replace(_MACHINE.devices[2], memory_bytes=None)
+        machine = dataclasses.replace(_MACHINE, devices=(*_MACHINE.devices[:2], device))
+        with self.assertRaisesRegex(MachineError, "not known how much memory .*GPU:1 has"):
+            _problem(self.small(), machine=machine)
+
+    def test_costs_that_are_none_are_refused(self):
+        op_graph = self.small()
+        costs = _costs(op_graph)
+        costs.compute_secs[op_graph.index["y"], 1] = math.nan
+        groups = np.arange(op_graph.num_operations)
+        legal = np.ones([len(groups), 3], bool)
+        with self.assertRaisesRegex(ProblemError, "NaN"):
+            graph_problem(op_graph, groups, legal, _MACHINE, costs)
+
+
+class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_every_graph_is_a_problem_that_can_be_simulated(self, factory):
+        graph = graphs.FACTORIES[factory]()
+        op_graph = OpGraph.from_graph_def(
+            graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
+        )
+        grouped = group_operations(op_graph)
+        groups = grouped.grouping.of_operations(grouped.colocation)
+        legal = grouped.grouping.legal_devices(grouped.colocation, _NAMES)
+        problem = _problem(op_graph, groups, legal)
+        self.check_edges(problem, op_graph)
+
+        rng = np.random.default_rng(7)
+        all_on = [np.where(legal[:, d], d, legal.argmax(axis=1)) for d in range(3)]
+        mixed = [[rng.choice(np.flatnonzero(row)) for row in legal] for _ in range(20)]
+        placements = np.array([*all_on, *mixed], np.int32)
+        result = Simulator(problem, threads=1).simulate(placements)
+        self.assertTrue(result.feasible.all())
+        self.assertAllInRange(result.step_secs, 1e-6, 10.0)
+        # On the CPU, which can run all, nothing waits and nothing is sent.
+        whole_secs = problem.compute_secs[:, 0].sum()
+        self.assertAllClose(result.step_secs[0], whole_secs)
+        self.assertGreaterEqual(result.peak_bytes[0, 0], problem.resident_bytes.sum())
+        self.assertEqual(result.peak_bytes[0, 1:].tolist(), [0, 0])
+
+    def check_edges(self, problem: PlacementProblem, op_graph: OpGraph):
+        """Nothing waits for more or less than in the graph, but for what closes a loop."""
+        needed = set(problem.operation_names)
+        given = {op_graph.names[op_graph.tensor_producer[t]] for t in np.flatnonzero(op_graph.fed)}
+        data, control = set(), set()
+        for node in op_graph.graph_def.node:
+            for name in node.input:
+                producer = name.lstrip("^").partition(":")[0]
+                if not {producer, node.name} <= needed or producer in given:
+                    continue
+                (control if name.startswith("^") else data).add((producer, node.name))
+        types = {node.name: node.op for node in op_graph.graph_def.node}
+        data = {edge for edge in data if types[edge[0]] != "NextIteration"}
+        self.assertEqual(_control_edges(problem), control)
+        self.assertContainsSubset(data, _edges(problem))
+        waits = nx.DiGraph([*data, *control])
+        for before, after in _edges(problem) - data:
+            self.assertTrue(nx.has_path(waits, before, after), f"{before} -> {after}")
+
+
+if __name__ == "__main__":
+    tf.test.main()

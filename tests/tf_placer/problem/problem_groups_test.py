@@ -1,0 +1,143 @@
+"""Tests of what placers see of a problem."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tf_placer.environments.environment import Measurement
+from tf_placer.placers import make_placer
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+_NAMES = ("cpu", "gpu:0", "gpu:1")
+
+
+def make_problem(
+    compute_secs: np.ndarray,
+    groups: list[int],
+    tensors: list[tuple[int, int, list[int]]],
+    control_edges: list[tuple[int, int]] = (),
+) -> PlacementProblem:
+    """A problem on up to three devices; tensors are (producer, bytes, consumers)."""
+    names = _NAMES[: len(compute_secs[0])]
+    return PlacementProblem(
+        devices=tuple(ProblemDevice(name, "GPU", 10**9) for name in names),
+        links=tuple(ProblemLink(*pair, 0.1, 1e9) for pair in itertools.permutations(names, 2)),
+        operation_names=tuple(f"op {index}" for index in range(len(groups))),
+        compute_secs=compute_secs,
+        resident_bytes=[0] * len(groups),
+        temp_bytes=[0] * len(groups),
+        groups=groups,
+        tensor_producers=[producer for producer, _, _ in tensors],
+        tensor_bytes=[size for _, size, _ in tensors],
+        consumer_start=np.cumsum([0, *(len(readers) for _, _, readers in tensors)]),
+        consumers=[reader for _, _, readers in tensors for reader in readers],
+        control_edges=control_edges,
+    )
+
+
+def six_operations() -> PlacementProblem:
+    """Groups 3, 0 and 2 in this order; groups 1 and 4 have no operations, 5 comes last.
+
+    The topological order of the operations is 5, 3, 4, 1, 0, 2.
+    """
+    return make_problem(
+        np.array([[1, 2], [math.inf, 4], [4, 3], [8, 9], [16, 15], [32, math.inf]], float),
+        [5, 2, 2, 0, 3, 3],
+        [
+            (5, 40, [4, 3, 2]),  # Within group 3, to 0 and to 2.
+            (5, 400, [3]),
+            (4, 80, [2, 1, 1]),  # To group 2, once.
+            (3, 7, [1]),
+            (3, 0, [2]),
+            (2, 100, []),
+        ],
+        [(1, 0)],
+    )
+
+
+class GroupGraphTest(parameterized.TestCase):
+    def test_groups_keep_their_numbers_and_take_the_names_of_their_earliest_operations(self):
+        groups = group_graph(six_operations())
+        self.assertEqual(groups.num_groups, 6)
+        self.assertEqual(groups.names, ("op 3", "group 1", "op 1", "op 5", "group 4", "op 0"))
+        self.assertEqual(groups.kinds, ("operations",) * 6)
+        self.assertEqual(groups.type_names, ("operation",))
+        self.assertEqual(groups.type_counts.tolist(), [[1], [0], [2], [2], [0], [1]])
+        self.assertEqual(groups.type_counts.dtype, np.int32)
+
+    def test_work_is_what_operations_take_where_they_are_fastest(self):
+        self.assertEqual(group_graph(six_operations()).work.tolist(), [8, 0, 7, 47, 0, 1])
+
+    def test_a_tensor_crosses_once_to_each_group_that_reads_it(self):
+        groups = group_graph(six_operations())
+        self.assertEqual(groups.edges.tolist(), [[0, 2], [3, 0], [3, 2]])
+        self.assertEqual(groups.edge_bytes.tolist(), [7, 440, 120])
+        self.assertEqual((groups.edges.dtype, groups.edge_bytes.dtype), (np.int32, np.int64))
+
+    def test_tensors_that_leave_a_group_are_vectors_of_4_byte_elements_most_bytes_first(self):
+        self.assertEqual(
+            group_graph(six_operations()).output_shapes,
+            (((1,), (0,)), (), (), ((100,), (20,), (10,)), (), ()),
+        )
+
+    def test_layers_follow_the_order_of_the_operations(self):
+        # 3, 0, 2, 5; groups without operations go with the last.
+        self.assertEqual(group_graph(six_operations()).layers.tolist(), [1, 3, 2, 0, 3, 3])
+        self.assertEqual(group_graph(six_operations()).layers.dtype, np.int32)
+
+    def test_many_groups_and_tensors_do_not_overflow(self):
+        count = 60_000
+        problem = make_problem(
+            np.ones([count, 1]),
+            list(range(count - 1, -1, -1)),
+            [(index, 4, [index + 1]) for index in range(count - 1)],
+        )
+        groups = group_graph(problem)
+        expected = np.stack([np.arange(1, count), np.arange(count - 1)], axis=1)
+        np.testing.assert_array_equal(groups.edges, expected)
+        self.assertEqual(groups.layers.tolist(), list(range(count - 1, -1, -1)))
+
+    def test_a_problem_without_tensors_has_no_edges(self):
+        groups = group_graph(make_problem(np.ones([2, 2]), [0, 1], []))
+        self.assertEqual(groups.edges.shape, (0, 2))
+        self.assertEqual(groups.edge_bytes.shape, (0,))
+
+
+class LegalDevicesTest(absltest.TestCase):
+    def test_a_group_may_go_where_all_its_operations_may(self):
+        self.assertEqual(
+            legal_devices(six_operations()).tolist(),
+            [[True, True], [True, True], [False, True], [True, False], [True, True], [True, True]],
+        )
+
+
+class HeuristicPlacersTest(parameterized.TestCase):
+    @parameterized.parameters("single_device", "random", "expert")
+    def test_propose_legal_placements_of_a_problem(self, name):
+        problem = six_operations()
+        legal = legal_devices(problem)
+        placer = make_placer(name, group_graph(problem), legal, seed=3)
+        placements = placer.propose(4)
+        self.assertNotEmpty(placements)
+        self.assertTrue(legal[np.arange(6), placements].all())
+        placer.observe(placements, [Measurement((1.0,))] * len(placements))
+        placer.propose(4)
+
+    def test_contiguous_cuts_follow_the_graph_whatever_the_numbers_of_its_groups(self):
+        # A chain whose groups are numbered at random, with numbers left out.
+        numbers = [7, 0, 9, 4, 2, 11]
+        problem = make_problem(
+            np.ones([6, 2]), numbers, [(index, 4, [index + 1]) for index in range(5)]
+        )
+        placer = make_placer("expert", group_graph(problem), legal_devices(problem))
+        along_the_chain = placer.propose(2)[:, numbers]
+        self.assertEqual(along_the_chain.tolist(), [[0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,146 @@
+import dataclasses
+import itertools
+import re
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.simulation.traces import make_problem, make_trace
+from tf_placer.problem.placement_problem import ProblemLink
+from tf_placer.report.step_table import step_table
+from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.simulation.step_report import step_report
+
+# D0 runs "read" 0-1 and "left" 1-5, D1 "right" 4-6 and "join" 7-8; the link carries what "read"
+# made from 1 to 4 and what "left" made from 5 to 7.
+WORKED_TABLE = """\
+step 8.000 s, at least 6.000 s (critical path 6.000 s, work 4.000 s): 1.333 × the bound
+does not fit: D0 holds 137 B of at most 130 B
+
+device  operations     busy  of step  compute  copying   peak  memory
+------  ----------  -------  -------  -------  -------  -----  ------
+D0               2  5.000 s    62.5%  5.000 s  5.000 s  137 B   130 B
+D1               2  3.000 s    37.5%  3.000 s  5.000 s  110 B   110 B
+
+link      transfers  bytes     busy  waiting  channel
+--------  ---------  -----  -------  -------  -------
+D0 -> D1          2   30 B  5.000 s      0 s
+
+critical path: 6.000 s of operations (75.0%), 2.000 s of transfers (25.0%)
+waits on it: 2 for inputs, 1 for transfers
+  start     time  where     what
+-------  -------  --------  --------------------------
+    0 s  5.000 s  D0        2 operations, read to left
+5.000 s  2.000 s  D0 -> D1  10 B of left
+7.000 s  1.000 s  D1        join
+
+longest operations on it  device     time  of step
+------------------------  ------  -------  -------
+left                      D0      4.000 s    50.0%
+read                      D0      1.000 s    12.5%
+join                      D1      1.000 s    12.5%
+
+device   peak       at  resident  outputs  copies  temporary
+------  -----  -------  --------  -------  ------  ---------
+D0      137 B  1.000 s     100 B     30 B     0 B        7 B
+D1      110 B  5.000 s      50 B     30 B    30 B        0 B
+
+device  at its peak  of     bytes
+------  -----------  -----  -----
+D0      output       read    20 B
+D0      output       left    10 B
+D0      temporary    left     7 B
+D1      output       right   30 B
+D1      copy         read    20 B
+D1      copy         left    10 B"""
+
+
+def table_of(problem, placement):
+    return step_table(step_report(make_trace(problem, placement)), lower_bounds(problem))
+
+
+def large_problem(rng):
+    """Long names everywhere, many stretches, more links than are shown."""
+    num_operations = 120
+    problem = make_problem(
+        rng.lognormal(-3, 1, [num_operations, 5]).tolist(),
+        names=[
+            f"gradients/model/layer_{i}/a/scope/of/{'x' * 60}/{i}" for i in range(num_operations)
+        ],
+        tensors=[(i, 2**20, [i + 1]) for i in range(num_operations - 1)],
+        temp_bytes=[2**30] * num_operations,
+        memory_bytes=[2**34] * 5,
+    )
+    names = [f"/job:worker/replica:0/task:{task}/device:GPU:0" for task in range(5)]
+    return dataclasses.replace(
+        problem,
+        devices=tuple(
+            dataclasses.replace(device, name=name)
+            for device, name in zip(problem.devices, names, strict=True)
+        ),
+        links=tuple(
+            ProblemLink(source, destination, 1e-5, 1e8, "a channel with a long name")
+            for source, destination in itertools.permutations(names, 2)
+        ),
+    )
+
+
+class StepTableTest(absltest.TestCase):
+    def test_a_step_worked_by_hand(self):
+        problem = make_problem(
+            [[1.0, 1.0], [4.0, 4.0], [2.0, 2.0], [1.0, 1.0]],
+            names=["read", "left", "right", "join"],
+            tensors=[(0, 20, [1, 2]), (1, 10, [3]), (2, 30, [3])],
+            resident_bytes=[100, 0, 0, 50],
+            temp_bytes=[0, 7, 0, 0],
+            latency_secs=1.0,
+            bandwidth_bytes_per_sec=10.0,
+            memory_bytes=[130, 110],
+        )
+        self.assertEqual(table_of(problem, [0, 0, 1, 1]), WORKED_TABLE)
+
+    def test_fits_a_terminal_whatever_the_names(self):
+        rng = np.random.default_rng(1)
+        problem = large_problem(rng)
+        text = table_of(problem, rng.integers(0, 5, problem.num_groups))
+        self.assertLessEqual(max(map(len, text.split("\n"))), 100)
+        self.assertRegex(text, r"\ntask:\d/GPU:0 -> task:\d/GPU:0  ")
+        self.assertNotIn("replica", text)
+        # What does not fit in is counted.
+        self.assertRegex(text, r"\nand 10 more with \d+ transfers, [\d.]+ MiB, [\d.]+ ms\n")
+        self.assertRegex(text, r"\nand \d+ shorter, [\d.]+ m?s\n")
+
+    def test_long_names_keep_their_start_and_end(self):
+        name = "gradients/" + "x" * 100 + "/MatMul_7"
+        text = table_of(make_problem([[1.0]], names=[name]), [0])
+        self.assertRegex(text, r"gradients/x+…x+/MatMul_7")
+
+    def test_links_and_stretches_are_the_longest_ones_in_order(self):
+        problem = large_problem(np.random.default_rng(2))
+        text = table_of(problem, np.arange(problem.num_groups) % 5)
+        path = text.split("where")[1].split("longest operations")[0]
+        starts = re.findall(r"^ *([\d.]+) (µs|ms|s)  ", path, re.MULTILINE)
+        secs = [float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1}[unit] for number, unit in starts]
+        self.assertLen(secs, 20)
+        self.assertEqual(secs, sorted(secs))
+
+    def test_a_step_without_transfers_or_memory_leaves_their_tables_out(self):
+        text = table_of(make_problem([[1.0]] * 2), [0, 0])
+        self.assertNotIn("link", text)
+        self.assertNotIn("resident", text)
+        self.assertNotIn("fit", text)
+        self.assertIn("1.000 × the bound", text)
+
+    def test_a_problem_that_cannot_fit_is_named(self):
+        text = table_of(make_problem([[1.0]], resident_bytes=[20], memory_bytes=[10]), [0])
+        self.assertIn("does not fit: D0 holds 20 B of at most 10 B", text)
+        self.assertIn("no placement fits: 20 B are resident, the devices hold 10 B", text)
+
+    def test_a_step_that_takes_no_time_has_no_ratio(self):
+        text = table_of(make_problem([[0.0]]), [0])
+        self.assertStartsWith(text, "step 0 s, at least 0 s (critical path 0 s, work 0 s)\n")
+        self.assertNotIn("nan", text)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,130 @@
+import itertools
+import math
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tests.tf_placer.simulation import oracle
+from tests.tf_placer.simulation.random_problems import random_problem
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.simulation.lower_bounds import lower_bounds
+
+INF = math.inf
+
+
+def all_placements(problem):
+    choices = [np.flatnonzero(row) for row in legal_devices(problem)]
+    return [np.array(placement) for placement in itertools.product(*choices)]
+
+
+def best_split_secs(secs):
+    """The best balance on two devices, exactly.
+
+    With weights w and 1 - w the bound is concave in w and bends only where a group costs the same
+    on both.
+    """
+    bends = [b / (a + b) for a, b in secs] + [0.0, 1.0]
+    return max(sum(min(w * a, (1 - w) * b) for a, b in secs) for w in bends)
+
+
+class LowerBoundsTest(parameterized.TestCase):
+    def test_no_simulated_step_of_any_placement_is_shorter(self):
+        rng = np.random.default_rng(1)
+        num_problems = num_reached = 0
+        while num_problems < 60:
+            problem = random_problem(rng, max_operations=7)
+            if legal_devices(problem).sum(axis=1).prod() > 150:
+                continue
+            bounds = lower_bounds(problem)
+            step_secs = min(
+                oracle.simulate(problem, placement).step_secs
+                for placement in all_placements(problem)
+            )
+            self.assertGreaterEqual(step_secs, bounds.critical_path_secs)
+            self.assertGreaterEqual(step_secs, bounds.work_secs)
+            self.assertEqual(bounds.step_secs, max(bounds.critical_path_secs, bounds.work_secs))
+            num_problems += 1
+            num_reached += step_secs <= bounds.step_secs * 1.001
+        # They are not merely low: for many small problems some placement reaches them.
+        self.assertGreater(num_reached, 20)
+
+    def test_the_critical_path_takes_the_fastest_device_of_each_group(self):
+        # op0 -> op1 by a tensor, op1 -> op3 by a control edge; op2 is alone. op0 and op1 are one
+        # group, and op1 may not go to D1, so op0 takes 5 s though it would take 1 s there.
+        problem = make_problem(
+            [[5.0, 1.0], [2.0, INF], [7.0, 6.0], [4.0, 3.0]],
+            tensors=[(0, 10, [1])],
+            control_edges=[(1, 3)],
+            groups=[0, 0, 1, 2],
+        )
+        self.assertEqual(lower_bounds(problem).critical_path_secs, 5 + 2 + 3)
+
+    @parameterized.parameters(1, 2, 3, 4)
+    def test_equal_groups_on_equal_devices_need_their_share(self, num_devices):
+        problem = make_problem(np.full([12, num_devices], 0.1).tolist())
+        bounds = lower_bounds(problem)
+        self.assertAlmostEqual(bounds.work_secs, 12 * 0.1 / num_devices, places=12)
+        step = oracle.simulate(problem, np.arange(12) % num_devices)
+        self.assertAlmostEqual(step.step_secs, bounds.work_secs, places=12)
+        self.assertGreaterEqual(step.step_secs, bounds.work_secs)
+
+    def test_slots_share_the_work_of_a_device(self):
+        problem = make_problem([[1.0, 1.0]] * 10, slots=[1, 4])
+        self.assertAlmostEqual(lower_bounds(problem).work_secs, 2.0)
+
+    def test_a_slow_device_takes_the_share_that_it_is_good_for(self):
+        # In 9 s D0 does nine of the ten groups and D1, which is nine times slower, the tenth.
+        problem = make_problem([[1.0, 9.0]] * 10)
+        self.assertAlmostEqual(lower_bounds(problem).work_secs, 9.0)
+
+    def test_a_device_that_nothing_may_go_to_does_not_help(self):
+        problem = make_problem([[1.0, INF, 1.0]] * 4)
+        self.assertAlmostEqual(lower_bounds(problem).work_secs, 2.0)
+
+    def test_one_group_is_not_split(self):
+        # One group of four operations that could run at the same time; the device has two slots.
+        problem = make_problem([[3.0, 4.0]] * 4, groups=[0] * 4, slots=[2, 2])
+        self.assertAlmostEqual(lower_bounds(problem).work_secs, 6.0)
+
+    def test_the_balance_on_two_devices_is_almost_the_best(self):
+        rng = np.random.default_rng(2)
+        for num_groups in (2, 5, 40, 300):
+            sizes = rng.lognormal(0, 1, [num_groups, 1])
+            secs = sizes * rng.lognormal(0, 1, [num_groups, 2]) * [1.0, 10 ** rng.uniform(-2, 2)]
+            exact = max(best_split_secs(secs.tolist()), secs.min(axis=1).max())
+            work_secs = lower_bounds(make_problem(secs.tolist())).work_secs
+            self.assertLessEqual(work_secs, exact)
+            self.assertGreater(work_secs, exact * 0.998)
+
+    def test_operations_that_take_no_time_need_none(self):
+        bounds = lower_bounds(make_problem([[0.0, 1.0], [0.0, INF]]))
+        self.assertEqual(bounds.step_secs, 0.0)
+
+    def test_a_group_number_without_operations_changes_nothing(self):
+        problem = make_problem([[1.0, 1.0], [1.0, 1.0]], groups=[0, 3], resident_bytes=[5, 6])
+        bounds = lower_bounds(problem)
+        self.assertAlmostEqual(bounds.work_secs, 1.0)
+        self.assertTrue(bounds.fits)
+
+    @parameterized.named_parameters(
+        ("all of it", [60, 40], [100, 0], True),
+        ("too much in all", [60, 41], [70, 30], False),
+        ("one group too large", [60, 41], [100, 1000], False),
+    )
+    def test_what_is_resident_must_fit(self, resident_bytes, memory_bytes, fits):
+        # The first operation may go anywhere, the second and third, a group, to D0 only.
+        problem = make_problem(
+            [[1.0, 1.0], [1.0, INF], [1.0, INF]],
+            groups=[0, 1, 1],
+            resident_bytes=[0, *resident_bytes],
+            memory_bytes=memory_bytes,
+        )
+        bounds = lower_bounds(problem)
+        self.assertEqual(bounds.resident_bytes, sum(resident_bytes))
+        self.assertEqual(bounds.memory_bytes, sum(memory_bytes))
+        self.assertEqual(bounds.fits, fits)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,89 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tf_placer.machine_catalogue import catalogue_names
+from tf_placer.placers import PLACERS
+
+__all__ = [
+    "GRAPH_HELP",
+    "MACHINE_HELP",
+    "add_placer",
+    "add_step",
+    "comma_separated",
+    "placer_options",
+    "placers_help",
+]
+
+GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta)"
+MACHINE_HELP = (
+    "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
+    "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
+    "a machine that is not there: a machine file (.json) or a name with a number of GPUs for N, of "
+    f"{catalogue_names()}"
+)
+
+
+def add_step(parser: argparse.ArgumentParser) -> None:
+    """Adds what says what a step runs: --fetches, --feeds and --initializers."""
+    parser.add_argument(
+        "--fetches",
+        type=comma_separated,
+        help="what a step fetches: names of operations and tensors, by comma; by default the "
+        "'train_op' collection of a .meta file",
+    )
+    parser.add_argument(
+        "--feeds", help=".npz file with a value per placeholder, by name; made up by default"
+    )
+    parser.add_argument(
+        "--initializers",
+        type=comma_separated,
+        help="operations to run before the first step, by comma; found by default",
+    )
+
+
+def add_placer(parser: argparse.ArgumentParser, default: str) -> None:
+    """Adds what says who searches: --placer and --placer_option."""
+    parser.add_argument(
+        "--placer",
+        default=default,
+        choices=sorted(PLACERS),
+        help=f"who searches (see below; default {default})",
+    )
+    parser.add_argument(
+        "--placer_option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the placer; may be repeated",
+    )
+
+
+def placers_help() -> str:
+    """What the placers are, for the end of a command's help."""
+    return "The placers: " + "; ".join(
+        f"{name}: {entry.summary}" for name, entry in PLACERS.items()
+    )
+
+
+def comma_separated(text: str) -> list[str]:
+    """The names in a text."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def placer_options(items: Sequence[str]) -> dict[str, str]:
+    """The values of --placer_option by name.
+
+    Raises:
+        ValueError: one is not NAME=VALUE.
+    """
+    options = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"--placer_option {item!r} is not NAME=VALUE")
+        options[name] = value
+    return options

@@ -1,0 +1,78 @@
+"""What operations cost on devices that are not there, from what they do and what devices can.
+
+An operation takes
+
+    launch_secs + max(flops / (peak_flops * compute_fraction),
+                      bytes / (memory_bandwidth_bytes_per_sec * bandwidth_fraction))
+
+with the numbers of the device's class, which are the same for every graph. The flops are those of
+contractions, two per multiply-and-add; the bytes are what the operation reads and writes.
+
+What is assumed:
+
+- Operations that only hand tensors on (Const, Identity, Reshape, ReadVariableOp, Shape and the
+  like; what puts tensors on lists and takes them off) cost nothing: they start no kernel, and the
+  executor is done with them while kernels run.
+- Arithmetic on int32 alone (sizes, positions, indices) runs on the host, which is ahead of a GPU;
+  it costs nothing on a GPU and what everything costs on a CPU.
+- Convolutions hold copies of their inputs and outputs while they run, in the layout that their
+  kernel wants, and no further workspace. Other operations hold nothing beside inputs and outputs.
+- An operation that calls functions takes what their operations take one after the other, and holds
+  meanwhile what the largest of them touches.
+- Large and small contractions reach the same share of the peak, float64 the same as float32, and no
+  operations are fused or folded.
+
+References:
+    Williams, Waterman, Patterson: Roofline: An Insightful Visual Performance Model for Multicore
+    Architectures, 2009.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.kernel_work import KernelWork, kernel_work, tensor_sizes
+from graph_passes.op_graph import OpGraph
+from graph_passes.work import CONVOLUTIONS
+from tf_placer.costs.operation_costs import OperationCosts
+from tf_placer.machine import DeviceClass, Machine
+
+__all__ = ["analytic_costs"]
+
+
+def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
+    """Computes the costs of the operations that a step needs; those of others are 0.
+
+    Args:
+        graph: the graph; dimensions of unknown size count as 1.
+        machine: a described machine.
+
+    Returns:
+        The costs, of source "analytic".
+
+    Raises:
+        MachineError: the machine is not described.
+    """
+    work = kernel_work(graph)
+    classes = [machine.class_of(device) for device in machine.devices]
+    by_class = {known: _operation_secs(graph, work, known) for known in set(classes)}
+    temp = np.zeros(graph.num_operations)
+    copies = ~work.called & graph.has_type(CONVOLUTIONS)[work.operations]
+    holds = copies | work.called
+    np.maximum.at(temp, work.operations[holds], work.touched_bytes[holds])
+    return OperationCosts(
+        compute_secs=np.stack([by_class[known] for known in classes], axis=1),
+        temp_bytes=temp.astype(np.int64),
+        tensor_bytes=tensor_sizes(graph),
+        source="analytic",
+    )
+
+
+def _operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.ndarray:
+    """float64 [num_operations], the seconds on a device of a class."""
+    flop_secs = work.flops / (known.peak_flops * known.compute_fraction)
+    byte_rate = known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction
+    secs = known.launch_secs + np.maximum(flop_secs, work.touched_bytes / byte_rate)
+    if known.type == "GPU":
+        secs[work.on_host] = 0.0
+    return np.bincount(work.operations, secs * work.repeats, graph.num_operations)

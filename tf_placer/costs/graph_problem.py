@@ -1,0 +1,131 @@
+"""From a graph, a machine and costs to a placement problem."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.op_graph import OpGraph
+from tf_placer.costs.graph_memory import graph_memory
+from tf_placer.costs.operation_costs import OperationCosts
+from tf_placer.machine import Machine, MachineError
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+
+__all__ = ["graph_problem", "operations_of"]
+
+
+def operations_of(graph: OpGraph) -> np.ndarray:
+    """The operations that a problem has, in its order: those that a step needs, topologically.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        int32 [num_needed], indices into the graph's operations.
+    """
+    needed: np.ndarray = graph.order[graph.needed[graph.order]]
+    return needed
+
+
+def graph_problem(
+    graph: OpGraph,
+    groups: np.ndarray,
+    legal: np.ndarray,
+    machine: Machine,
+    costs: OperationCosts,
+) -> PlacementProblem:
+    """Makes the placement problem of a graph on a machine.
+
+    What a step is fed is there at its start and costs nothing. An edge that closes a loop of a v1
+    while loop is left out: all of a loop shares a device, and its operations' costs are those of
+    all iterations.
+
+    Args:
+        graph: the graph.
+        groups: int32 [num_operations], the group of each operation that the step needs.
+        legal: bool [num_groups, num_devices], where each group may go.
+        machine: its links with latency and bandwidth, its devices with memory.
+        costs: of the graph's operations on the machine's devices.
+
+    Returns:
+        The problem; its operations are `operations_of(graph)`.
+
+    Raises:
+        MachineError: a link has no latency or bandwidth, or a device no memory size.
+        ProblemError: the costs are no costs.
+    """
+    kept = operations_of(graph)
+    number = np.full(graph.num_operations, -1, np.int32)
+    number[kept] = np.arange(len(kept), dtype=np.int32)
+
+    given = np.zeros(graph.num_operations, bool)
+    given[graph.tensor_producer[graph.fed]] = True
+    compute_secs = np.where(given[kept, None], 0.0, costs.compute_secs[kept])
+    compute_secs = np.where(legal[groups[kept]], compute_secs, np.inf)
+
+    readers: dict[int, list[int]] = {}
+    for tensor, reader in zip(
+        graph.edge_tensor.tolist(), number[graph.edge_consumer].tolist(), strict=True
+    ):
+        producer = number[graph.tensor_producer[tensor]]
+        if 0 <= producer < reader and not graph.fed[tensor]:
+            readers.setdefault(tensor, []).append(reader)
+    memory = graph_memory(graph, groups, number, readers, costs.tensor_bytes)
+    sizes = np.maximum(costs.tensor_bytes, memory.local_bytes)
+    tensors = sorted(
+        (
+            tensor
+            for tensor in range(len(graph.tensor_dtypes))
+            if number[graph.tensor_producer[tensor]] >= 0
+            and (memory.readers.get(tensor) or memory.local_bytes[tensor] > 0)
+        ),
+        key=lambda tensor: (number[graph.tensor_producer[tensor]], tensor),
+    )
+    consumers = [sorted(set(memory.readers.get(tensor, ()))) for tensor in tensors]
+    control = number[graph.control_edges].reshape(-1, 2)
+    control = control[(control[:, 0] >= 0) & (control[:, 1] > control[:, 0])]
+    return PlacementProblem(
+        devices=_devices(machine),
+        links=_links(machine),
+        operation_names=tuple(graph.names[i] for i in kept.tolist()),
+        compute_secs=compute_secs,
+        resident_bytes=memory.resident_bytes[kept],
+        temp_bytes=costs.temp_bytes[kept],
+        groups=groups[kept].astype(np.int32),
+        tensor_producers=number[graph.tensor_producer[tensors]],
+        tensor_bytes=sizes[tensors],
+        consumer_start=np.cumsum([0, *map(len, consumers)], dtype=np.int32),
+        consumers=np.array([i for each in consumers for i in each], np.int32),
+        control_edges=np.unique(control, axis=0).astype(np.int32),
+        local_bytes=memory.local_bytes[tensors],
+    )
+
+
+def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
+    devices = []
+    for device in machine.devices:
+        if device.memory_bytes is None:
+            raise MachineError(f"it is not known how much memory {device.name} has")
+        slots = machine.class_of(device).slots if device.model else 1
+        kind = device.model or device.type
+        share = device.transfer_share or 0.0
+        devices.append(ProblemDevice(device.name, kind, device.memory_bytes, slots, share))
+    return tuple(devices)
+
+
+def _links(machine: Machine) -> tuple[ProblemLink, ...]:
+    links = []
+    for link in machine.links:
+        if link.latency_secs is None or link.bandwidth_bytes_per_sec is None:
+            raise MachineError(
+                f"latency and bandwidth from {link.source} to {link.destination} are not known"
+            )
+        links.append(
+            ProblemLink(
+                link.source,
+                link.destination,
+                link.latency_secs,
+                link.bandwidth_bytes_per_sec,
+                link.channel,
+            )
+        )
+    return tuple(links)

@@ -1,0 +1,114 @@
+"""What the devices and links of a placement problem must keep to."""
+
+from __future__ import annotations
+
+import collections
+import math
+import numbers
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tf_placer.problem.problem_error import ProblemError, shown
+
+if TYPE_CHECKING:
+    from tf_placer.problem.placement_problem import ProblemDevice, ProblemLink
+
+__all__ = ["check_devices", "check_links", "check_text"]
+
+
+def check_devices(devices: Sequence[ProblemDevice]) -> None:
+    """Checks each device and that their names differ.
+
+    Raises:
+        ProblemError: something is wrong with one.
+    """
+    seen: dict[str, int] = {}
+    for index, device in enumerate(devices):
+        entry = f"devices[{index}]"
+        check_text(f"{entry}.name", device.name)
+        check_text(f"{entry}.kind", device.kind)
+        _check_whole(f"{entry}.memory_bytes", device.memory_bytes, 0, 2**63 - 1, device.name)
+        _check_whole(f"{entry}.slots", device.slots, 1, 2**31 - 1, device.name)
+        share = device.transfer_share
+        if not (_is_finite(share) and 0 <= share <= 1):
+            raise ProblemError(
+                f"{entry}.transfer_share is {shown(share)} (device {shown(device.name)}): it must "
+                "be a number from 0 to 1"
+            )
+        if seen.setdefault(device.name, index) != index:
+            raise ProblemError(
+                f"{entry}.name is {shown(device.name)}, which devices[{seen[device.name]}] is "
+                "called already"
+            )
+
+
+def check_links(devices: Sequence[ProblemDevice], links: Sequence[ProblemLink]) -> None:
+    """Checks each link and that every ordered pair of devices has one.
+
+    Raises:
+        ProblemError: something is wrong with one, or one is missing.
+    """
+    names = [device.name for device in devices]
+    seen: dict[tuple[str, str], int] = {}
+    for index, link in enumerate(links):
+        entry = f"links[{index}]"
+        for end, name in (("source", link.source), ("destination", link.destination)):
+            if name not in names:
+                raise ProblemError(f"{entry}.{end} is {shown(name)}, and no device is called so")
+        if link.source == link.destination:
+            raise ProblemError(f"{entry} leads from {shown(link.source)} to itself")
+        pair = f"from {shown(link.source)} to {shown(link.destination)}"
+        first = seen.setdefault((link.source, link.destination), index)
+        if first != index:
+            raise ProblemError(f"{entry} leads {pair}, as links[{first}] does already")
+        latency_secs, bandwidth = link.latency_secs, link.bandwidth_bytes_per_sec
+        if not (_is_finite(latency_secs) and latency_secs >= 0):
+            raise ProblemError(
+                f"{entry}.latency_secs is {shown(latency_secs)} ({pair}): it must be a finite "
+                "number of seconds, 0 or more"
+            )
+        if not (_is_finite(bandwidth) and bandwidth > 0):
+            raise ProblemError(
+                f"{entry}.bandwidth_bytes_per_sec is {shown(bandwidth)} ({pair}): it must be a "
+                "finite number greater than 0"
+            )
+        if link.channel is not None:
+            check_text(f"{entry}.channel", link.channel)
+    missing = [(a, b) for a in names for b in names if a != b and (a, b) not in seen]
+    lacking = collections.Counter(destination for _, destination in missing)
+    for index, name in enumerate(names):
+        if lacking[name] and lacking[name] == len(names) - 1:
+            raise ProblemError(
+                f"devices[{index}] ({shown(name)}) is unreachable: no link leads to it"
+            )
+    if missing:
+        source, destination = map(shown, missing[0])
+        raise ProblemError(f"links has none from {source} to {destination}: every pair needs one")
+
+
+def check_text(entry: str, value: object) -> None:
+    """Checks that an entry is text.
+
+    Raises:
+        ProblemError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise ProblemError(f"{entry} is {shown(value)}: it must be text")
+
+
+def _check_whole(entry: str, value: object, least: int, most: int, name: str) -> None:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not least <= value <= most:  # type: ignore[operator]
+        raise ProblemError(
+            f"{entry} is {shown(value)} (device {shown(name)}): it must be a whole number from "
+            f"{least} to {most}"
+        )
+
+
+def _is_finite(value: object) -> bool:
+    if type(value) is bool or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # An integer of hundreds of digits.
+        return False

@@ -1,0 +1,257 @@
+"""What one step of a placement would take: many placements a second, or one in every detail."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import queue
+
+import numpy as np
+
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.simulation.event_loop import simulate_steps
+from tf_placer.simulation.step_tables import (
+    MemoryAccount,
+    StepState,
+    make_state,
+    make_tables,
+    make_times,
+)
+
+__all__ = ["SimulatedBatch", "Simulator", "StepTrace", "Transfers"]
+
+# Placements that one thread simulates before it looks for more.
+_MAX_CHUNK = 64
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimulatedBatch:
+    """What the placements of a batch would take.
+
+    Attributes:
+        step_secs: float64 [num_placements], seconds of one step; infinite if an operation is where
+            it may not go.
+        peak_bytes: int64 [num_placements, num_devices], the most that each device holds at once; 0
+            if an operation is where it may not go, or if memory is left out of account.
+        feasible: bool [num_placements], whether every operation is where it may go and no device
+            holds more than it can.
+    """
+
+    step_secs: np.ndarray
+    peak_bytes: np.ndarray
+    feasible: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Transfers:
+    """The transfers of a step in the order in which they ended.
+
+    Attributes:
+        tensors: int32 [num_transfers], the tensor; -1 for the signal to control successors.
+        producers: int32 [num_transfers], the operation that made it.
+        sources: int32 [num_transfers], the device that it came from.
+        destinations: int32 [num_transfers], the device that it went to.
+        bytes: int64 [num_transfers].
+        request_secs: float64 [num_transfers], when its producer ended.
+        start_secs: float64 [num_transfers], when its channel was free for it.
+        end_secs: float64 [num_transfers], when the readers on the destination had it.
+    """
+
+    tensors: np.ndarray
+    producers: np.ndarray
+    sources: np.ndarray
+    destinations: np.ndarray
+    bytes: np.ndarray
+    request_secs: np.ndarray
+    start_secs: np.ndarray
+    end_secs: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepTrace:
+    """One simulated step.
+
+    Attributes:
+        problem: what was simulated.
+        operation_devices: int32 [num_operations], the device of each operation.
+        start_secs: float64 [num_operations], when each started, counted from the start of the step.
+        end_secs: float64 [num_operations], when each ended.
+        ready_secs: float64 [num_operations], when the last of its inputs was there.
+        transfers: what went from device to device.
+        peak_bytes: int64 [num_devices], the most that each device held at once.
+        step_secs: when the last operation ended.
+    """
+
+    problem: PlacementProblem
+    operation_devices: np.ndarray
+    start_secs: np.ndarray
+    end_secs: np.ndarray
+    ready_secs: np.ndarray
+    transfers: Transfers
+    peak_bytes: np.ndarray
+    step_secs: float
+
+
+class Simulator:
+    """Simulates steps of one problem.
+
+    Results are the same whatever the number of threads. One simulator may be used from several
+    threads at once.
+    """
+
+    def __init__(
+        self, problem: PlacementProblem, *, memory: bool = True, threads: int | None = None
+    ) -> None:
+        """Prepares the simulation.
+
+        Args:
+            problem: what to place.
+            memory: False leaves the memory out of account, which is faster.
+            threads: how many placements are simulated at once; None: as many as this process may
+                use cores.
+        """
+        self._threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        if self._threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        self._problem = problem
+        self._memory = memory
+        self._tables, slots = make_tables(problem)
+        self._capacities = np.array([device.memory_bytes for device in problem.devices])
+        # What no thread works with at the moment.
+        self._spaces: queue.SimpleQueue[tuple[StepState, MemoryAccount]] = queue.SimpleQueue()
+        for _ in range(self._threads):
+            self._spaces.put(make_state(self._tables, slots))
+        self._executor = concurrent.futures.ThreadPoolExecutor(self._threads)
+
+    def simulate(self, placements: np.ndarray) -> SimulatedBatch:
+        """Simulates one step of each placement.
+
+        Args:
+            placements: int32 [num_placements, num_groups], the device index of each group.
+
+        Returns:
+            What they would take.
+
+        Raises:
+            ValueError: `placements` has another shape, or a device index is out of range.
+        """
+        placements = self._checked(np.asarray(placements))
+        num_placements = len(placements)
+        step_secs = np.empty(num_placements)
+        legal = np.empty(num_placements, np.bool_)
+        peak_bytes = np.empty([num_placements, self._problem.num_devices], np.int64)
+        chunk = max(1, min(_MAX_CHUNK, -(-num_placements // self._threads)))
+
+        def simulate_chunk(first: int) -> None:
+            part = slice(first, first + chunk)
+            space = state, memory = self._spaces.get()
+            try:
+                simulate_steps(
+                    self._tables,
+                    state,
+                    memory if self._memory else None,
+                    None,
+                    placements[part],
+                    step_secs[part],
+                    legal[part],
+                    peak_bytes[part],
+                )
+            finally:
+                self._spaces.put(space)
+
+        firsts = range(0, num_placements, chunk)
+        # Another thread is not worth its start for one chunk.
+        run = map if self._threads == 1 or len(firsts) == 1 else self._executor.map
+        collections.deque(run(simulate_chunk, firsts), maxlen=0)
+        fits = (peak_bytes <= self._capacities).all(axis=1)
+        return SimulatedBatch(step_secs, peak_bytes, legal & fits)
+
+    def trace(self, placement: np.ndarray) -> StepTrace:
+        """Simulates one step in every detail, memory included.
+
+        Args:
+            placement: int32 [num_groups], the device index of each group.
+
+        Returns:
+            When and where everything happened.
+
+        Raises:
+            ValueError: `placement` has another shape, a device index is out of range, or an
+                operation is where it may not go.
+        """
+        placement = np.asarray(placement)
+        if placement.shape != (self._problem.num_groups,):
+            raise ValueError(
+                f"a placement must have the shape [{self._problem.num_groups}], not "
+                f"{list(placement.shape)}"
+            )
+        placement = self._checked(placement[np.newaxis])
+        operation_devices = placement[0, self._problem.groups]
+        secs = self._problem.compute_secs[np.arange(len(operation_devices)), operation_devices]
+        if not np.isfinite(secs).all():
+            operation = int(np.flatnonzero(~np.isfinite(secs))[0])
+            raise ValueError(
+                f"operation {self._problem.operation_names[operation]!r} may not go to device "
+                f"{self._problem.devices[operation_devices[operation]].name!r}"
+            )
+        step_secs = np.empty(1)
+        peak_bytes = np.empty([1, self._problem.num_devices], np.int64)
+        space = state, memory = self._spaces.get()
+        try:
+            times = make_times(state)
+            legal = np.empty(1, np.bool_)
+            num_jobs = simulate_steps(
+                self._tables, state, memory, times, placement, step_secs, legal, peak_bytes
+            )
+            ready_secs = state.queued["ready_secs"][: len(operation_devices)].copy()
+            transfers = self._transfers(state, times[:num_jobs])
+        finally:
+            self._spaces.put(space)
+        return StepTrace(
+            problem=self._problem,
+            operation_devices=operation_devices,
+            start_secs=times["start_secs"][: len(operation_devices)].copy(),
+            end_secs=times["end_secs"][: len(operation_devices)].copy(),
+            ready_secs=ready_secs,
+            transfers=transfers,
+            peak_bytes=peak_bytes[0],
+            step_secs=float(step_secs[0]),
+        )
+
+    def _transfers(self, state: StepState, times: np.ndarray) -> Transfers:
+        part = slice(self._problem.num_operations, len(times))
+        times = times[part]
+        sorting = np.lexsort([state.ranks["order"][part], times["end_secs"]])
+        times = times[sorting]
+        transfers = state.transfers[sorting]
+        outputs = self._tables.outputs[transfers["output"]]
+        is_tensor = outputs["order"] < self._problem.num_tensors
+        return Transfers(
+            tensors=np.where(is_tensor, outputs["order"], np.int32(-1)),
+            producers=outputs["producer"].copy(),
+            sources=transfers["source"].copy(),
+            destinations=state.jobs["device"][part][sorting],
+            bytes=outputs["bytes"].copy(),
+            request_secs=state.queued["ready_secs"][part][sorting],
+            start_secs=times["start_secs"].copy(),
+            end_secs=times["end_secs"].copy(),
+        )
+
+    def _checked(self, placements: np.ndarray) -> np.ndarray:
+        """int32 [num_placements, num_groups], after a look at every index."""
+        num_groups, num_devices = self._problem.num_groups, self._problem.num_devices
+        if placements.ndim != 2 or placements.shape[1] != num_groups:
+            raise ValueError(
+                f"placements must have the shape [n, {num_groups}], not {list(placements.shape)}"
+            )
+        if not np.issubdtype(placements.dtype, np.integer):
+            raise ValueError(f"placements must be integers, not {placements.dtype}")
+        if placements.size and (placements.min() < 0 or placements.max() >= num_devices):
+            index, group = np.argwhere((placements < 0) | (placements >= num_devices))[0].tolist()
+            raise ValueError(
+                f"placement {index} puts group {group} on device {placements[index, group]}, but "
+                f"there are the devices 0 to {num_devices - 1}"
+            )
+        return np.ascontiguousarray(placements, np.int32)
