@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from tf_placer.costs.step_profile import OperationTimes
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.errors import SearchError
@@ -42,9 +41,10 @@ def calibrate_links(
     same with both ends on one device tells what the operations take. Half of what a round trip
     with a tensor of four bytes takes is the latency, in both directions.
 
-    The processes of a "local" machine send and receive with the cores that they compute on. What
-    they use of these meanwhile, as a share of the time of the round trips and as a mean over all
-    sizes, is the `transfer_share` of a device.
+    The processes of a "local" machine send and receive with the cores that they compute on. Many
+    tensors that are sent at once tell what processor time each costs at either end, without that of
+    waiting. As a share of the time of a transfer, and as a mean over all sizes, it is the
+    `transfer_share` of a device.
 
     Args:
         machine: an attached or local machine or a cluster.
@@ -61,7 +61,9 @@ def calibrate_links(
     names = [device.name for device in machine.devices]
     if len(names) < 2:
         return machine
-    graph, initializer, trips = _graph(names)
+    graph, initializer, trips, floods = _graph(names)
+    if machine.kind != "local":
+        floods = {}
     with tempfile.TemporaryDirectory(dir=work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -76,37 +78,54 @@ def calibrate_links(
             session_config=session_config,
             work_dir=directory,
         ) as environment:
-            times = environment.time_each(list(trips.values()))
+            times = environment.time_each([*trips.values(), *floods.values()])
     if isinstance(times, Failure):
         raise SearchError(f"the links of {machine.spec} cannot be measured: {times.message}")
-    runs = dict(zip(trips, times, strict=True))
-    secs = {key: statistics.median(run.secs) / _TRIPS for key, run in runs.items()}
+    secs = {
+        key: statistics.median(run.secs) / _TRIPS
+        for key, run in zip(trips, times[: len(trips)], strict=True)
+    }
+    links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
     devices = machine.devices
     if machine.kind == "local":
+        cpu_secs = dict(zip(floods, (run.cpu_secs for run in times[len(trips) :]), strict=True))
         devices = tuple(
-            dataclasses.replace(device, transfer_share=_transfer_share(runs, names, task))
+            dataclasses.replace(device, transfer_share=_transfer_share(links, cpu_secs, task))
             for task, device in enumerate(devices)
         )
-    links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
     return dataclasses.replace(machine, devices=devices, links=links)
 
 
 def _transfer_share(
-    runs: Mapping[tuple[str, str, int], OperationTimes], names: Sequence[str], task: int
+    links: Sequence[Link], cpu_secs: Mapping[tuple[str, str, int], Mapping[str, float]], task: int
 ) -> float:
-    """The share of its time that a device of a local machine works for transfers to and from it."""
+    """The share of its time that a transfer from or to a device of a local machine works there.
+
+    Args:
+        links: as they were measured.
+        cpu_secs: by source, destination and bytes what each process used for many transfers.
+        task: number of the device.
+    """
+    names = list(dict.fromkeys(link.source for link in links))
+    process = f"task {task}"
     shares = []
-    for (source, destination, size), run in runs.items():
-        if source == destination or names[task] not in (source, destination):
+    for link in links:
+        if names[task] not in (link.source, link.destination):
             continue
-        # What the operations themselves take: both are at the source, or one at either end.
-        alone = runs[source, source, size]
-        secs = statistics.median(run.secs) - statistics.median(alone.secs)
-        used = run.cpu_secs[f"task {task}"]
-        if source == names[task]:
-            used -= alone.cpu_secs[f"task {task}"]
-        shares.append(used / secs if secs > 0 else 0.0)
+        for size in _SIZES:
+            used = cpu_secs[link.source, link.destination, size][process]
+            if link.source == names[task]:
+                # That of the operations; those at the destination only look at a tensor.
+                used -= cpu_secs[link.source, link.source, size][process]
+            assert link.latency_secs is not None and link.bandwidth_bytes_per_sec is not None
+            secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
+            shares.append(used / _flood_count(size) / secs)
     return min(max(statistics.fmean(shares), 0.0), 1.0)
+
+
+def _flood_count(size: int) -> int:
+    """How many tensors of a size are sent at once."""
+    return max(2, min(32, 32 * _MIB // size))
 
 
 def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
@@ -141,34 +160,42 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 
 def _graph(
     names: Sequence[str],
-) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str]]:
-    """Round trips between all pairs of devices, a device and itself included.
+) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int], str]]:
+    """What is timed between all pairs of devices, a device and itself included.
 
     Returns:
         The graph, the name of its initialiser, and by (source, destination, bytes) the name of the
-        operation that makes `_TRIPS` round trips.
+        operation that makes `_TRIPS` round trips, and of the one that has many tensors sent at
+        once.
     """
-    trips = {}
+    trips, floods = {}, {}
     with tf.Graph().as_default() as graph:
-        for source in names:
-            for size in _SIZES:
-                with tf.device(source):
-                    values = tf1.get_variable(
-                        f"values_{names.index(source)}_{size}",
-                        [size // 4],
-                        initializer=tf1.ones_initializer(),
-                        use_resource=True,
-                    )
-                for destination in names:
-                    arrived = tf.no_op()
-                    for _ in range(_TRIPS):
-                        with tf.control_dependencies([arrived]):
-                            with tf.device(source):
-                                sent = tf.abs(values.read_value())
-                            with tf.device(destination):
-                                # Looks at next to nothing of the tensor, but not at nothing:
-                                # what only needs its shape would be folded into a constant.
-                                arrived = sent[:1].op
-                    trips[source, destination, size] = arrived.name
+        for source, size in itertools.product(names, _SIZES):
+            with tf.device(source):
+                values = tf1.get_variable(
+                    f"values_{names.index(source)}_{size}",
+                    [size // 4],
+                    initializer=tf1.ones_initializer(),
+                    use_resource=True,
+                )
+            for destination in names:
+                arrived = tf.no_op()
+                for _ in range(_TRIPS):
+                    with tf.control_dependencies([arrived]):
+                        arrived = _sent(values, source, destination)
+                trips[source, destination, size] = arrived.name
+                flood = [_sent(values, source, destination) for _ in range(_flood_count(size))]
+                with tf.device(destination), tf.control_dependencies(flood):
+                    floods[source, destination, size] = tf.no_op().name
         initializer = tf1.global_variables_initializer()
-    return graph, initializer.name, trips
+    return graph, initializer.name, trips, floods
+
+
+def _sent(values: tf.Variable, source: str, destination: str) -> tf.Operation:
+    """Makes a tensor on one device and looks at it on another."""
+    with tf.device(source):
+        made = tf.abs(values.read_value())
+    with tf.device(destination):
+        # Looks at next to nothing of the tensor, but not at nothing: what only needs its shape
+        # would be folded into a constant.
+        return made[:1].op

@@ -73,7 +73,7 @@ class CalibrateLinksTest(tf.test.TestCase):
             return calibrate_links(machine)
 
     def test_times_of_round_trips_give_the_links_of_both_directions(self):
-        _, _, trips = link_calibration._graph(_NAMES)
+        _, _, trips, _ = link_calibration._graph(_NAMES)
         bandwidths = {_NAMES: 1e9, _NAMES[::-1]: 2e9}
 
         def times(fetches):
@@ -96,28 +96,28 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertAllClose(link.bandwidth_bytes_per_sec, bandwidths[pair], rtol=1e-3)
             self.assertIsNone(link.channel)
 
-    def test_a_device_of_a_local_machine_loses_what_its_process_used_for_transfers(self):
-        _, _, trips = link_calibration._graph(_NAMES)
+    def test_a_device_of_a_local_machine_loses_what_its_process_uses_for_transfers(self):
+        _, _, trips, floods = link_calibration._graph(_NAMES)
+        latency_secs, bandwidth = 1e-3, 1e9
 
-        def times(_):
-            for source, destination, _ in trips:
-                if source == destination:
-                    # Only the operations, and only the process of the one device works.
-                    own = f"task {_NAMES.index(source)}"
-                    used = {"task 0": 0.0, "task 1": 0.0, own: 0.1, "the worker": 0.3}
-                    yield OperationTimes((0.1,), used)
-                elif source == _NAMES[0]:
-                    # 0.4 s are those of the transfers.
-                    yield OperationTimes((0.5,), {"task 0": 0.1 + 0.1, "task 1": 0.3})
-                else:
-                    yield OperationTimes((0.5,), {"task 0": 0.2, "task 1": 0.1 + 0.2})
+        def times(fetches):
+            self.assertEqual(fetches, [*trips.values(), *floods.values()])
+            for source, destination, size in trips:
+                secs = 0.0 if source == destination else 2 * latency_secs + size / bandwidth
+                yield OperationTimes((link_calibration._TRIPS * (0.1 + secs),))
+            for source, destination, size in floods:
+                secs = link_calibration._flood_count(size) * (latency_secs + size / bandwidth)
+                sent = source != destination
+                # Task 0 needs half of a transfer to send and a tenth to receive; task 1 a quarter
+                # and three quarters. What is sent takes a second to make.
+                share = {0: (0.5, 0.75), 1: (0.1, 0.25)}[_NAMES.index(source)]
+                used = [sent * part * secs for part in share]
+                used[_NAMES.index(source)] += 1.0
+                yield OperationTimes((1.0,), {f"task {i}": u for i, u in enumerate(used)})
 
         local = dataclasses.replace(_MACHINE, kind="local")
         shares = [device.transfer_share for device in self.calibrated(local, times).devices]
-        # As source and as destination: (0.1 and 0.2) / 0.4, and (0.2 and 0.3) / 0.4.
-        self.assertAllClose(shares, [0.375, 0.625])
-        attached = self.calibrated(_MACHINE, times)
-        self.assertEqual([device.transfer_share for device in attached.devices], [None, None])
+        self.assertAllClose(shares, [(0.5 + 0.1) / 2, (0.25 + 0.75) / 2], rtol=1e-3)
 
     def test_a_failure_is_named(self):
         failure = Failure(FailureKind.TIMEOUT, "no result within 120 s")
@@ -133,7 +133,7 @@ class RoundTripsTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        graph, cls.initializer, cls.trips = link_calibration._graph(_NAMES)
+        graph, cls.initializer, cls.trips, cls.floods = link_calibration._graph(_NAMES)
         cls.graph_def = graph.as_graph_def()
         cls.types = {node.name: node.op for node in cls.graph_def.node}
 
@@ -149,6 +149,17 @@ class RoundTripsTest(tf.test.TestCase):
                 pending += [] if before in edges else [before]
                 edges.add_edge(before, name)
         return edges
+
+    def test_a_flood_sends_many_tensors_that_do_not_wait_for_each_other(self):
+        for (source, _, size), flood in self.floods.items():
+            edges = self.chain(flood)
+            made = [name for name in edges if self.types[name] == "Abs"]
+            self.assertLen(made, link_calibration._flood_count(size))
+            self.assertLen([n for n in edges if self.types[n] == "ReadVariableOp"], len(made))
+            for before, after in itertools.permutations(made, 2):
+                self.assertFalse(nx.has_path(edges, before, after))
+            devices = {node.device for node in self.graph_def.node if node.name in made}
+            self.assertEqual(devices, {source})
 
     def test_every_trip_waits_for_the_one_before(self):
         for (source, destination, size), trip in self.trips.items():
