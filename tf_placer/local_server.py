@@ -5,10 +5,9 @@ Run by `tf_placer.local_cluster` as `python -m tf_placer.local_server`.
 
 from __future__ import annotations
 
-import os
 import threading
 
-from tf_placer.processes import Parent
+from tf_placer.processes import Parent, pin_to_cores
 
 __all__ = ["main"]
 
@@ -21,9 +20,7 @@ def main() -> None:
     """Serves until the parent is gone."""
     parent = Parent()
     cores = parent.settings["cores"]
-    # Before TensorFlow is imported: threads inherit the cores of the thread that starts them.
-    for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), cores)
+    pin_to_cores(cores)
     import tensorflow as tf
 
     server = tf.compat.v1.train.Server(

@@ -33,6 +33,7 @@ __all__ = [
     "await_message",
     "environment_with_gpus",
     "environment_without_gpus",
+    "pin_to_cores",
 ]
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -76,6 +77,16 @@ def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str,
         if visible is not None:
             result[_VISIBLE] = visible
     return result
+
+
+def pin_to_cores(cores: Sequence[int]) -> None:
+    """Keeps this process on some cores.
+
+    To be called before TensorFlow is imported: threads inherit the cores of the thread that starts
+    them.
+    """
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
 
 
 class ChildDied(Exception):

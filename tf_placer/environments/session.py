@@ -250,7 +250,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        self._start()
+        self._check_open()
+        # The ids of the processes are part of the request.
+        self._processes.start()
         processes = self.process_ids()
         answer = self._request(
             {
@@ -270,13 +272,12 @@ class SessionEnvironment:
             for times in answer["times"]
         ]
 
-    def _start(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("the environment is closed")
-        self._processes.start()
 
     def _request(self, command: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        self._start()
+        self._check_open()
         answer = self._processes.request(
             {**command, "timeout_secs": self.timeout_secs}, self.timeout_secs
         )

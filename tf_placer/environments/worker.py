@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tf_placer.processes import Parent
+from tf_placer.processes import Parent, pin_to_cores
 
 __all__ = ["main"]
 
@@ -26,9 +26,7 @@ def main() -> None:
     parent = Parent()
     load = parent.receive()
     if load["cores"]:
-        # Before TensorFlow is imported: threads inherit the cores of the thread that starts them.
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), load["cores"])
+        pin_to_cores(load["cores"])
     # Not at the top of the file: the line to the parent comes before TensorFlow, whose import takes
     # seconds.
     from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
