@@ -32,12 +32,12 @@ from benchmarks.models import inception_v3, small
 from benchmarks.statistics import spearman
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.pipeline import group_operations
+from tf_placer.costed_graph import cost_graph
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
-from tf_placer.profile_command import cost_graph
 from tf_placer.report.table import table
 from tf_placer.report.units import format_step
 from tf_placer.simulation.simulator import Simulator
@@ -47,14 +47,15 @@ __all__ = ["main"]
 
 _MODELS: Mapping[str, Callable[[], Any]] = {
     "language_model": small.small_language_model,
-    # Narrow, so that its tensors weigh against its work. In `small_inception` all placements take
-    # about the same time, and a rank correlation only tells how they were disturbed.
+    # Wide and a small batch, so that the branches' work weighs against their tensors. Elsewhere
+    # all placements take about the same time, and a rank correlation only tells how they were
+    # disturbed.
     "inception": functools.partial(
-        inception_v3.build, batch=64, image_size=107, classes=10, width=0.25, learning_rate=0.01
+        inception_v3.build, batch=4, image_size=107, classes=10, width=1.5, learning_rate=0.01
     ),
     "translation": small.small_translation,
 }
-_PROTOCOL = MeasuringProtocol(steps=11, dropped=2)
+_PROTOCOL = MeasuringProtocol(steps=9, dropped=2)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,8 +102,10 @@ _HEADERS = ["graph", "placements", "live step", "rank correlation", "median erro
 _HEADERS += ["90 % below", "simulated / live", "live rounds: correlation", "difference"]
 
 
-def _placements(groups: GroupGraph, legal: np.ndarray, count: int) -> list[tuple[str, np.ndarray]]:
-    """Single devices, splits, taking turns, random placements, and what lies between these."""
+def _placements(
+    groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem, count: int
+) -> list[tuple[str, np.ndarray]]:
+    """Single devices, splits, taking turns, searched and random ones, and what lies between."""
     rows: list[tuple[str, np.ndarray]] = []
     for name in ("single_device", "expert"):
         placer = make_placer(name, groups, legal, seed=0)
@@ -112,6 +115,9 @@ def _placements(groups: GroupGraph, legal: np.ndarray, count: int) -> list[tuple
         turns = (order % legal.shape[1]).astype(np.int32)
         allowed = legal[np.arange(len(turns)), turns]
         rows.append(("in turns", np.where(allowed, turns, legal.argmax(axis=1)).astype(np.int32)))
+    for sign in (1, -1):
+        found = _searched(Simulator(problem), rows[0][1], legal, sign)
+        rows += [("searched", row) for row in found[-1 :: -max(1, len(found) // 4)][:4]]
     structured = [row for _, row in rows]
     uniform = make_placer("random", groups, legal, seed=0).propose(count)
     rows += [("random", row) for row in uniform[: (count - len(rows)) // 3]]
@@ -121,6 +127,25 @@ def _placements(groups: GroupGraph, legal: np.ndarray, count: int) -> list[tuple
         redrawn = random.random(len(base)) < random.uniform(0.02, 0.6)
         rows.append(("partly random", np.where(redrawn, uniform[len(rows)], base).astype(np.int32)))
     return rows
+
+
+def _searched(
+    simulator: Simulator, start: np.ndarray, legal: np.ndarray, sign: int
+) -> list[np.ndarray]:
+    """What hill climbing in the simulator passes through, to fast (1) or slow (-1) steps."""
+    random = np.random.default_rng(0)
+    path = [start]
+    best = sign * simulator.simulate(start[None]).step_secs[0]
+    for _ in range(1000):
+        redrawn = random.random((16, len(start))) < 3 / len(start)
+        drawn = random.integers(legal.shape[1], size=redrawn.shape)
+        drawn = np.where(legal[np.arange(len(start)), drawn], drawn, path[-1])
+        rows = np.where(redrawn, drawn, path[-1]).astype(np.int32)
+        secs = sign * simulator.simulate(rows).step_secs
+        if secs.min() < best:
+            best = secs.min()
+            path.append(rows[secs.argmin()])
+    return path
 
 
 def _problem(source: Source, path: pathlib.Path, machine: str) -> PlacementProblem:
@@ -140,7 +165,7 @@ def _compare(name: str, args: argparse.Namespace) -> _Comparison:
     machine = find_machine(args.machine)
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    rows = _placements(grouped.group_graph, legal, args.placements)
+    rows = _placements(grouped.group_graph, legal, problem, args.placements)
     log = directory / "measurements.jsonl"
     secs = np.full((len(rows), args.rounds), np.nan)
     if log.exists():
