@@ -13,20 +13,19 @@ import os
 import platform
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models import inception_v3, language_model, translation_model
+from benchmarks.models import papers
 from graph_passes.kernel_work import kernel_work
+from tf_placer.costed_graph import CostedGraph, cost_graph
 from tf_placer.costs import analytic
 from tf_placer.machine import Machine
 from tf_placer.machine_catalogue import described_machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.profile_command import CostedGraph, cost_graph
 from tf_placer.report.table import table
 from tf_placer.report.units import format_bytes, format_step
 from tf_placer.simulation.simulator import Simulator
@@ -100,10 +99,10 @@ _DIFFERENCES = (
 
 def main() -> None:
     """Prints the comparison and what is assumed."""
-    builds: dict[str, Callable[[], tuple[tf.Graph, Sequence[str]]]] = {
-        "RNNLM": _rnnlm,
-        "NMT": _nmt,
-        "Inception-V3": _inception_v3,
+    builds = {
+        "RNNLM": papers.rnnlm,
+        "NMT": papers.nmt,
+        "Inception-V3": papers.inception_v3,
     }
     graphs = []
     rows = []
@@ -145,38 +144,6 @@ def main() -> None:
         f"\ncommand: {command}\nversions: Python {platform.python_version()}, TensorFlow "
         f"{tf.__version__}, NumPy {np.__version__}"
     )
-
-
-def _rnnlm() -> tuple[tf.Graph, Sequence[str]]:
-    model = language_model.build(
-        layers=2,
-        units=2048,
-        steps=40,
-        batch=64,
-        vocabulary=10_000,
-        use_resource=False,
-        softmax="per_step",
-    )
-    return model.graph, [model.train_op, model.loss]
-
-
-def _nmt() -> tuple[tf.Graph, Sequence[str]]:
-    model = translation_model.build(
-        layers=2,
-        units=1024,
-        source_steps=40,
-        target_steps=40,
-        batch=64,
-        source_vocabulary=32_000,
-        target_vocabulary=32_000,
-        use_resource=False,
-    )
-    return model.graph, [model.train_op, model.loss]
-
-
-def _inception_v3() -> tuple[tf.Graph, Sequence[str]]:
-    model = inception_v3.build(batch=32, use_resource=False)
-    return model.graph, [model.train_op, model.loss]
 
 
 def _graph_row(name: str, costed: CostedGraph) -> list[str]:

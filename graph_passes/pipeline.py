@@ -7,17 +7,25 @@ import dataclasses
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups, FindColocationGroups
-from graph_passes.graph_pass import GraphState, Sequential
+from graph_passes.graph_pass import GraphPass, GraphState, Sequential
 from graph_passes.grouping.build_group_graph import build_group_graph
 from graph_passes.grouping.default_groups import DefaultGroups
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
 from graph_passes.grouping.model_rules import ModelRules
 from graph_passes.grouping.single_consumer import SingleConsumerMerge
+from graph_passes.grouping.single_groups import SingleGroups
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
 
-__all__ = ["GroupedGraph", "group_operations"]
+__all__ = ["GROUPINGS", "GroupedGraph", "group_operations"]
+
+_PASSES: dict[str, tuple[type[GraphPass], ...]] = {
+    "heuristic": (DefaultGroups, ModelRules, SingleConsumerMerge),
+    "per_operation": (SingleGroups,),
+}
+#: The names that `group_operations` takes.
+GROUPINGS = tuple(_PASSES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,28 +62,33 @@ class GroupedGraph:
         return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
 
 
-def group_operations(op_graph: OpGraph) -> GroupedGraph:
-    """Finds the hard groups of a graph and groups them by the three rules of the papers.
+def group_operations(op_graph: OpGraph, grouping: str = "heuristic") -> GroupedGraph:
+    """Finds the hard groups of a graph and groups them.
 
     Args:
         op_graph: the graph, with what a step needs marked.
+        grouping: "heuristic", by the three rules of the papers; "per_operation", every hard group
+            that the step needs by itself.
 
     Returns:
         The graph with its groups.
 
+    Raises:
+        ValueError: the grouping is unknown.
+
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
     """
-    passes = Sequential(
-        [FindColocationGroups(), DefaultGroups(), ModelRules(), SingleConsumerMerge()]
-    )
+    if grouping not in _PASSES:
+        raise ValueError(f"unknown grouping {grouping!r}: it is one of {', '.join(GROUPINGS)}")
+    passes = Sequential([FindColocationGroups(), *(make() for make in _PASSES[grouping])])
     state = passes.run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
-    colocation, grouping = state.colocation, state.grouping
-    assert colocation is not None and grouping is not None
+    colocation, found = state.colocation, state.grouping
+    assert colocation is not None and found is not None
     return GroupedGraph(
         op_graph,
         colocation,
-        grouping,
-        build_group_graph(op_graph, colocation, grouping),
-        operation_groups(op_graph, colocation, grouping),
+        found,
+        build_group_graph(op_graph, colocation, found),
+        operation_groups(op_graph, colocation, found),
     )

@@ -35,14 +35,20 @@ LAYERS = (
 )
 # Placers know groups and measurements only.
 SEEN_BY_PLACERS = (
+    "graph_passes.grouping.fluid_communities",
     "graph_passes.grouping.group_graph",
+    "graph_passes.grouping.merged_groups",
+    "graph_passes.grouping.metis",
     "tf_placer.environments.environment",
     "tf_placer.placers",
 )
 # What both sides of an interface share is light, and so is what works on problems: it needs no
 # TensorFlow, however indirectly.
 WITHOUT_TENSORFLOW = (
+    "graph_passes.grouping.fluid_communities",
     "graph_passes.grouping.group_graph",
+    "graph_passes.grouping.merged_groups",
+    "graph_passes.grouping.metis",
     "tf_placer.arguments",
     "tf_placer.costs.device_classes",
     "tf_placer.environments.environment",
@@ -50,17 +56,33 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.machine",
     "tf_placer.machine_catalogue",
     "tf_placer.machine_lookup",
+    "tf_placer.placer_command",
+    "tf_placer.placers.composition",
     "tf_placer.placers.heuristics",
+    "tf_placer.placers.parts",
     "tf_placer.placers.placer",
+    "tf_placer.placers.systems",
     "tf_placer.problem",
     "tf_placer.problem_commands",
+    "tf_placer.proposals",
     "tf_placer.report",
     "tf_placer.search",
+    "tf_placer.search_command",
     "tf_placer.simulated_search",
     "tf_placer.simulation",
     "tf_placer.step",
+    "tf_placer.training_log",
+    "tf_placer.training_recorder",
 )
-GRAPH_PASSES_MAY_IMPORT = {"absl", "google", "graph_passes", "networkx", "numpy", "tensorflow"}
+GRAPH_PASSES_MAY_IMPORT = {
+    "absl",
+    "google",
+    "graph_passes",
+    "networkx",
+    "numpy",
+    "pymetis",
+    "tensorflow",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,8 +63,8 @@ setup_python() {
     python=$(command -v "$TF_PLACER_PYTHON") || die "there is no TF_PLACER_PYTHON=$TF_PLACER_PYTHON"
     python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python")
     export TF_PLACER_PYTHON=$python # tests/bazel/repositories.bzl needs it absolute
-    "$python" -c 'import absl, networkx, numba, numpy, tensorflow' 2>/dev/null ||
-      die "TF_PLACER_PYTHON=$python does not have tensorflow, networkx, numba, numpy and absl-py"
+    "$python" -c 'import absl, networkx, numba, numpy, pymetis, tensorflow' 2>/dev/null ||
+      die "TF_PLACER_PYTHON=$python does not have tensorflow, networkx, numba, numpy, pymetis and absl-py"
     return
   fi
   python=$venv/bin/python3

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Sequence
 
 from tf_placer.machine_catalogue import catalogue_names
-from tf_placer.placers import PLACERS
+from tf_placer.placers import PLACERS, check_options
 
 __all__ = [
     "GRAPH_HELP",
     "MACHINE_HELP",
     "add_placer",
+    "add_placer_options",
     "add_step",
     "comma_separated",
     "placer_options",
@@ -50,15 +51,21 @@ def add_placer(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
         "--placer",
         default=default,
-        choices=sorted(PLACERS),
+        type=_placer,
+        metavar="NAME",
         help=f"who searches (see below; default {default})",
     )
+    add_placer_options(parser)
+
+
+def add_placer_options(parser: argparse.ArgumentParser) -> None:
+    """Adds --placer_option."""
     parser.add_argument(
         "--placer_option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of the placer; may be repeated",
+        help="a setting of the placer, as `placers NAME` lists them; may be repeated",
     )
 
 
@@ -67,6 +74,14 @@ def placers_help() -> str:
     return "The placers: " + "; ".join(
         f"{name}: {entry.summary}" for name, entry in PLACERS.items()
     )
+
+
+def _placer(name: str) -> str:
+    try:
+        check_options(name, None)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
 
 
 def comma_separated(text: str) -> list[str]:

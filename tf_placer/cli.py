@@ -12,6 +12,7 @@ from tf_placer.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
     add_placer,
+    add_placer_options,
     add_step,
     placer_options,
     placers_help,
@@ -43,12 +44,22 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     _add_optimize(commands)
     _add_apply(commands)
     add_problem_commands(commands)
+    placers = commands.add_parser(
+        "placers",
+        help="list what can search, and the settings of each",
+        description="Prints a table of the placers: what each is, the paper it is from and the "
+        "parts it is made of; or, for one of them, its settings.",
+    )
+    placers.add_argument("name", nargs="?", help="the placer whose settings to list")
+    add_placer_options(placers)
+    placers.set_defaults(run=_placers)
     log = commands.add_parser(
         "log",
         help="show the log of a search",
-        description="Prints a table of the trials of a search, also while it runs.",
+        description="Prints a table of the trials of a search, and one of what its placer has "
+        "learned, also while it runs.",
     )
-    log.add_argument("log_dir", help="directory of the search, as given to optimize --log_dir")
+    log.add_argument("log_dir", help="directory of the search, as given to its --log_dir")
     log.set_defaults(run=_log)
     serve = commands.add_parser(
         "serve",
@@ -148,12 +159,32 @@ def _apply(args: argparse.Namespace) -> None:
     )
 
 
+def _placers(args: argparse.Namespace) -> None:
+    from tf_placer.placer_command import placer_table, placers_table
+
+    if args.name is None and args.placer_option:
+        raise ValueError("--placer_option needs the name of a placer")
+    if args.name is None:
+        print(placers_table())
+    else:
+        print(placer_table(args.name, placer_options(args.placer_option)))
+
+
 def _log(args: argparse.Namespace) -> None:
     from tf_placer.report.table import log_table
+    from tf_placer.report.training_table import training_table
     from tf_placer.run_directory import TRIALS
+    from tf_placer.training_log import TRAINING, read_training_log
     from tf_placer.trial_log import read_log
 
-    print(log_table(*read_log(os.path.join(args.log_dir, TRIALS))))
+    trials, training = (os.path.join(args.log_dir, name) for name in (TRIALS, TRAINING))
+    # A search on a problem has no log of trials.
+    if os.path.exists(trials) or not os.path.exists(training):
+        print(log_table(*read_log(trials)))
+    if os.path.exists(training):
+        _, updates = read_training_log(args.log_dir)
+        if updates:
+            print(f"\n{training_table(updates)}")
 
 
 def _serve(args: argparse.Namespace) -> None:

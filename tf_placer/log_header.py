@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
 
-__all__ = ["LogError", "LogMismatchError", "check_header"]
+__all__ = ["LogError", "LogMismatchError", "check_header", "package_versions"]
 
 # What a log is of when one field of its header differs; other fields are named as they are.
 _NOUNS = {
@@ -16,6 +18,10 @@ _NOUNS = {
     "grouping_fingerprint": "grouping",
     "protocol": "measuring protocol",
 }
+
+
+# What a field is in the logs from before it was there.
+_FORMERLY = {"grouping": "heuristic"}
 
 
 class LogError(ValueError):
@@ -56,6 +62,7 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
     Raises:
         LogMismatchError: another field differs, or only one header has it.
     """
+    logged = {name: _FORMERLY[name] for name in given if name in _FORMERLY} | dict(logged)
     for field in [*given, *(field for field in logged if field not in given)]:
         difference = _first_difference(field, logged.get(field), given.get(field))
         if difference is None:
@@ -67,6 +74,19 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
             "%s goes on with other versions than it began with: %s was %s, is %s",
             *(path, name, _brief(old), _brief(new)),
         )
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of the packages that decide what a search does, for the field "versions"."""
+    return {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
+
+
+def _version(package: str) -> str:
+    # TensorFlow's distribution goes by several names.
+    for name in (package, f"{package}-cpu", f"{package}_cpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "unknown"
 
 
 def _first_difference(name: str, logged: Any, given: Any) -> tuple[str, Any, Any] | None:

@@ -23,8 +23,7 @@ from tf_placer.confirmation import Comparison, Confirmation
 from tf_placer.errors import SearchError
 from tf_placer.machine import Machine, MachineError
 from tf_placer.machine_lookup import find_machine
-from tf_placer.placers import PLACERS
-from tf_placer.placers.options import config_from_options
+from tf_placer.placers import check_options
 from tf_placer.processes import ChildDied, ChildProcess, await_message, environment_without_gpus
 from tf_placer.result import OptimizeResult
 from tf_placer.run_directory import Outcome, Request, RunDirectory, check_writable
@@ -112,9 +111,7 @@ def optimize(
         >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
         >>> print(result.reason, result.table())
     """
-    if placer not in PLACERS:
-        raise ValueError(f"no placer {placer!r}; the placers are: {', '.join(sorted(PLACERS))}")
-    options = _checked_options(placer, placer_options)
+    options = check_options(placer, placer_options)
     Budget(max_trials, max_secs)
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
@@ -154,15 +151,6 @@ def optimize(
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, _REASONS[outcome])
     return _finished(directory, source)
-
-
-def _checked_options(placer: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options of a placer, in the types of its configuration."""
-    if not options:
-        return {}  # The placer's module, and with it Keras, is not imported without need.
-    config_type = PLACERS[placer].config_type()
-    config = config_from_options(config_type, options, owner=f"placer {placer!r}")
-    return {name: getattr(config, name) for name in options}
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The arguments of the commands on problems: `profile`, `search`, `simulate` and `machines`.
+"""The arguments of the commands on problems.
 
 Each command imports what it needs when it runs: `search` and `simulate --problem` do without
 TensorFlow.
@@ -25,6 +25,8 @@ __all__ = ["add_problem_commands"]
 
 _PROBLEM_HELP = "problem file (.json), as `profile` writes it"
 _DEFAULT_SECS = 60.0
+# By value of --groups, what `group_operations` calls it.
+_GROUPINGS = {"heuristic": "heuristic", "operations": "per_operation"}
 
 
 def add_problem_commands(commands: argparse._SubParsersAction) -> None:
@@ -32,6 +34,7 @@ def add_problem_commands(commands: argparse._SubParsersAction) -> None:
     _add_profile(commands)
     _add_search(commands)
     _add_simulate(commands)
+    _add_pretrain(commands)
     machines = commands.add_parser(
         "machines",
         help="list the machines that are known without being attached",
@@ -56,6 +59,14 @@ def _add_profile(commands: argparse._SubParsersAction) -> None:
     add_step(parser)
     parser.add_argument(
         "--steps", type=int, default=10, help="steps to trace on each device (default 10)"
+    )
+    parser.add_argument(
+        "--groups",
+        choices=tuple(_GROUPINGS),
+        default="heuristic",
+        help="what is placed as one: 'heuristic', groups by the rules of `optimize`, such as a "
+        "cell of a recurrent network (default); 'operations', operations that TensorFlow runs on "
+        "one device",
     )
     parser.set_defaults(run=_profile)
 
@@ -88,6 +99,11 @@ def _add_search(commands: argparse._SubParsersAction) -> None:
         "--max_secs",
         type=float,
         help=f"seconds at most (default: no limit with --max_trials, {_DEFAULT_SECS:g} without)",
+    )
+    parser.add_argument(
+        "--log_dir",
+        help="directory for what a placer that learns has learned: training.jsonl, curves for "
+        "TensorBoard, and the policy; nothing of this is kept by default",
     )
     parser.add_argument(
         "--seed",
@@ -135,6 +151,34 @@ def _add_simulate(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=_simulate)
 
 
+def _add_pretrain(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "pretrain",
+        help="train a policy on problems, to be used on others",
+        description="Trains the policy of the placer graph_neural, whose weights fit any graph on "
+        "any machine, on simulated placements of the problems in turn. A search starts from the "
+        "weights with --placer=graph_neural --placer_option=initial_weights=FILE. Ctrl-C ends the "
+        "training with what was learned until then.",
+    )
+    parser.add_argument(
+        "--problems", required=True, nargs="+", metavar="PROBLEM", help=_PROBLEM_HELP
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="where the weights go (.weights.h5); what they were trained on goes beside them, into "
+        "a .json file",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=500,
+        help="how many, over all problems (default 500)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    parser.set_defaults(run=_pretrain)
+
+
 def _profile(args: argparse.Namespace) -> None:
     require_tensorflow()
     from tf_placer.profile_command import profile_file
@@ -147,11 +191,12 @@ def _profile(args: argparse.Namespace) -> None:
         feeds_path=args.feeds,
         initializers=args.initializers,
         steps=args.steps,
+        grouping=_GROUPINGS[args.groups],
     )
 
 
 def _search(args: argparse.Namespace) -> None:
-    from tf_placer.problem_commands import search_file
+    from tf_placer.search_command import search_file
 
     max_secs = args.max_secs
     if max_secs is None:
@@ -163,6 +208,7 @@ def _search(args: argparse.Namespace) -> None:
         placer_options=placer_options(args.placer_option),
         max_trials=args.max_trials,
         max_secs=max_secs,
+        log_dir=args.log_dir,
         seed=args.seed,
     )
 
@@ -186,6 +232,13 @@ def _simulate(args: argparse.Namespace) -> None:
         output=args.output,
         trace=args.trace,
     )
+
+
+def _pretrain(args: argparse.Namespace) -> None:
+    require_tensorflow()
+    from tf_placer.pretrain_command import pretrain_files
+
+    pretrain_files(args.problems, args.output, updates=args.updates, seed=args.seed)
 
 
 _GRAPH_ONLY = ("machine", "fetches", "placement")

@@ -1,95 +1,22 @@
-"""What the commands do that work on problems; free of TensorFlow, unless a placer needs it."""
+"""What the command `simulate` does on problems; free of TensorFlow."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
-from tf_placer.errors import require_tensorflow
 from tf_placer.json_file import check_output, read_json, write_json
-from tf_placer.placers import make_placer
-from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.chrome_trace import chrome_trace
 from tf_placer.report.step_table import step_table
-from tf_placer.report.table import table
-from tf_placer.report.units import format_bytes, format_duration, format_step
-from tf_placer.simulated_search import SearchOutcome, search_problem
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.step_report import step_report
 
-__all__ = ["read_assignment", "report_step", "search_file", "simulate_file"]
-
-_SAVE_SECS = 1.0
-_PROGRESS_SECS = 0.2
-
-
-def search_file(
-    problem_path: str,
-    output: str,
-    *,
-    placer: str,
-    placer_options: Mapping[str, str],
-    max_trials: int,
-    max_secs: float,
-    seed: int,
-) -> None:
-    """Searches for the fastest placement of a problem, writes it and prints what it is like.
-
-    The best so far is written whenever there is a better one, at most once a second.
-
-    Args:
-        problem_path: the problem.
-        output: where the result goes.
-        placer: name of the placer.
-        placer_options: its settings that are not the defaults.
-        max_trials: placements to simulate at most.
-        max_secs: seconds of searching.
-        seed: of everything random.
-
-    Raises:
-        ImportError: the placer needs TensorFlow, which is not installed.
-        OSError: a file cannot be read or written.
-        ValueError: the problem or a setting is wrong.
-    """
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    problem = read_problem(problem_path)
-    proposer = _placer(problem, placer, placer_options, seed)
-    check_output(output)
-    file = _ResultFile(output)
-    line = _ProgressLine(sys.stderr, max_trials)
-
-    def report(outcome: SearchOutcome, eta_secs: float) -> None:
-        file.update(outcome)
-        line.show(outcome, eta_secs)
-
-    try:
-        outcome = search_problem(
-            problem, proposer, max_trials=max_trials, max_secs=max_secs, report=report
-        )
-    finally:
-        line.clear()
-    file.write(outcome)
-    print(_search_table(problem, outcome))
-    print("result:", output)
-
-
-def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], seed: int) -> Placer:
-    groups, legal = group_graph(problem), legal_devices(problem)
-    try:
-        return make_placer(name, groups, legal, seed=seed, options=options)
-    except ImportError:
-        require_tensorflow()
-        raise
+__all__ = ["read_assignment", "report_step", "simulate_file"]
 
 
 def simulate_file(
@@ -196,79 +123,3 @@ def report_step(
         write_json(output, value)
         lines.append(f"report: {output}")
     print("\n".join(lines))
-
-
-class _ResultFile:
-    """The file of the best placement so far."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._saved: tuple[int, ...] | None = None
-        self._saved_secs = 0.0
-
-    def update(self, outcome: SearchOutcome) -> None:
-        """Writes the outcome if its placement is new, and the last one is not as new."""
-        now_secs = time.monotonic()
-        is_due = self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
-        if is_due and outcome.assignment != self._saved:
-            self.write(outcome)
-            self._saved, self._saved_secs = outcome.assignment, now_secs
-
-    def write(self, outcome: SearchOutcome) -> None:
-        """Writes the outcome."""
-        write_json(self._path, outcome.to_json())
-
-
-class _ProgressLine:
-    """One line on a terminal that says where a search stands; nothing where there is none."""
-
-    def __init__(self, stream: TextIO, max_trials: int) -> None:
-        self._stream = stream
-        self._max_trials = max_trials
-        self._shown_secs = 0.0
-        self._is_terminal = stream.isatty()
-
-    def show(self, outcome: SearchOutcome, eta_secs: float) -> None:
-        """Replaces the line, a few times a second."""
-        now_secs = time.monotonic()
-        if self._is_terminal and now_secs - self._shown_secs >= _PROGRESS_SECS:
-            self._shown_secs = now_secs
-            self._write(
-                f"{outcome.trials:,} trials | best {_step(outcome)} | "
-                f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
-            )
-
-    def clear(self) -> None:
-        """Takes the line away."""
-        if self._is_terminal:
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
-
-
-def _step(outcome: SearchOutcome) -> str:
-    if outcome.step_secs is None:
-        return "none that may run"
-    return format_step(outcome.step_secs) + ("" if outcome.feasible else " (does not fit)")
-
-
-def _search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
-    """The outcome of a search for people."""
-    counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
-    rows = [
-        [device.name, count, format_bytes(peak), format_bytes(device.memory_bytes)]
-        for device, count, peak in zip(problem.devices, counts, outcome.peak_bytes, strict=True)
-    ]
-    bound_secs = outcome.lower_bound_secs
-    lines = [
-        table(["device", "groups", "peak memory", "memory"], rows, "lrrr"),
-        "",
-        f"step:         {_step(outcome)}",
-        f"lower bound:  {format_step(bound_secs)}",
-        f"trials:       {outcome.trials:,} of {outcome.placer} in "
-        f"{format_duration(outcome.elapsed_secs)}"
-        + (", interrupted" if outcome.interrupted else ""),
-    ]
-    return "\n".join(lines)

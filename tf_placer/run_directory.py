@@ -2,15 +2,14 @@
 
 request.json, graph.pb, feeds/, session_config   what was asked
 trials.jsonl                                     every trial, as it was measured
+training.jsonl, tensorboard/, policy.weights.h5  what the placer has learned, if it learns
 result.json, placement.json                      what came out, when the search has ended
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
-import importlib.metadata
 import json
 import os
 import pathlib
@@ -19,6 +18,7 @@ from typing import Any
 
 from tf_placer.environments.session import COLOCRL
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
+from tf_placer.log_header import package_versions
 from tf_placer.machine import Machine
 from tf_placer.step import Step
 
@@ -87,16 +87,8 @@ class Request:
             "placer": self.placer,
             "configuration": dict(self.placer_options),
             "seed": self.seed,
-            "versions": {name: _version(name) for name in ("tensorflow", "keras", "numpy")},
+            "versions": package_versions(),
         }
-
-
-def _version(package: str) -> str:
-    # TensorFlow's distribution goes by several names.
-    for name in (package, f"{package}-cpu", f"{package}_cpu"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return importlib.metadata.version(name)
-    return "unknown"
 
 
 class RunDirectory:

@@ -12,6 +12,7 @@ from absl import logging
 
 from tf_placer.environments.environment import Environment, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
+from tf_placer.proposals import proposed
 from tf_placer.replay import complete, logged_batches, observe
 from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
 
@@ -77,6 +78,7 @@ def search(
     budget: Budget,
     *,
     report: Callable[[Trial, Progress], None] | None = None,
+    observed: Callable[[Placer], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Trial]:
     """Measures what placers propose, and lets them learn from it.
@@ -101,6 +103,7 @@ def search(
         log: a new log, or that of the search to go on with.
         budget: when to end. It may be larger than the budget that the log was written under.
         report: called after each new trial (not for those already in the log).
+        observed: called with a stage whenever it has observed a batch, those of the log included.
         should_stop: asked before each trial; true ends the search as the budget would. A failure
             measured while it became true is not recorded, because what stops the search (such as
             an interrupt from the terminal) may have hit the measurement, too.
@@ -117,7 +120,7 @@ def search(
     if len({ORIGINAL, *names}) <= len(names):
         raise ValueError(f"stages need names of their own, other than {ORIGINAL!r}: {names}")
     batches = logged_batches(log, names)
-    run = _Run(environment, log, budget, report, should_stop)
+    run = _Run(environment, log, budget, report, observed, should_stop)
     if not log.trials:
         if run.measure(ORIGINAL, 0, None, measure_original) is None:
             return []
@@ -142,7 +145,7 @@ def search(
         for batch in logged if is_history else logged[:-1]:
             if run.is_over():
                 break
-            observe(stage, batch)
+            run.observe(stage, batch)
         if not is_history:
             run.stage(stage, max(0, len(logged) - 1), logged[-1] if logged else [])
     return list(log.trials)
@@ -157,12 +160,14 @@ class _Run:
         log: TrialLog,
         budget: Budget,
         report: Callable[[Trial, Progress], None] | None,
+        observed: Callable[[Placer], None] | None,
         should_stop: Callable[[], bool] | None,
     ) -> None:
         self._environment = environment
         self._log = log
         self._budget = budget
         self._report = report
+        self._observed = observed
         self._should_stop = should_stop or (lambda: False)
         self._stopped = False
         self._measured: dict[tuple[int, ...], Trial] = {}
@@ -193,7 +198,8 @@ class _Run:
         while not self.is_over():
             # The whole batch even where the budget has no room for it: so a search that goes on
             # with a larger budget completes the same batch.
-            assignments = complete(placer, batch, logged, _propose(placer))
+            proposal = proposed(placer, placer.batch_size)
+            assignments = complete(placer, batch, logged, [tuple(row) for row in proposal.tolist()])
             if not assignments:
                 return
             trials = list(logged)
@@ -204,8 +210,14 @@ class _Run:
                 if trial is None:
                     return
                 trials.append(trial)
-            observe(placer, trials)
+            self.observe(placer, trials)
             batch, logged = batch + 1, []
+
+    def observe(self, placer: Placer, trials: Sequence[Trial]) -> None:
+        """Shows a placer one of its batches, measured to the end."""
+        observe(placer, trials)
+        if self._observed is not None:
+            self._observed(placer)
 
     def _measure_placement(
         self, placer: str, batch: int, assignment: tuple[int, ...]
@@ -279,18 +291,6 @@ class _Run:
 
     def _elapsed_secs(self) -> float:
         return time.monotonic() - self._start_secs
-
-
-def _propose(placer: Placer) -> list[tuple[int, ...]]:
-    proposal = np.asarray(placer.propose(placer.batch_size))
-    if not proposal.size:
-        return []
-    if proposal.ndim != 2 or len(proposal) > placer.batch_size:
-        raise ValueError(
-            f"placer {placer.name!r} was asked for up to {placer.batch_size} placements and "
-            f"proposed an array of shape {proposal.shape}"
-        )
-    return [tuple(row) for row in proposal.tolist()]
 
 
 def _median_secs(trial: Trial) -> float:

@@ -5,8 +5,6 @@ Run as `python -m tf_placer.search_process` by `optimize`, which it tells about 
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +12,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import text_format
 
 from graph_passes.errors import GraphError
-from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement, write_placement
@@ -26,12 +22,14 @@ from tf_placer.confirmation import Confirmation, confirm
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
 from tf_placer.log_header import LogError
-from tf_placer.placers import PLACERS, make_placer
-from tf_placer.placers.options import config_from_options
+from tf_placer.placers import make_placer, units_of
 from tf_placer.processes import Parent
 from tf_placer.report.progress import format_measurement, progress_line
 from tf_placer.run_directory import Outcome, Request, RunDirectory
 from tf_placer.search import Budget, GraphDoesNotRunError, Progress, search
+from tf_placer.search_header import search_header
+from tf_placer.training_log import TrainingLog
+from tf_placer.training_recorder import TrainingRecorder
 from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
 
 __all__ = ["run"]
@@ -74,8 +72,10 @@ def run(
     session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
     graph_bytes = request_directory.graph.read_bytes()
     graph_def = tf.compat.v1.GraphDef.FromString(graph_bytes)
+    # One grouping for all stages, so that each can take over what another has measured.
+    units = units_of(request.placer, request.placer_options)
     grouped = group_operations(
-        OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+        OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds)), units
     )
     if grouped.num_decisions == 0:
         return Outcome.NOTHING_TO_PLACE
@@ -113,7 +113,7 @@ def run(
         if secs is not None:
             live.timeout_secs = min(live.timeout_secs, max(60.0, _TIMEOUT_RATIO * secs))
 
-    header = _header(request, grouped, legal, session_config)
+    header = search_header(request, grouped, units, legal, session_config)
     start_secs = time.monotonic()
     with TrialLog.open(directory.trials, header) as log:
         # A search that was killed has left its files there.
@@ -123,7 +123,13 @@ def run(
         _report_size(grouped, request, report)
         old = directory.read_result()
         known = len(log.trials)
-        with environment(meta_optimizer=False) as live:
+        with (
+            TrainingLog(directory.path, header) as training,
+            environment(meta_optimizer=False) as live,
+        ):
+            if not log.trials:
+                training.restart()
+            recorder = TrainingRecorder(training, stages[-1], directory.path)
 
             def on_trial(trial: Trial, progress: Progress) -> None:
                 if trial.placer == ORIGINAL:
@@ -139,7 +145,9 @@ def run(
                 log,
                 Budget(request.max_trials, request.max_secs * _SEARCH_SHARE),
                 report=on_trial,
+                observed=recorder.observed,
             )
+            recorder.finish()
         if old is not None and len(trials) == known and old["num_trials"] == known:
             report("the log is complete and its result is known: nothing to measure again")
             return Outcome(old["outcome"])
@@ -191,28 +199,6 @@ def _num_rounds(left_secs: float, measurements: Sequence[Measurement]) -> int:
     """As many rounds as there is time for: decided before the first, so that it proves nothing."""
     round_secs = _RESTART_SECS + sum(_trial_secs(m) or 0.0 for m in measurements)
     return min(_MAX_ROUNDS, max(_MIN_ROUNDS, int(left_secs / round_secs)))
-
-
-def _header(
-    request: Request,
-    grouped: GroupedGraph,
-    legal: np.ndarray,
-    session_config: tf.compat.v1.ConfigProto,
-) -> dict[str, Any]:
-    """What the log says that it is of."""
-    graph_def = grouped.op_graph.graph_def
-    digest = hashlib.sha256()
-    for node, group in zip(graph_def.node, grouped.operation_groups.tolist(), strict=True):
-        # The devices that the graph came with count; its own fingerprint leaves them out.
-        digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
-    digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
-    config_type = PLACERS[request.placer].config_type()
-    config = config_from_options(config_type, request.placer_options, owner=request.placer)
-    return request.log_header(graph_fingerprint(graph_def)) | {
-        "configuration": {} if config is None else dataclasses.asdict(config),
-        "session_config": text_format.MessageToString(session_config, as_one_line=True),
-        "grouping_fingerprint": digest.hexdigest(),
-    }
 
 
 def _report_size(grouped: GroupedGraph, request: Request, report: Callable[[str], None]) -> None:

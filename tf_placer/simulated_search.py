@@ -12,6 +12,7 @@ import numpy as np
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.proposals import proposed
 from tf_placer.search import Budget
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import SimulatedBatch
@@ -62,6 +63,7 @@ def search_problem(
     max_trials: int,
     max_secs: float,
     report: Callable[[SearchOutcome, float], None] | None = None,
+    observed: Callable[[Placer], None] | None = None,
 ) -> SearchOutcome:
     """Simulates what a placer proposes, a batch at a time on all cores, and lets it learn.
 
@@ -79,6 +81,7 @@ def search_problem(
         max_secs: seconds after which no further batch starts. The first always runs.
         report: called after each batch with the outcome if the search ended there, and with the
             seconds until its budget ends, as expected from the pace so far.
+        observed: called with the placer after each batch that it has observed, before `report`.
 
     Returns:
         The best placement.
@@ -91,6 +94,8 @@ def search_problem(
     run = _Run(problem, placer, Budget(max_trials, max_secs))
     try:
         while run.next_batch():
+            if observed is not None:
+                observed(placer)
             if report is not None:
                 report(run.outcome(), run.eta_secs())
     except KeyboardInterrupt:
@@ -142,7 +147,7 @@ class _Run:
         is_late = self._num_trials > 0 and self._elapsed_secs() >= self._budget.max_secs
         if count < 1 or is_late:
             return False
-        placements = _propose(self._placer, count)
+        placements = proposed(self._placer, count)
         if not placements.size:
             return False
         batch = self._environment.simulator.simulate(placements)
@@ -194,13 +199,3 @@ class _Run:
 
     def _elapsed_secs(self) -> float:
         return time.monotonic() - self._start_secs
-
-
-def _propose(placer: Placer, count: int) -> np.ndarray:
-    proposal = np.asarray(placer.propose(count))
-    if proposal.size and (proposal.ndim != 2 or len(proposal) > count):
-        raise ValueError(
-            f"placer {placer.name!r} was asked for up to {count} placements and proposed an array "
-            f"of shape {proposal.shape}"
-        )
-    return proposal.astype(np.int32, copy=False)

@@ -8,8 +8,9 @@ import numpy as np
 
 from graph_passes.colocation import ColocationGroups
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import merge_groups
 from graph_passes.grouping.regions import forward_operation
+from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.union_find import UnionFind
 from graph_passes.work import estimate_work
@@ -31,19 +32,14 @@ class DefaultGroups(GraphPass):
         """Makes the groups anew, whatever grouping there was."""
         graph, colocation = state.op_graph, state.colocation
         assert graph is not None and colocation is not None, "run FindColocationGroups first"
-        needed = np.zeros(colocation.num_groups, bool)
-        needed[colocation.group[graph.needed]] = True
-        group = np.where(needed, np.cumsum(needed) - 1, -1).astype(np.int32)
-        alone = colocation.left_alone[needed]
-        grouping = Grouping(
-            group, tuple(LEFT_ALONE if a else OPERATIONS for a in alone.tolist()), alone
-        )
+        grouping = single_groups(graph, colocation)
         sets = UnionFind(grouping.num_groups)
         first_on: dict[str, int] = {}
-        for number, hard in enumerate(np.flatnonzero(needed).tolist()):
+        for number, hard in enumerate(np.flatnonzero(grouping.group >= 0).tolist()):
             if colocation.left_alone[hard]:
                 sets.union(first_on.setdefault(colocation.devices[hard], number), number)
-        _join_gradients(graph, colocation, group, grouping.legal_types(colocation), sets)
+        legal_types = grouping.legal_types(colocation)
+        _join_gradients(graph, colocation, grouping.group, legal_types, sets)
         grouping = merge_groups(graph, colocation, grouping, sets)
         return PassResult(dataclasses.replace(state, grouping=grouping), modified=True)
 

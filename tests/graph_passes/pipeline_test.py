@@ -8,7 +8,7 @@ from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from graph_passes.pipeline import GroupedGraph, group_operations
+from graph_passes.pipeline import GROUPINGS, GroupedGraph, group_operations
 from tests import graphs
 from tests.graph_passes.logical_devices import device_names
 
@@ -18,20 +18,21 @@ CPUS = device_names(2)
 GPUS = tuple(f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2))
 
 
-def group(graph: tf.Graph, fetches=(), feeds=()) -> GroupedGraph:
-    return group_operations(OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds))
+def group(graph: tf.Graph, fetches=(), feeds=(), grouping: str = "heuristic") -> GroupedGraph:
+    op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
+    return group_operations(op_graph, grouping)
 
 
 @functools.cache
-def grouped_once(name: str) -> GroupedGraph:
+def grouped_once(name: str, grouping: str) -> GroupedGraph:
     made = graphs.FACTORIES[name]()
-    return group(made.graph, made.fetches, tuple(made.feeds))
+    return group(made.graph, made.fetches, tuple(made.feeds), grouping)
 
 
 class PipelineTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(*graphs.FACTORIES)
-    def test_every_group_can_be_placed(self, name):
-        grouped = grouped_once(name)
+    @parameterized.product(name=list(graphs.FACTORIES), grouping=GROUPINGS)
+    def test_every_group_can_be_placed(self, name, grouping):
+        grouped = grouped_once(name, grouping)
         legal = grouped.grouping.legal_devices(grouped.colocation, (*CPUS, *GPUS))
         self.assertEqual(legal.shape, (grouped.grouping.num_groups, 4))
         self.assertTrue(legal.any(axis=1).all())
@@ -41,9 +42,9 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(grouped.num_decisions, (~alone).sum())
         self.assertEqual(grouped.group_graph.num_groups, grouped.grouping.num_groups)
 
-    @parameterized.parameters(*graphs.FACTORIES)
-    def test_assignment_puts_every_colocation_group_on_one_device(self, name):
-        grouped = grouped_once(name)
+    @parameterized.product(name=list(graphs.FACTORIES), grouping=GROUPINGS)
+    def test_assignment_puts_every_colocation_group_on_one_device(self, name, grouping):
+        grouped = grouped_once(name, grouping)
         row = np.arange(grouped.grouping.num_groups, dtype=np.int32) % 2
         assignment = grouped.assignment(row, CPUS)
         by_group: dict[int, set[str]] = {}
@@ -56,6 +57,30 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         for i in np.flatnonzero(grouped.op_graph.needed).tolist():
             if grouped.grouping.kinds[of_operation[i]] != "left_alone":
                 self.assertEqual(assignment[grouped.op_graph.names[i]], CPUS[row[of_operation[i]]])
+
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_per_operation_groups_are_the_colocation_groups_of_a_step(self, name):
+        grouped = grouped_once(name, "per_operation")
+        graph, hard = grouped.op_graph, grouped.colocation.group
+        of_operation = grouped.grouping.of_operations(grouped.colocation)
+        needed = np.flatnonzero(graph.needed)
+        pairs = set(zip(hard[needed].tolist(), of_operation[needed].tolist(), strict=True))
+        self.assertLen(pairs, len(set(hard[needed].tolist())))
+        self.assertLen(pairs, grouped.grouping.num_groups)
+        groups = grouped.group_graph
+        self.assertEqual(groups.type_counts.sum(), len(needed))
+        self.assertContainsSubset(groups.kinds, ["operations", "left_alone"])
+        self.assertEqual(groups.layers.tolist(), list(range(groups.num_groups)))
+        self.assertGreaterEqual(
+            groups.num_groups, grouped_once(name, "heuristic").group_graph.num_groups
+        )
+
+    def test_unknown_grouping_is_refused(self):
+        made = graphs.matmul_chain()
+        with self.assertRaisesRegex(
+            ValueError, "unknown grouping 'metis': it is one of heuristic, per_operation"
+        ):
+            group(made.graph, made.fetches, grouping="metis")
 
     @parameterized.parameters("lstm", "small_convnet", "while_loop_v1", "cond_v1")
     def test_same_graph_gives_the_same_groups(self, name):

@@ -34,11 +34,28 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         ("residual_convnet", 10),
     )
     def test_runs_where_it_should_and_fetches_the_same_values(self, name, count):
+        self.check(name, count, "heuristic")
+
+    @parameterized.parameters(
+        "v1_ref_variables",
+        "while_loop_v1",
+        "while_loop_v2",
+        "cond_v1",
+        "cond_v2",
+        "tf_data_iterators",
+        "lookup_table_and_strings",
+        "partitioned_call",
+        "residual_convnet",
+    )
+    def test_so_does_every_operation_by_itself(self, name):
+        self.check(name, 4, "per_operation")
+
+    def check(self, name: str, count: int, grouping: str):
         made = graphs.FACTORIES[name]()
         graph_def = made.graph.as_graph_def()
         expected = run_steps(graph_def, made, devices=len(DEVICES)).values
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
-        grouped = group_operations(op_graph)
+        grouped = group_operations(op_graph, grouping)
         legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
         self.assertGreaterEqual(grouped.num_decisions, 2)
         # TensorFlow moves every Switch to its data, be that a feed.

@@ -50,6 +50,7 @@ class CommandLineTest(tf.test.TestCase):
             "search",
             "simulate",
             "machines",
+            "placers",
             "log",
             "serve",
         ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import pathlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
+from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search import Budget, search
 from tf_placer.trial_log import Trial, TrialLog
 
@@ -85,6 +88,68 @@ class AdaptivePlacer(RecordingPlacer):
         digest = hashlib.sha256(json.dumps([self.name, observed]).encode()).digest()
         rng = np.random.default_rng(list(digest))
         return rng.integers(NUM_DEVICES, size=(count, NUM_GROUPS), dtype=np.int32)
+
+
+class LearningPlacer(Placer):
+    """Proposes at random and pretends to learn; as its policy it saves how often it has."""
+
+    batch_size = 3
+
+    def __init__(
+        self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0, name: str = "learning"
+    ) -> None:
+        super().__init__(groups, legal, seed=seed)
+        self.name = name
+        self._updates: list[UpdateRecord] = []
+        self._secs: list[float] = []
+
+    @property
+    def updates(self) -> Sequence[UpdateRecord]:
+        return self._updates
+
+    def propose(self, count: int) -> np.ndarray:
+        rng = np.random.default_rng([self.seed, len(self._updates)])
+        scores = np.where(self.legal, rng.random([count, *self.legal.shape]), -1)
+        return scores.argmax(axis=2).astype(np.int32)
+
+    def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+        ran = [m.median_secs for m in measurements if m.median_secs is not None]
+        self._secs += ran
+        number = len(self._updates)
+        samples = (self._updates[-1].samples if number else 0) + len(measurements)
+        self._updates.append(
+            update_record(
+                number,
+                samples=samples,
+                best_step_secs=min(self._secs, default=None),
+                mean_step_secs=sum(ran) / len(ran) if ran else None,
+                failures=len(measurements) - len(ran),
+                batch_size=len(measurements),
+            )
+        )
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        pathlib.Path(directory, "policy.weights.h5").write_text(str(len(self._updates)))
+
+
+def update_record(update: int, **changes: object) -> UpdateRecord:
+    """An update whose numbers follow from its own."""
+    values: dict[str, object] = {
+        "update": update,
+        "samples": 10 * (update + 1),
+        "kind": "ppo",
+        "mean_reward": -1.0 / (update + 1),
+        "baseline": -1.5,
+        "entropy": 0.5,
+        "divergence": 0.01,
+        "loss": 0.25,
+        "gradient_norm": 2.0,
+        "best_step_secs": 0.1,
+        "mean_step_secs": 0.2,
+        "failures": 1,
+        "batch_size": 10,
+    }
+    return UpdateRecord(**(values | changes))  # type: ignore[arg-type]
 
 
 class FakeEnvironment:

@@ -16,9 +16,11 @@ from unittest import mock
 
 from absl.testing import absltest
 
+from tests.tf_placer import doubles
 from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_problem, small_problem
-from tf_placer import cli, problem_commands
+from tf_placer import cli, search_command
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.training_log import read_training_log
 
 RESULT_ENTRIES = [
     "step_secs",
@@ -177,7 +179,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         clock, written = FakeClock(), []
         write_problem(layered_problem(30, 4), self.problem)
         steps = []
-        search_problem = problem_commands.search_problem
+        search_problem = search_command.search_problem
 
         def search(problem, placer, *, report, **kwargs):
             def tick(outcome, eta_secs):
@@ -191,9 +193,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
             written.append((clock.now_secs, value["step_secs"]))
 
         with (
-            mock.patch.object(problem_commands, "time", clock),
-            mock.patch.object(problem_commands, "write_json", write_json),
-            mock.patch.object(problem_commands, "search_problem", search),
+            mock.patch.object(search_command, "time", clock),
+            mock.patch.object(search_command, "write_json", write_json),
+            mock.patch.object(search_command, "search_problem", search),
         ):
             self.search("--max_trials=3200")
         self.assertEqual(written[0], (1000.3, steps[0]))
@@ -221,6 +223,45 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.search("--max_trials=200", stderr=errors)
         self.assertEqual(errors.getvalue(), "")
 
+    def learn(self, *arguments: str) -> str:
+        """A search by a placer that pretends to learn."""
+
+        def make(name, groups, legal, *, seed, **_):
+            return doubles.LearningPlacer(groups, legal, seed=seed, name=name)
+
+        with mock.patch.object(search_command, "make_placer", make):
+            return self.search(f"--log_dir={self.path('run')}", *arguments)
+
+    def test_what_a_placer_learns_is_kept_in_a_directory(self):
+        printed = self.learn("--max_trials=20", "--seed=3")
+        self.assertIn(f"\nlog: {self.path('run')}\n", printed)
+        header, updates = read_training_log(self.path("run"))
+        self.assertEqual((header["placer"], header["seed"]), ("random", 3))
+        self.assertEqual([update.samples for update in updates], [3, 6, 9, 12, 15, 18, 20])
+        self.assertEqual(updates[-1].best_step_secs, self.read("r.json")["step_secs"])
+        self.assertEqual((self.directory / "run" / "policy.weights.h5").read_text(), "7")
+        table = self.call("log", self.path("run"))
+        self.assertLen(table.strip().split("\n"), 2 + 7)
+
+    def test_the_same_search_again_goes_on_with_its_curves(self):
+        self.learn("--max_trials=12")
+        self.learn("--max_trials=21")
+        updates = read_training_log(self.path("run"))[1]
+        self.assertEqual([update.update for update in updates], list(range(7)))
+
+    def test_the_directory_of_another_search_is_refused(self):
+        self.learn("--max_trials=12")
+        log = (self.directory / "run" / "training.jsonl").read_bytes()
+        arguments = (
+            *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
+            f"--log_dir={self.path('run')}",
+        )
+        self.assert_refused("a log of another seed", *arguments, "--seed=5")
+        self.assert_refused("a log of another placer", *arguments, "--placer=expert")
+        write_problem(small_problem(gpu_bytes=40), self.problem)
+        self.assert_refused("a log of another problem", *arguments)
+        self.assertEqual((self.directory / "run" / "training.jsonl").read_bytes(), log)
+
     def test_bad_input(self):
         def refuses(message, *arguments, code=1, problem="problem.json", output="r.json"):
             self.assert_refused(
@@ -238,7 +279,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
         refuses("the problem has no entry", problem="empty.json")
         refuses("no/r.json': No such file", output="no/r.json")
         refuses("': it is a directory", output="")
-        refuses("invalid choice: 'magic'", "--placer=magic", code=2)
+        refuses("argument --placer: no placer 'magic'; the placers are", "--placer=magic", code=2)
+        refuses(r"no placer 'randm' \(did you mean 'random'\?\)", "--placer=randm", code=2)
         refuses("invalid int value: 'many'", "--max_trials=many", code=2)
         refuses("invalid float value: 'long'", "--max_secs=long", code=2)
         refuses("'units' is not NAME=VALUE", "--placer_option=units")
@@ -248,6 +290,11 @@ class SearchCommandTest(ProblemCommandsTestCase):
         refuses("max_secs must be positive, not 0.0", "--max_secs=0")
         refuses("max_secs must be positive, not nan", "--max_secs=nan")
         refuses("seed must not be negative, but is -1", "--seed=-1")
+        log_dir = f"--log_dir={self.path('run')}"
+        refuses("max_trials must be at least 1, not 0", "--max_trials=0", log_dir)
+        refuses("placer 'random' has no option 'units'", "--placer_option=units=5", log_dir)
+        refuses("problem.json", f"--log_dir={self.problem}")
+        refuses("problem.json/run", f"--log_dir={self.problem}/run")
         self.assert_refused("required: --problem", "search", "--output=r.json", code=2)
         self.assert_refused("required: --output", "search", "--problem=p.json", code=2)
 
@@ -412,6 +459,7 @@ class ProcessTest(ProblemCommandsTestCase):
         code = "import sys\nfrom tf_placer import cli\n"
         for placer in ("random", "expert", "single_device"):
             arguments = ["search", f"--problem={self.problem}", f"--placer={placer}"]
+            arguments.append(f"--log_dir={self.path('log_' + placer)}")
             code += f"cli.main({[*arguments, '--max_trials=5', f'--output={result}']})\n"
         arguments = ["simulate", f"--problem={self.problem}", f"--assignment={result}"]
         code += f"cli.main({[*arguments, f'--output={report}', f'--trace={report}.trace']})\n"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -13,13 +14,16 @@ import tensorflow as tf
 from graph_passes.placement import read_placement
 from tests import graphs
 from tests.graph_parts import TestGraph
+from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer import search_process
 from tf_placer.log_header import LogMismatchError
 from tf_placer.machine_lookup import find_machine
+from tf_placer.placers import make_placer
 from tf_placer.run_directory import Outcome, Request, RunDirectory
 from tf_placer.search import GraphDoesNotRunError
 from tf_placer.sources import read_source
+from tf_placer.training_log import read_training_log
 from tf_placer.trial_log import read_log
 
 tf1 = tf.compat.v1
@@ -34,6 +38,8 @@ class SearchProcessTest(tf.test.TestCase):
         super().setUp()
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
         self.lines: list[str] = []
+        # Serialised twice, one graph may be two files.
+        self.graph_def = graphs.two_branches().graph.as_graph_def()
 
     def run_search(
         self,
@@ -41,6 +47,7 @@ class SearchProcessTest(tf.test.TestCase):
         given: TestGraph | None = None,
         config: tf1.ConfigProto | None = None,
         graph_def: tf1.GraphDef | None = None,
+        units: str = "heuristic",
         **changes,
     ) -> Outcome:
         given = given or graphs.two_branches()
@@ -60,7 +67,8 @@ class SearchProcessTest(tf.test.TestCase):
             source.graph_def.SerializeToString(),
             (config or tf1.ConfigProto()).SerializeToString(),
         )
-        return search_process.run(asked, self.directory, self.lines.append, script.environment)
+        with mock.patch.object(search_process, "units_of", lambda name, options: units):
+            return search_process.run(asked, self.directory, self.lines.append, script.environment)
 
     def files(self) -> dict[str, str]:
         """A hash of every file of the directory, by its path there."""
@@ -175,11 +183,10 @@ class SearchProcessTest(tf.test.TestCase):
             self.run_search(script)
 
     def test_a_finished_search_called_again_measures_nothing(self):
-        graph_def = graphs.two_branches().graph.as_graph_def()
-        self.run_search(Script(secs=split_is_faster), graph_def=graph_def)
+        self.run_search(Script(secs=split_is_faster), graph_def=self.graph_def)
         before = self.files()
         again = Script(secs=split_is_faster)
-        self.assertEqual(self.run_search(again, graph_def=graph_def), Outcome.FASTER)
+        self.assertEqual(self.run_search(again, graph_def=self.graph_def), Outcome.FASTER)
         self.assertEqual(again.measured + again.confirmed, [])
         self.assertEqual(self.files(), before)
         self.assertIn("nothing to measure again", self.lines[-1])
@@ -233,6 +240,7 @@ class SearchProcessTest(tf.test.TestCase):
             ("seed: .* has seed 0, this search has 1", {"seed": 1}),
             ("machine", {"machine": find_machine("local:3")}),
             ("placer: ", {"placer": "expert"}),
+            ("grouping: .* has grouping .heuristic", {"units": "per_operation"}),
             ("session_config", {"config": tf1.ConfigProto(inter_op_parallelism_threads=1)}),
         ):
             script = Script(secs=split_is_faster)
@@ -250,6 +258,88 @@ class SearchProcessTest(tf.test.TestCase):
         outcome = self.run_search(Script(), graph_def=placed)
         self.assertEqual(outcome, Outcome.NOTHING_TO_PLACE)
         self.assertEqual(self.files(), before)
+
+    def test_all_stages_place_what_the_placer_needs(self):
+        header_of, sizes = {}, {}
+        for units in ("heuristic", "per_operation"):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(), max_trials=6, units=units)
+            header_of[units], trials = read_log(self.directory.trials)
+            sizes[units] = {len(trial.assignment) for trial in trials[1:]}
+            self.assertEqual(header_of[units]["grouping"], units)
+            self.assertLen(sizes[units], 1)
+        self.assertGreater(max(sizes["per_operation"]), max(sizes["heuristic"]))
+
+    def test_a_log_from_before_there_were_groupings_is_gone_on_with(self):
+        self.run_search(Script(), max_trials=4)
+        header, *rest = self.directory.trials.read_text().splitlines()
+        value = json.loads(header)
+        del value["grouping"]
+        self.directory.trials.write_text("\n".join([json.dumps(value), *rest]) + "\n")
+        self.run_search(Script(), max_trials=5)
+        self.assertLen(read_log(self.directory.trials)[1], 5)
+
+    def learn(self, max_trials: int, script: Script | None = None) -> None:
+        """A search by a placer that pretends to learn, which begins with trial 5."""
+
+        def make(name, groups, legal, **settings):
+            if name == "random":
+                return LearningPlacer(groups, legal, seed=settings["seed"], name=name)
+            return make_placer(name, groups, legal, **settings)
+
+        with mock.patch.object(search_process, "make_placer", make):
+            self.run_search(
+                script or Script(secs=split_is_faster),
+                graph_def=self.graph_def,
+                max_trials=max_trials,
+            )
+
+    def saved_policy(self) -> str:
+        return (self.directory.path / "policy.weights.h5").read_text()
+
+    def test_what_the_placer_learns_is_kept_beside_the_trials(self):
+        self.learn(max_trials=14)
+        header, updates = read_training_log(self.directory.path)
+        trial_header, trials = read_log(self.directory.trials)
+        own = [trial for trial in trials if trial.placer == "random"]
+        self.assertEqual(header, trial_header)
+        self.assertEqual([update.samples for update in updates], [3, 6, 9])
+        self.assertEqual(own[0].index, 5)
+        best = [min(t.measurement.median_secs for t in own[:n]) for n in (3, 6, 9)]
+        self.assertEqual([update.best_step_secs for update in updates], best)
+        self.assertEqual(self.saved_policy(), "3")
+        self.assertLen(os.listdir(self.directory.path / "tensorboard"), 1)
+
+    def test_a_search_that_goes_on_repeats_no_update(self):
+        self.learn(max_trials=16)
+        expected = read_training_log(self.directory.path)[1]
+        self.directory = RunDirectory(self.create_tempdir().full_path)
+        for max_trials in (2, 8, 9, 12, 16):
+            self.learn(max_trials)
+        self.assertEqual(read_training_log(self.directory.path)[1], expected)
+        self.assertEqual(self.saved_policy(), str(len(expected)))
+
+    def test_an_update_that_a_kill_lost_is_learned_again(self):
+        self.learn(max_trials=14)
+        path = self.directory.path / "training.jsonl"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-20])
+        self.learn(max_trials=15)
+        self.assertEqual(path.read_bytes(), whole)
+
+    def test_a_finished_search_called_again_keeps_the_policy(self):
+        self.learn(max_trials=14)
+        before = self.files()
+        self.learn(max_trials=14, script=(again := Script(secs=split_is_faster)))
+        self.assertEqual(again.measured, [])
+        self.assertEqual(self.files(), before)
+
+    def test_updates_without_the_trials_that_they_are_of_are_dropped(self):
+        self.learn(max_trials=16)
+        os.unlink(self.directory.trials)
+        os.unlink(self.directory.result)
+        self.learn(max_trials=11)
+        self.assertLen(read_training_log(self.directory.path)[1], 2)
 
     def test_the_log_names_every_setting_of_the_placer(self):
         self.run_search(

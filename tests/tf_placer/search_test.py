@@ -288,6 +288,17 @@ class SearchTest(SearchTestCase):
             )
         np.testing.assert_allclose(etas, [0, 3 * 2 / 2, 2 * 4 / 3, 1 * 6 / 4, 0])
 
+    def test_each_batch_that_was_observed_is_told(self):
+        told = []
+        first = doubles.ScriptedPlacer("first", [[row(1), row(2)], [row(3)]])
+        second = doubles.AdaptivePlacer("second", 4)
+        self.run_search(
+            [first, second],
+            max_trials=13,
+            observed=lambda placer: told.append((placer.name, len(placer.observed))),
+        )
+        self.assertEqual(told, [("first", 1), ("first", 2), ("second", 1), ("second", 2)])
+
     def test_stages_need_names_of_their_own(self):
         for names in (["a", "a"], ["original"]):
             with self.assertRaisesRegex(ValueError, "names of their own"):
@@ -385,6 +396,14 @@ class ResumeTest(SearchTestCase):
             report=lambda trial, progress: reports.append((trial.index, progress.trial_count)),
         )
         self.assertEqual(reports, [(8, 9), (9, 10), (10, 11)])
+
+    def test_batches_of_the_log_are_told_when_they_are_observed_again(self):
+        told = []
+        self.run_search(self.make_stages(), max_trials=12)
+        self.run_search(
+            self.make_stages(), max_trials=16, observed=lambda placer: told.append(placer.name)
+        )
+        self.assertEqual(told, ["first", "first", "second", "third", "third"])
 
     def test_time_before_the_interruption_counts_and_time_between_does_not(self):
         clock = FakeClock()

@@ -159,6 +159,17 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertEqual(second.failure.kind, FailureKind.OUT_OF_MEMORY)
         self.assertEqual(placer.observed[1][1][0].failure.kind, FailureKind.INVALID_PLACEMENT)
 
+    def test_each_batch_that_was_observed_is_told_before_it_is_reported(self):
+        problem, told = small_problem(), []
+        placer = Scripted(problem, [(0, 0, 0), BEST], [(0, 1, 0)])
+        search(
+            problem,
+            placer,
+            report=lambda outcome, _: told.append(outcome.trials),
+            observed=lambda observer: told.append((observer.name, len(observer.observed))),
+        )
+        self.assertEqual(told, [("scripted", 1), 2, ("scripted", 2), 3])
+
     @parameterized.parameters(1, 7, 64, 65, 200)
     def test_the_budget_in_trials_is_exact(self, max_trials):
         problem = small_problem()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-__all__ = ["config_from_options"]
+__all__ = ["config_from_options", "suggest"]
 
 T = TypeVar("T")
 
@@ -38,12 +39,33 @@ def config_from_options(
     for name, value in (options or {}).items():
         if name not in kinds:
             known = ", ".join(sorted(kinds)) or "none"
-            raise ValueError(f"{owner} has no option {name!r}; its options are: {known}")
+            raise ValueError(
+                f"{owner} has no option {name!r}{suggest(name, kinds)}; its options are: {known}"
+            )
         try:
             values[name] = _converted(value, kinds[name])
         except ValueError as error:
             raise ValueError(f"option {name!r} of {owner} {error}") from None
     return None if config_type is None else config_type(**values)
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What somebody may have meant who wrote a name that there is not, for a message.
+
+    Args:
+        name: what was written.
+        known: the names that there are.
+
+    Returns:
+        Text to follow the wrong name: " (did you mean 'right'?)", or nothing if none is like it.
+
+    Example:
+        >>> suggest("colocrll", ["random", "colocrl"])
+        " (did you mean 'colocrl'?)"
+    """
+    by_lower = {right.lower(): right for right in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
 
 
 def _converted(value: object, kind: Any) -> object:

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import abc
+import os
 from collections.abc import Sequence
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
+from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["Placer"]
+__all__ = ["Placer", "check_legal"]
+
+
+def check_legal(groups: GroupGraph, legal: np.ndarray) -> None:
+    """Checks that every group may go somewhere.
+
+    Args:
+        groups: the groups.
+        legal: bool [num_groups, num_devices], true where a group may go.
+
+    Raises:
+        ValueError: `legal` does not fit the groups, or a group may go nowhere.
+    """
+    if legal.dtype != np.bool_ or legal.ndim != 2 or legal.shape[0] != groups.num_groups:
+        raise ValueError(
+            f"legal must be bool [{groups.num_groups}, devices], not {legal.dtype} {legal.shape}"
+        )
+    nowhere = np.flatnonzero(~legal.any(axis=1))
+    if nowhere.size:
+        raise ValueError(f"group {groups.names[nowhere[0]]!r} has no legal device")
 
 
 class Placer(abc.ABC):
@@ -38,14 +59,7 @@ class Placer(abc.ABC):
         Raises:
             ValueError: `legal` does not fit the groups, or a group may go nowhere.
         """
-        if legal.dtype != np.bool_ or legal.ndim != 2 or legal.shape[0] != groups.num_groups:
-            raise ValueError(
-                f"legal must be bool [{groups.num_groups}, devices], "
-                f"not {legal.dtype} {legal.shape}"
-            )
-        nowhere = np.flatnonzero(~legal.any(axis=1))
-        if nowhere.size:
-            raise ValueError(f"group {groups.names[nowhere[0]]!r} has no legal device")
+        check_legal(groups, legal)
         self.groups = groups
         self.legal = legal
         self.seed = seed
@@ -54,6 +68,11 @@ class Placer(abc.ABC):
     def num_devices(self) -> int:
         """How many devices there are to choose from."""
         return self.legal.shape[1]
+
+    @property
+    def updates(self) -> Sequence[UpdateRecord]:
+        """What each update so far saw and did, in order; none of a placer that does not learn."""
+        return ()
 
     @abc.abstractmethod
     def propose(self, count: int) -> np.ndarray:
@@ -74,4 +93,16 @@ class Placer(abc.ABC):
         Args:
             placements: int32 [n, num_groups], as proposed.
             measurements: one per placement.
+        """
+
+    def save(self, directory: str | os.PathLike[str]) -> None:  # noqa: B027 (most learn nothing)
+        """Writes what it has learned to files of its own, each whole or not at all.
+
+        A placer that learns nothing writes nothing.
+
+        Args:
+            directory: where to; it exists.
+
+        Raises:
+            OSError: it cannot be written.
         """

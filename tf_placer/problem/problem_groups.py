@@ -8,7 +8,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_checks import may_go
 
-__all__ = ["group_graph", "legal_devices"]
+__all__ = ["device_secs", "group_graph", "legal_devices"]
 
 # Sizes of tensors are told as numbers of float32.
 _ELEMENT_BYTES = 4
@@ -21,6 +21,17 @@ def legal_devices(problem: PlacementProblem) -> np.ndarray:
         bool [num_groups, num_devices]; every row has a true entry.
     """
     return may_go(problem.compute_secs, problem.groups, problem.num_groups)
+
+
+def device_secs(problem: PlacementProblem) -> np.ndarray:
+    """What the operations of each group take on each device.
+
+    Returns:
+        float64 [num_groups, num_devices], seconds; infinite where one of them may not go.
+    """
+    secs = np.zeros((problem.num_groups, problem.num_devices))
+    np.add.at(secs, problem.groups, problem.compute_secs)
+    return secs
 
 
 def group_graph(problem: PlacementProblem) -> GroupGraph:

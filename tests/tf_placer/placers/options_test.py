@@ -3,7 +3,7 @@ from typing import Annotated, Literal
 
 from absl.testing import absltest
 
-from tf_placer.placers.options import config_from_options
+from tf_placer.placers.options import config_from_options, suggest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +49,12 @@ class ConfigFromOptionsTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "x has no option 'size'.*none"):
             config_from_options(None, {"size": 1}, owner="x")
 
+    def test_an_unknown_option_is_answered_with_the_nearest(self):
+        with self.assertRaisesRegex(ValueError, r"no option 'sise' \(did you mean 'size'\?\); its"):
+            config_from_options(_Config, {"sise": 1}, owner="x")
+        with self.assertRaisesRegex(ValueError, "no option 'zzz'; its"):
+            config_from_options(_Config, {"zzz": 1}, owner="x")
+
     def test_refuses_values_of_other_types(self):
         for name, value in (
             ("size", "four"),
@@ -63,6 +69,26 @@ class ConfigFromOptionsTest(absltest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, f"option {name!r} of x must be .*{value!r}"):
                 config_from_options(_Config, {name: value}, owner="x")
+
+
+class SuggestTest(absltest.TestCase):
+    def test_names_the_nearest_of_what_there_is(self):
+        known = ["random", "colocrl", "eagle", "eagle_ppo_ce", "batch_size", "Metis"]
+        for written, meant in (
+            ("colocrll", "colocrl"),
+            ("collocrl", "colocrl"),
+            ("COLOCRL", "colocrl"),
+            ("eagel", "eagle"),
+            ("eagle_ppo", "eagle_ppo_ce"),
+            ("batchsize", "batch_size"),
+            ("metis", "Metis"),
+        ):
+            self.assertEqual(suggest(written, known), f" (did you mean {meant!r}?)", written)
+
+    def test_is_silent_where_nothing_is_near(self):
+        self.assertEqual(suggest("quark", ["random", "colocrl"]), "")
+        self.assertEqual(suggest("quark", []), "")
+        self.assertEqual(suggest("", ["random"]), "")
 
 
 if __name__ == "__main__":

@@ -2,37 +2,70 @@ import subprocess
 import sys
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs
-from tf_placer.placers import PLACERS, make_placer
+from tf_placer.placers import PLACERS, check_options, describe_placer, make_placer, units_of
 
 _LEGAL = np.ones([4, 2], np.bool_)
+_HEURISTICS = {"single_device", "random", "expert"}
+_PAPERS = {"colocrl", "hierarchical", "spotlight", "post", "eagle", "eagle_ppo_ce"}
 
 
-class RegistryTest(absltest.TestCase):
-    def test_makes_every_placer_under_its_name(self):
-        self.assertEqual(set(PLACERS), {"single_device", "random", "expert", "colocrl"})
-        for name in PLACERS:
-            placer = make_placer(name, graphs.chain(4), _LEGAL, seed=5)
-            self.assertEqual(placer.name, name)
-            self.assertEqual(placer.seed, 5)
+class RegistryTest(parameterized.TestCase):
+    def test_has_the_systems_of_the_papers_and_the_baselines(self):
+        self.assertContainsSubset(_HEURISTICS | _PAPERS, PLACERS)
+
+    @parameterized.parameters(sorted(PLACERS))
+    def test_makes_every_placer_under_its_name(self, name):
+        placer = make_placer(name, graphs.chain(4), _LEGAL, seed=5)
+        self.assertEqual(placer.name, name)
+        self.assertEqual(placer.seed, 5)
 
     def test_options_reach_the_placer(self):
-        options = {"batch_size": "6", "hidden_units": 16, "shape_layout": "terminated"}
+        options = {"batch_size": "6", "policy": "softmax"}
         placer = make_placer("colocrl", graphs.chain(4), _LEGAL, options=options)
         self.assertEqual(placer.batch_size, 6)
-        self.assertEqual(placer.config.hidden_units, 16)
-        self.assertEqual(placer.config.shape_layout, "terminated")
-        self.assertEqual(placer.config.learning_rate, 1e-4)
+        self.assertEqual(placer.agent.policy.name, "softmax")
 
-    def test_an_unknown_placer_is_named_and_the_known_ones_listed(self):
-        with self.assertRaisesRegex(ValueError, "'colocate'.*colocrl, expert, random"):
-            make_placer("colocate", graphs.chain(4), _LEGAL)
+    def test_options_come_back_in_the_types_of_the_settings(self):
+        options = {"batch_size": "6", "policy": "softmax", "failing_signal": "none"}
+        expected = {"batch_size": 6, "policy": "softmax", "failing_signal": None}
+        self.assertEqual(check_options("colocrl", options), expected)
+        self.assertEqual(check_options("random", None), {})
 
-    def test_an_unknown_option_is_named_and_the_known_ones_listed(self):
-        with self.assertRaisesRegex(ValueError, "'colocrl' has no option 'rate'.*learning_rate"):
-            make_placer("colocrl", graphs.chain(4), _LEGAL, options={"rate": 1})
+    def test_describes_parts_and_settings(self):
+        described = describe_placer("eagle", {"num_groups": "64"})
+        self.assertEqual(
+            described.parts, {"grouper": "feed_forward", "policy": "seq2seq", "algorithm": "ppo"}
+        )
+        settings = {setting.name: setting for setting in described.settings}
+        self.assertEqual(settings["num_groups"].value, 64)
+        self.assertEqual(settings["num_groups"].part, "feed_forward")
+        self.assertEqual(settings["learning_rate"].value, 0.01)
+        for setting in described.settings:
+            self.assertNotEmpty(setting.help, setting.name)
+        self.assertEqual(describe_placer("random").settings, [])
+
+    def test_placers_that_group_want_units_of_one_colocation_group(self):
+        self.assertEqual(units_of("colocrl"), "heuristic")
+        self.assertEqual(units_of("random"), "heuristic")
+        self.assertEqual(units_of("hierarchical"), "per_operation")
+        self.assertEqual(units_of("colocrl", {"grouper": "metis"}), "per_operation")
+        self.assertEqual(units_of("eagle", {"grouper": "heuristic"}), "heuristic")
+
+    def test_an_unknown_placer_is_named_and_the_nearest_one_suggested(self):
+        for call in (units_of, describe_placer, lambda name: check_options(name, {})):
+            with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):
+                call("colocr")
+        with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):
+            make_placer("colocr", graphs.chain(4), _LEGAL)
+
+    def test_an_unknown_option_is_named_and_the_nearest_one_suggested(self):
+        with self.assertRaisesRegex(
+            ValueError, "'colocrl' has no option 'learning_rat'.*did you mean 'learning_rate'"
+        ):
+            make_placer("colocrl", graphs.chain(4), _LEGAL, options={"learning_rat": 1})
         with self.assertRaisesRegex(ValueError, "'random' has no option 'rate'.*none"):
             make_placer("random", graphs.chain(4), _LEGAL, options={"rate": 1})
 

@@ -11,7 +11,7 @@ from absl.testing import absltest, parameterized
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
-from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
 
 _NAMES = ("cpu", "gpu:0", "gpu:1")
 
@@ -72,6 +72,12 @@ class GroupGraphTest(parameterized.TestCase):
 
     def test_work_is_what_operations_take_where_they_are_fastest(self):
         self.assertEqual(group_graph(six_operations()).work.tolist(), [8, 0, 7, 47, 0, 1])
+
+    def test_a_group_takes_on_a_device_what_all_its_operations_take_there(self):
+        np.testing.assert_array_equal(
+            device_secs(six_operations()),
+            [[8, 9], [0, 0], [math.inf, 7], [48, math.inf], [0, 0], [1, 2]],
+        )
 
     def test_a_tensor_crosses_once_to_each_group_that_reads_it(self):
         groups = group_graph(six_operations())

@@ -6,6 +6,8 @@ adjacency. The types are only weights here, because their vectors are learned by
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
     section 3.2.
+    Lan, Chen and Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
+    for edges weighted by bytes.
 """
 
 from __future__ import annotations
@@ -13,64 +15,81 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
 import numpy as np
+import tensorflow as tf
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.learned.policy import GroupInputs
 
-__all__ = ["GroupFeatures", "ShapeLayout", "adjacency", "output_shapes", "type_weights"]
+__all__ = [
+    "AdjacencyKind",
+    "EmbeddingConfig",
+    "ShapeLayout",
+    "adjacency_matrix",
+    "fixed_inputs",
+    "group_shapes",
+    "output_shapes",
+    "type_weights",
+]
 
 ShapeLayout = Literal["slots", "terminated"]
+AdjacencyKind = Literal["binary", "bytes"]
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupFeatures:
-    """The input of a policy's encoder, one row per group.
+class EmbeddingConfig:
+    """Settings of what is told about groups, each with its line of help.
 
-    Attributes:
-        type_weights: float32 [num_groups, num_types], the share of each type in each group.
-        fixed: float32 [num_groups, num_features], everything that is not learned.
+    Raises:
+        ValueError: a number is not positive, or there is no such layout or adjacency.
     """
 
-    type_weights: np.ndarray
-    fixed: np.ndarray
+    shape_dims: Annotated[int, "dimensions kept of an output shape"] = 5
+    shape_outputs: Annotated[int, "output shapes kept of a group"] = 5
+    shape_layout: Annotated[ShapeLayout, "slots of shape_dims, or terminated by a zero"] = "slots"
+    raw_shapes: Annotated[bool, "whether sizes stay instead of becoming log(1 + size)"] = False
+    adjacency: Annotated[
+        AdjacencyKind, "binary: every edge counts 1; bytes: log(1 + its bytes), scaled"
+    ] = "binary"
 
-    @classmethod
-    def from_groups(
-        cls,
-        groups: GroupGraph,
-        *,
-        shape_dims: int = 5,
-        shape_outputs: int = 5,
-        shape_layout: ShapeLayout = "slots",
-        raw_shapes: bool = False,
-        merged_adjacency: bool = False,
-    ) -> GroupFeatures:
-        """Describes groups by the shapes of their outputs and by their neighbours.
-
-        Args:
-            groups: the groups.
-            shape_dims: see `output_shapes`.
-            shape_outputs: see `output_shapes`.
-            shape_layout: see `output_shapes`.
-            raw_shapes: see `output_shapes`.
-            merged_adjacency: see `adjacency`.
-        """
-        shapes = output_shapes(
-            groups.output_shapes,
-            num_dims=shape_dims,
-            num_outputs=shape_outputs,
-            layout=shape_layout,
-            raw=raw_shapes,
-        )
-        neighbours = adjacency(groups.edges, groups.num_groups, merged=merged_adjacency)
-        return cls(type_weights(groups.type_counts), np.concatenate([shapes, neighbours], axis=1))
+    def __post_init__(self) -> None:
+        for name in ("shape_dims", "shape_outputs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.shape_layout not in get_args(ShapeLayout):
+            raise ValueError(
+                f"no shape layout {self.shape_layout!r}; there are slots and terminated"
+            )
+        if self.adjacency not in get_args(AdjacencyKind):
+            raise ValueError(f"adjacency must be binary or bytes, not {self.adjacency!r}")
 
     @property
-    def num_groups(self) -> int:
-        """How many groups there are."""
-        return self.fixed.shape[0]
+    def num_features(self) -> int:
+        """The width of what is told about a group besides its types and its neighbours."""
+        return self.shape_dims * self.shape_outputs
+
+
+def fixed_inputs(groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig) -> GroupInputs:
+    """What a policy reads about groups that stay as they are.
+
+    Args:
+        groups: the groups.
+        legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+        config: how they are described.
+
+    Returns:
+        The shares of the types, the output shapes and the edges of the groups, the same for all
+        placements; every group counts.
+    """
+    return GroupInputs(
+        types=tf.constant(type_weights(groups.type_counts)[np.newaxis]),
+        features=tf.constant(group_shapes(groups, config)[np.newaxis]),
+        adjacency=tf.constant(adjacency_matrix(groups, config.adjacency)[np.newaxis]),
+        legal=tf.constant(legal[np.newaxis]),
+        counted=tf.ones([1, groups.num_groups]),
+    )
 
 
 def type_weights(type_counts: np.ndarray) -> np.ndarray:
@@ -84,6 +103,17 @@ def type_weights(type_counts: np.ndarray) -> np.ndarray:
     """
     totals = type_counts.sum(axis=1, keepdims=True)
     return (type_counts / np.maximum(totals, 1)).astype(np.float32)
+
+
+def group_shapes(groups: GroupGraph, config: EmbeddingConfig) -> np.ndarray:
+    """`output_shapes` of groups by settings, float32 [num_groups, config.num_features]."""
+    return output_shapes(
+        groups.output_shapes,
+        num_dims=config.shape_dims,
+        num_outputs=config.shape_outputs,
+        layout=config.shape_layout,
+        raw=config.raw_shapes,
+    )
 
 
 def output_shapes(
@@ -131,18 +161,19 @@ def output_shapes(
     return features if raw else np.log1p(features)
 
 
-def adjacency(edges: np.ndarray, num_groups: int, *, merged: bool = False) -> np.ndarray:
-    """Which groups are direct inputs and direct outputs of each group.
+def adjacency_matrix(groups: GroupGraph, kind: AdjacencyKind) -> np.ndarray:
+    """What each group sends to each other one.
 
     Args:
-        edges: int32 [num_edges, 2], (producer group, consumer group).
-        num_groups: how many groups there are.
-        merged: one block that tells neighbours only, instead of two that tell inputs from outputs.
+        groups: the groups.
+        kind: "binary" for a one at every edge, "bytes" for the logarithm of 1 + its bytes, divided
+            by the largest of the producer.
 
     Returns:
-        float32 [num_groups, 2 * num_groups] of zeros and ones, inputs before outputs, or
-        [num_groups, num_groups] if merged.
+        float32 [num_groups, num_groups], from 0 to 1; producers are rows.
     """
-    feeds = np.zeros([num_groups, num_groups], np.float32)
-    feeds[edges[:, 0], edges[:, 1]] = 1
-    return np.maximum(feeds, feeds.T) if merged else np.concatenate([feeds.T, feeds], axis=1)
+    producers, consumers = groups.edges.T
+    matrix = np.zeros([groups.num_groups, groups.num_groups], np.float32)
+    matrix[producers, consumers] = np.log1p(groups.edge_bytes) if kind == "bytes" else 1
+    largest = matrix.max(axis=1, keepdims=True, initial=0)
+    return matrix / np.where(largest > 0, largest, 1)

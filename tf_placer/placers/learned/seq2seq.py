@@ -1,279 +1,304 @@
-"""ColocRL's policy: a recurrent network reads the groups and writes a device for each of them.
+"""A recurrent network reads the groups and writes a device for each of them.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
     section 3.2 and figure 2.
-    Bahdanau et al., Neural Machine Translation by Jointly Learning to Align and Translate, ICLR
-    2015, for the attention.
+    Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
+    section on the placer and figure 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from typing import Annotated, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from tf_placer.placers.learned.embedding import GroupFeatures
+from tf_placer.placers.learned import weights
+from tf_placer.placers.learned.attention import Memory
+from tf_placer.placers.learned.decoder import Attention, DecoderWeights, decode, decoder_step
+from tf_placer.placers.learned.lstm import lstm
+from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.policy import GroupInputs, Policy
 
-__all__ = ["Seq2SeqPolicy"]
+__all__ = ["Seq2SeqConfig", "Seq2SeqPolicy"]
 
-# Below every real logit, yet finite: an impossible device adds 0 to an entropy instead of 0 * inf.
-_IMPOSSIBLE = tf.float32.min / 2
+# XLA halves the time that a policy takes and needs seconds to compile one, which pays only where
+# there is much to compute: this many groups times hidden units.
+_WORTH_COMPILING = 2**14
 
 
-class Seq2SeqPolicy(tf.keras.Model):
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqConfig:
+    """Settings of the sequence-to-sequence policy, each with its line of help.
+
+    Raises:
+        ValueError: a number is outside its range.
+    """
+
+    attention: Annotated[Attention, "before the decoder's cell (EAGLE) or after it"] = "before"
+    hidden_units: Annotated[int, "of the decoder, and of both encoder directions together"] = 512
+    attention_units: Annotated[int, "size of the attention's hidden layer"] = 512
+    device_units: Annotated[int, "size of the vector learned for a device"] = 64
+    type_units: Annotated[
+        int, "size of the vector learned for an operation type; 0 to read the types themselves"
+    ] = 64
+    feed_item: Annotated[bool, "whether the decoder reads the encoding of its group, too"] = False
+    read_adjacency: Annotated[bool, "whether the encoder reads each group's neighbours"] = True
+    merged_adjacency: Annotated[bool, "whether inputs and outputs share a block"] = False
+    tanh_limit: Annotated[float | None, "bound of the logits, by a tanh; none for no bound"] = None
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_units", "attention_units", "device_units", "tanh_limit"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        if self.hidden_units % 2:
+            raise ValueError(f"hidden_units must be even, not {self.hidden_units}")
+        if self.type_units < 0:
+            raise ValueError(f"type_units must not be negative, not {self.type_units}")
+        if self.attention not in ("before", "after"):
+            raise ValueError(f"attention must be before or after, not {self.attention!r}")
+
+
+class _Encoded(NamedTuple):
+    """What the decoder needs to know; "n" as in `GroupInputs`.
+
+    Attributes:
+        memory: the encoded groups.
+        hidden: float32 [n, hidden_units], the decoder's output before the first group.
+        cell: float32 [n, hidden_units], the state of its cells before the first group.
+        by_device: float32 [num_devices + 1, 4 * hidden_units], what each device, as the choice
+            before, says to the gates of the decoder, bias included; the last row is that of GO.
+        by_group: float32 [num_groups, n, 4 * hidden_units], what the group to place says; None
+            where the decoder does not read it.
+        decoder: the decoder's other weights.
+    """
+
+    memory: Memory
+    hidden: tf.Tensor
+    cell: tf.Tensor
+    by_device: tf.Tensor
+    by_group: tf.Tensor | None
+    decoder: DecoderWeights
+
+
+class Seq2SeqPolicy(Policy):
     """A distribution over placements, factorised group by group.
 
-    A bidirectional LSTM encodes the groups once; an LSTM with additive attention over the encoded
+    A bidirectional LSTM encodes the groups; an LSTM with additive attention over the encoded
     groups then chooses a device per group, in order, each choice fed back to the next one. Devices
     that are not legal for a group have probability zero.
     """
 
     def __init__(
         self,
-        features: GroupFeatures,
-        legal: np.ndarray,
-        *,
-        type_units: int = 64,
-        hidden_units: int = 512,
-        attention_units: int = 512,
-        device_units: int = 64,
-        feed_item: bool = False,
+        num_groups: int,
+        num_devices: int,
+        num_types: int,
+        num_features: int,
+        config: Seq2SeqConfig | None = None,
         seed: int = 0,
     ) -> None:
         """Makes the network with its initial weights.
 
         Args:
-            features: what is known about the groups.
-            legal: bool [num_groups, num_devices], true where a group may go; every row has one.
-            type_units: size of the vector learned for each operation type.
-            hidden_units: size of the decoder; each direction of the encoder has half of it.
-            attention_units: size of the attention's hidden layer.
-            device_units: size of the vector learned for each device.
-            feed_item: whether the decoder also reads the encoder's output for the group it places.
+            num_groups: see `Policy`.
+            num_devices: see `Policy`.
+            num_types: see `GroupInputs`.
+            num_features: see `GroupInputs`.
+            config: settings; the defaults if None.
             seed: of the initial weights.
-
-        Raises:
-            ValueError: `hidden_units` is odd.
         """
         super().__init__(name="seq2seq")
-        if hidden_units % 2:
-            raise ValueError(f"hidden_units must be even, not {hidden_units}")
-        self.num_groups, self.num_devices = legal.shape
-        self._feed_item = feed_item
-        self._type_weights = tf.constant(features.type_weights, tf.float32)
-        self._fixed_features = tf.constant(features.fixed, tf.float32)
-        self._legal = tf.constant(legal)
+        self.num_groups, self.num_devices = num_groups, num_devices
+        self._config = config = config or Seq2SeqConfig()
+        units, half = config.hidden_units, config.hidden_units // 2
+        after = config.attention == "after"
+        seeds = weights.seeds(seed)
+        glorot, orthogonal = weights.glorot, weights.orthogonal
 
-        seeds = _seeds(seed)
-        num_types = features.type_weights.shape[1]
-        self._type_vectors = self.add_weight(
-            name="type_vectors", shape=(num_types, type_units), initializer=_glorot(seeds)
-        )
+        if config.type_units:
+            self._type_vectors = self.add_weight(
+                name="type_vectors",
+                shape=(num_types, config.type_units),
+                initializer=glorot(seeds),
+            )
         # The last row is GO, the input of the first step.
         self._device_vectors = self.add_weight(
             name="device_vectors",
-            shape=(self.num_devices + 1, device_units),
-            initializer=_glorot(seeds),
+            shape=(num_devices + 1, config.device_units),
+            initializer=glorot(seeds),
         )
-        item_units = type_units + features.fixed.shape[1]
-        # Two layers instead of one in `Bidirectional`, which would give both the same weights.
-        self._forward_encoder, self._backward_encoder = (
-            tf.keras.layers.LSTM(
-                hidden_units // 2,
-                return_sequences=True,
-                return_state=True,
-                go_backwards=backwards,
-                kernel_initializer=_glorot(seeds),
-                recurrent_initializer=_orthogonal(seeds),
+        adjacency_units = num_groups * (1 if config.merged_adjacency else 2)
+        item_units = (config.type_units or num_types) + num_features
+        item_units += adjacency_units if config.read_adjacency else 0
+        self._forward_encoder, self._backward_encoder, self._decoder = (
+            tf.keras.layers.LSTMCell(
+                size, kernel_initializer=glorot(seeds), recurrent_initializer=orthogonal(seeds)
             )
-            for backwards in (False, True)
+            for size in (half, half, units)
         )
-        self._forward_encoder.build((1, self.num_groups, item_units))
-        self._backward_encoder.build((1, self.num_groups, item_units))
-
-        self._keys = tf.keras.layers.Dense(attention_units, kernel_initializer=_glorot(seeds))
-        self._keys.build((self.num_groups, hidden_units))
-        self._query = tf.keras.layers.Dense(
-            attention_units, use_bias=False, kernel_initializer=_glorot(seeds)
+        self._forward_encoder.build((None, item_units))
+        self._backward_encoder.build((None, item_units))
+        self._keys = tf.keras.layers.Dense(config.attention_units, kernel_initializer=glorot(seeds))
+        self._keys.build((None, units))
+        self._query = self.add_weight(
+            name="query", shape=(units, config.attention_units), initializer=glorot(seeds)
         )
-        self._query.build((None, hidden_units))
         self._scorer = self.add_weight(
-            name="scorer", shape=(attention_units, 1), initializer=_glorot(seeds)
+            name="scorer", shape=(config.attention_units, 1), initializer=glorot(seeds)
         )
-        self._decoder = tf.keras.layers.LSTMCell(
-            hidden_units,
-            kernel_initializer=_glorot(seeds),
-            recurrent_initializer=_orthogonal(seeds),
+        # It reads the device before, the context unless that comes after it, and maybe the group.
+        read = (not after) + config.feed_item
+        self._decoder.build((None, config.device_units + read * units))
+        self._logits = tf.keras.layers.Dense(num_devices, kernel_initializer=glorot(seeds))
+        self._logits.build((None, (2 if after else 1) * units))
+        compiled = num_groups * units >= _WORTH_COMPILING
+        self._sample, self._log_dists = (
+            tf.function(function, autograph=False, jit_compile=compiled)
+            for function in (self._decode_freely, self._decode_forced)
         )
-        self._decoder.build((None, device_units + (2 if feed_item else 1) * hidden_units))
-        self._logits = tf.keras.layers.Dense(self.num_devices, kernel_initializer=_glorot(seeds))
-        self._logits.build((None, hidden_units))
         self.built = True
 
-    @tf.function(autograph=False)
-    def sample(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Samples placements. Compiled once per `count`.
+    def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
+        """See `Policy.sample`."""
+        return self._sample(inputs, noise)
 
-        Args:
-            count: how many placements; a Python number.
-            seed: int64 [2]; placement i depends on (seed[0], seed[1] + i) and the weights alone.
+    def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
+        """See `Policy.log_dists`; always [count, ...]."""
+        return self._log_dists(inputs, devices)
 
-        Returns:
-            The placements, int32 [count, num_groups], and their log-probabilities, float32
-            [count].
-        """
+    def _decode_freely(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
+        """`sample`: each step reads what the one before chose."""
+        count = noise.shape[0]
+        encoded = self._encode(inputs)
+        legal = tf.transpose(inputs.legal, [1, 0, 2])
+        noise = tf.transpose(noise, [1, 0, 2])
 
-        def noise(row: tf.Tensor) -> tf.Tensor:
-            uniform = tf.random.stateless_uniform(
-                [self.num_groups, self.num_devices],
-                tf.stack([seed[0], row]),
-                minval=np.finfo(np.float32).tiny,
+        def step(index, previous, hidden, cell, chosen):  # type: ignore[no-untyped-def]
+            gates = self._gates(encoded, previous)
+            if encoded.by_group is not None:
+                gates += encoded.by_group[index]
+            result = decoder_step(
+                self._config.attention, encoded.decoder, encoded.memory, gates, hidden, cell
             )
-            return -tf.math.log(-tf.math.log(uniform))
+            logits = self._compute_logits(result.hidden, result.context)
+            devices = choose(logits, legal[index], noise[index])
+            return index + 1, devices, result.hidden, result.cell, chosen.write(index, devices)
 
-        rows = seed[1] + tf.range(count, dtype=tf.int64)
-        gumbel = tf.map_fn(noise, rows, fn_output_signature=tf.float32)
-        gumbel = tf.transpose(gumbel, [1, 0, 2])
-
-        def choose(index: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-            # The largest sum of logit and Gumbel noise has the distribution of the softmax. The
-            # mask comes last: no logits, however large, make an illegal device win.
-            scores = tf.where(self._legal[index], logits + gumbel[index], -np.inf)
-            return tf.argmax(scores, axis=1, output_type=tf.int32)
-
-        placements, log_probs, _ = self._decode(count, choose)
-        return placements, log_probs
-
-    @tf.function(autograph=False)
-    def log_prob(self, placements: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """How probable placements are. Compiled once per number of placements.
-
-        Args:
-            placements: int32 [count, num_groups], legal.
-
-        Returns:
-            Their log-probabilities, float32 [count], and for each placement the entropies of its
-            groups' distributions given the choices before them, summed, float32 [count].
-        """
-        by_group = tf.transpose(placements)
-        count = placements.shape[0]
-        _, log_probs, entropies = self._decode(count, lambda index, logits: by_group[index])
-        return log_probs, entropies
-
-    def call(self, placements: tf.Tensor) -> tf.Tensor:
-        """The log-probabilities of placements, see `log_prob`."""
-        return self.log_prob(placements)[0]
-
-    def _encode(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The encoded groups, float32 [num_groups, hidden], and the final state, [1, hidden]."""
-        types = tf.matmul(self._type_weights, tf.convert_to_tensor(self._type_vectors))
-        items = tf.concat([types, self._fixed_features], axis=1)[tf.newaxis]
-        forward, forward_hidden, forward_cell = self._forward_encoder(items)
-        backward, backward_hidden, backward_cell = self._backward_encoder(items)
-        encoded = tf.concat([forward, tf.reverse(backward, axis=[1])], axis=2)[0]
-        hidden = tf.concat([forward_hidden, backward_hidden], axis=1)
-        cell = tf.concat([forward_cell, backward_cell], axis=1)
-        return tf.ensure_shape(encoded, [self.num_groups, None]), hidden, cell
-
-    def _decode(
-        self, count: int, choose: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Runs the decoder over all groups.
-
-        Args:
-            count: how many placements to make side by side.
-            choose: gives the devices int32 [count] of a group, from its number and its masked
-                logits float32 [count, num_devices].
-
-        Returns:
-            The placements int32 [count, num_groups], their log-probabilities and their summed
-            entropies, float32 [count].
-        """
-        encoded, hidden, cell = self._encode()
-        keys = self._keys(encoded)
-        scorer = tf.convert_to_tensor(self._scorer)
-        device_vectors = tf.convert_to_tensor(self._device_vectors)
-
-        def step(index, previous, hidden, cell, log_probs, entropies, chosen):  # type: ignore[no-untyped-def]
-            attention = tf.nn.softmax(_additive_scores(self._query(hidden), keys, scorer))
-            # Products with one-hot rows instead of gathers, whose gradients add in any order.
-            inputs = [
-                tf.one_hot(previous, self.num_devices + 1) @ device_vectors,
-                attention @ encoded,
-            ]
-            if self._feed_item:
-                inputs.append(tf.repeat(encoded[index][tf.newaxis], count, axis=0))
-            _, (hidden, cell) = self._decoder(tf.concat(inputs, axis=1), [hidden, cell])
-            logits = tf.where(self._legal[index], self._logits(hidden), _IMPOSSIBLE)
-            devices = choose(index, logits)
-            log_softmax = tf.nn.log_softmax(logits)
-            log_probs += tf.reduce_sum(log_softmax * tf.one_hot(devices, self.num_devices), axis=1)
-            entropies -= tf.reduce_sum(tf.exp(log_softmax) * log_softmax, axis=1)
-            chosen = chosen.write(index, devices)
-            return index + 1, devices, hidden, cell, log_probs, entropies, chosen
-
-        _, _, _, _, log_probs, entropies, chosen = tf.while_loop(
+        *_, chosen = tf.while_loop(
             lambda index, *_: index < self.num_groups,
             step,
             (
                 tf.constant(0),
                 tf.fill([count], self.num_devices),
-                tf.repeat(hidden, count, axis=0),
-                tf.repeat(cell, count, axis=0),
-                tf.zeros([count]),
-                tf.zeros([count]),
+                *_initial_state(encoded, count),
                 tf.TensorArray(tf.int32, size=self.num_groups, element_shape=[count]),
             ),
             maximum_iterations=self.num_groups,
         )
-        return tf.transpose(chosen.stack()), log_probs, entropies
+        return tf.transpose(chosen.stack())
+
+    def _decode_forced(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
+        """`log_dists`: the same steps over choices that are known."""
+        count = devices.shape[0]
+        encoded = self._encode(inputs)
+        go = tf.fill([1, count], self.num_devices)
+        gates = self._gates(encoded, tf.concat([go, tf.transpose(devices)[:-1]], axis=0))
+        if encoded.by_group is not None:
+            gates += encoded.by_group
+        state = _initial_state(encoded, count)
+        outputs, contexts = decode(
+            self._config.attention, encoded.decoder, encoded.memory, gates, *state
+        )
+        logits = tf.transpose(self._compute_logits(outputs, contexts), [1, 0, 2])
+        return masked_log_softmax(logits, inputs.legal)
+
+    def _encode(self, inputs: GroupInputs) -> _Encoded:
+        """Reads the groups."""
+        config = self._config
+        items = self._items(inputs)
+        # Both directions run side by side, the second over the groups in reverse.
+        cells = (self._forward_encoder, self._backward_encoder)
+        orders = (items, tf.reverse(items, axis=[1]))
+        gates = [
+            _affine(order, cell.kernel, cell.bias)
+            for cell, order in zip(cells, orders, strict=True)
+        ]
+        outputs, final = lstm(
+            tf.transpose(tf.stack(gates), [2, 0, 1, 3]),
+            tf.stack([tf.convert_to_tensor(cell.recurrent_kernel) for cell in cells]),
+        )
+        forward = tf.transpose(outputs[:, 0], [1, 0, 2])
+        backward = tf.transpose(outputs[:, 1], [1, 0, 2])
+        values = tf.concat([forward, tf.reverse(backward, axis=[1])], axis=2)
+
+        units, after = config.hidden_units, config.attention == "after"
+        sizes = [config.device_units, 0 if after else units, units if config.feed_item else 0]
+        from_device, from_context, from_group = tf.split(
+            tf.convert_to_tensor(self._decoder.kernel), sizes
+        )
+        vectors = tf.convert_to_tensor(self._device_vectors)
+        by_group = None
+        if config.feed_item:
+            by_group = tf.transpose(tf.tensordot(values, from_group, 1), [1, 0, 2])
+        keys = _affine(values, self._keys.kernel, self._keys.bias)
+        context_kernel = None if after else from_context
+        if not after and values.shape[0] == 1 and 3 * self.num_groups < 4 * units:
+            # Average what groups say to the gates, not the groups: fewer products per step.
+            values, context_kernel = tf.tensordot(values, from_context, 1), None
+        return _Encoded(
+            Memory(
+                values,
+                keys,
+                tf.convert_to_tensor(self._scorer)[:, 0],
+            ),
+            tf.concat([forward[:, -1], backward[:, -1]], axis=1),
+            tf.concat(tf.unstack(final), axis=1),
+            tf.matmul(vectors, from_device) + tf.convert_to_tensor(self._decoder.bias),
+            by_group,
+            DecoderWeights(
+                tf.convert_to_tensor(self._decoder.recurrent_kernel),
+                tf.convert_to_tensor(self._query),
+                context_kernel,
+            ),
+        )
+
+    def _items(self, inputs: GroupInputs) -> tf.Tensor:
+        """What the encoder reads, float32 [n, num_groups, item_units]."""
+        types = inputs.types
+        if self._config.type_units:
+            types = tf.tensordot(types, tf.convert_to_tensor(self._type_vectors), 1)
+        items = [types, inputs.features]
+        if self._config.read_adjacency:
+            sent = inputs.adjacency
+            received = tf.linalg.matrix_transpose(sent)
+            merged = self._config.merged_adjacency
+            items += [tf.maximum(received, sent)] if merged else [received, sent]
+        return tf.concat(items, axis=2)
+
+    def _gates(self, encoded: _Encoded, previous: tf.Tensor) -> tf.Tensor:
+        """What the choices before say to the gates, float32 [..., 4 * hidden_units]."""
+        # A product with one-hot rows instead of a gather, whose gradient adds in any order.
+        rows = tf.one_hot(previous, self.num_devices + 1)
+        return tf.tensordot(rows, encoded.by_device, 1)
+
+    def _compute_logits(self, outputs: tf.Tensor, contexts: tf.Tensor) -> tf.Tensor:
+        """float32 [..., num_devices]."""
+        after = self._config.attention == "after"
+        read = tf.concat([outputs, contexts], axis=-1) if after else outputs
+        logits = _affine(read, self._logits.kernel, self._logits.bias)
+        limit = self._config.tanh_limit
+        return logits if limit is None else limit * tf.tanh(logits / limit)
 
 
-@tf.custom_gradient
-def _additive_scores(
-    query: tf.Tensor, keys: tf.Tensor, scorer: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]]:
-    """Bahdanau's scorer . tanh(query + key), of every query with every key.
-
-    The gradient computes the hidden layer anew: kept for all steps of the decoder, its count * keys
-    * units numbers would take gigabytes for a few hundred groups.
-
-    Args:
-        query: float32 [count, units].
-        keys: float32 [num_keys, units].
-        scorer: float32 [units, 1].
-
-    Returns:
-        float32 [count, num_keys] and its gradient.
-    """
-    count, units = query.shape
-    num_keys = keys.shape[0]
-
-    def hidden_layer() -> tf.Tensor:
-        return tf.tanh(query[:, tf.newaxis] + keys)
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        hidden = hidden_layer()
-        flat = tf.reshape(hidden, [count * num_keys, units])
-        to_scorer = tf.matmul(flat, tf.reshape(upstream, [-1, 1]), transpose_a=True)
-        to_sum = (1 - hidden * hidden) * upstream[:, :, tf.newaxis] * scorer[:, 0]
-        return tf.reduce_sum(to_sum, axis=1), tf.reduce_sum(to_sum, axis=0), to_scorer
-
-    flat = tf.reshape(hidden_layer(), [count * num_keys, units])
-    return tf.reshape(tf.matmul(flat, scorer), [count, num_keys]), gradient
+def _affine(inputs: tf.Tensor, kernel: tf.Variable, bias: tf.Variable) -> tf.Tensor:
+    """Inputs @ kernel + bias, as one product of two matrices."""
+    return tf.tensordot(inputs, tf.convert_to_tensor(kernel), 1) + tf.convert_to_tensor(bias)
 
 
-def _seeds(seed: int) -> Iterator[int]:
-    """Independent seeds, one per weight, from one seed."""
-    for child in np.random.SeedSequence(seed).generate_state(64):
-        yield int(child) % 2**31
-
-
-def _glorot(seeds: Iterator[int]) -> tf.keras.initializers.Initializer:
-    return tf.keras.initializers.GlorotUniform(seed=next(seeds))
-
-
-def _orthogonal(seeds: Iterator[int]) -> tf.keras.initializers.Initializer:
-    return tf.keras.initializers.Orthogonal(seed=next(seeds))
+def _initial_state(encoded: _Encoded, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Output and state of the decoder's cells before the first group, for each placement."""
+    shape = [count, encoded.hidden.shape[1]]
+    return tf.broadcast_to(encoded.hidden, shape), tf.broadcast_to(encoded.cell, shape)

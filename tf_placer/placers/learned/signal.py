@@ -1,8 +1,12 @@
-"""From measurements to what a policy learns from: signal, baseline, and which samples count.
+"""From measurements to what an agent learns from: reward, baseline, and which samples count.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
-    section 3.1.
+    section 3.1: square root, failing signal, moving average, failures ignored in the end.
+    Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
+    Optimization, NeurIPS 2018, equation 11: seconds, penalty, average of all samples.
+    Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
+    equation 4: negative square root, exponential moving average.
 """
 
 from __future__ import annotations
@@ -11,119 +15,189 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from absl import logging
 
 from tf_placer.environments.environment import Measurement
+from tf_placer.placers.learned.ranges import check_fields
 
-__all__ = [
-    "MovingAverage",
-    "StepAverage",
-    "counted_samples",
-    "failing_signal_of",
-    "square_root_signal",
-]
-
-StepAverage = Literal["mean", "median"]
+__all__ = ["Signal", "SignalBatch", "SignalConfig"]
 
 
-def square_root_signal(
-    measurements: Sequence[Measurement], *, failing_signal: float, average: StepAverage = "mean"
-) -> tuple[np.ndarray, np.ndarray]:
-    """The square root of each step time; a failure gives the failing signal instead.
-
-    Warns when a placement that ran has a signal above the failing one, because failing would then
-    look better than running.
-
-    Args:
-        measurements: what the placements gave.
-        failing_signal: signal of a failure, in square roots of seconds.
-        average: how the counted steps of a measurement become one step time.
-
-    Returns:
-        The signals, float64 [num_measurements], smaller is better, and which placements ran, bool
-        [num_measurements].
-
-    Raises:
-        ValueError: a step time is negative or not finite.
-    """
-    signals = np.full(len(measurements), failing_signal, np.float64)
-    executed = np.zeros(len(measurements), np.bool_)
-    for index, measurement in enumerate(measurements):
-        if measurement.step_secs is None:
-            continue
-        if not all(math.isfinite(secs) and secs >= 0 for secs in measurement.step_secs):
-            raise ValueError(f"not step times: {measurement.step_secs}")
-        averaged = statistics.fmean if average == "mean" else statistics.median
-        signals[index] = math.sqrt(averaged(measurement.step_secs))
-        executed[index] = True
-    worst = signals.max(initial=0.0)
-    if worst > failing_signal:
-        logging.warning(
-            "A placement that runs has the signal sqrt(%.4g s) = %.4g, above the failing signal "
-            "%.4g: failing looks better to the placer. Raise failing_signal.",
-            worst**2,
-            worst,
-            failing_signal,
-        )
-    return signals, executed
-
-
-def failing_signal_of(
-    measurements: Sequence[Measurement], average: StepAverage = "mean"
-) -> float | None:
-    """A failing signal for graphs of any step time: twice the worst signal of what ran.
-
-    Args:
-        measurements: what placements gave.
-        average: how the counted steps of a measurement become one step time.
-
-    Returns:
-        In square roots of seconds; None if no placement ran.
-
-    Raises:
-        ValueError: a step time is negative or not finite.
-    """
-    ran = [measurement for measurement in measurements if measurement.step_secs is not None]
-    if not ran:
-        return None
-    signals, _ = square_root_signal(ran, failing_signal=math.inf, average=average)
-    return 2.0 * float(signals.max())
+# Rewards of one batch that differ by less than this share of themselves are the same.
+_SAME = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class MovingAverage:
-    """An exponential moving average.
+class SignalConfig:
+    """Settings of the signal, each with its line of help.
+
+    The signal of a placement is its step time or the root of that; the reward is its negative.
+
+    Raises:
+        ValueError: a number is outside its range.
+    """
+
+    signal: Annotated[
+        Literal["sqrt", "seconds"], "what is to become small: the root of the step time, or itself"
+    ] = "sqrt"
+    step_average: Annotated[
+        Literal["mean", "median"], "how the counted steps become one step time"
+    ] = "mean"
+    failing_signal: Annotated[
+        float | None,
+        "signal of a failure (ColocRL: by hand per graph); none for that of penalty_secs or, "
+        "without that, twice the worst of the first batch in which a placement ran",
+    ] = None
+    penalty_secs: Annotated[float | None, "step time that a failure counts as (Post: 100)"] = None
+    baseline: Annotated[
+        Literal["ema", "mean", "batch"],
+        "what rewards are compared with: exponential moving average of batches, mean of all "
+        "samples so far, or mean of the batch",
+    ] = "ema"
+    baseline_decay: Annotated[float, "of baseline ema: share that stays at each batch"] = 0.9
+    baseline_start: Annotated[
+        Literal["failing", "first_batch"],
+        "where baseline ema starts: at the failing signal, or at the mean of what ran in the first "
+        "batch",
+    ] = "failing"
+    ignore_failures_after: Annotated[int, "batches; then failures contribute nothing"] = 5000
+    advantage_clip: Annotated[
+        float | None, "largest distance from the baseline that counts; none for no limit"
+    ] = None
+
+    normalise: Annotated[
+        bool, "whether advantages are divided by the deviation of the rewards of their batch"
+    ] = False
+
+    def __post_init__(self) -> None:
+        names = ("failing_signal", "penalty_secs", "advantage_clip")
+        check_fields(self, names, lambda value: 0 < value < math.inf, "positive")
+        check_fields(
+            self, ("baseline_decay",), lambda value: 0 <= value < 1, "at least 0 and below 1"
+        )
+        check_fields(self, ("ignore_failures_after",), lambda value: value >= 0, "at least 0")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SignalBatch:
+    """What a batch of measurements says.
 
     Attributes:
-        value: where it is.
-        decay: weight of the old value in the new one.
+        rewards: float64 [count], larger is better.
+        baseline: what the rewards are compared with.
+        advantages: float64 [count], reward minus baseline; 0 for what does not count.
+        counted: bool [count], false for a failure that must not contribute.
+        step_secs: float64 [count], infinite for a failure.
     """
 
-    value: float
-    decay: float
+    rewards: np.ndarray
+    baseline: float
+    advantages: np.ndarray
+    counted: np.ndarray
+    step_secs: np.ndarray
 
-    def updated(self, value: float) -> MovingAverage:
-        """The average after one more value."""
-        return dataclasses.replace(self, value=self.decay * self.value + (1 - self.decay) * value)
 
+class Signal:
+    """Turns batches of measurements into rewards and advantages, and remembers the baseline."""
 
-def counted_samples(
-    executed: np.ndarray, *, num_updates: int, ignore_failures_after: int
-) -> np.ndarray:
-    """Which samples of a batch contribute to the update and to the baseline.
+    def __init__(self, config: SignalConfig) -> None:
+        """Makes a signal that has seen nothing."""
+        self._config = config
+        self._failing_signal = config.failing_signal
+        if self._failing_signal is None and config.penalty_secs is not None:
+            self._failing_signal = float(self._signals(np.array(config.penalty_secs)))
+        self._num_batches = 0
+        self._average: float | None = None
+        self._reward_sum = 0.0
+        self._num_rewards = 0
 
-    All of them at first, so that failing is unlearnt; later only those that ran, because a failure
-    that has nothing to do with the placement would throw a trained policy off.
+    def advantages(self, measurements: Sequence[Measurement]) -> SignalBatch | None:
+        """Compares a batch with the baseline, which then moves.
 
-    Args:
-        executed: bool [num_samples], which placements ran.
-        num_updates: updates applied so far.
-        ignore_failures_after: the number of updates from which failures are ignored.
+        Warns when a placement that ran has a signal above the failing one, because failing would
+        then look better than running.
 
-    Returns:
-        bool [num_samples].
-    """
-    return executed if num_updates >= ignore_failures_after else np.ones_like(executed)
+        Args:
+            measurements: one per placement of the batch, in the order of sampling.
+
+        Returns:
+            What they say; None while no placement has run and nothing says what a failure is worth,
+            because then there is nothing to compare with.
+
+        Raises:
+            ValueError: there is no measurement, or a step time is negative or not finite.
+        """
+        if not measurements:
+            raise ValueError("a batch has at least one measurement")
+        step_secs = np.array([self._step_secs(measurement) for measurement in measurements])
+        ran = np.isfinite(step_secs)
+        signals = self._signals(step_secs)
+        if self._failing_signal is None:
+            if not ran.any():
+                return None
+            self._failing_signal = 2.0 * float(signals[ran].max())
+        worst = signals[ran].max(initial=0.0)
+        if worst > self._failing_signal:
+            logging.warning(
+                "A placement that takes %.4g s has the signal %.4g, above the failing signal %.4g: "
+                "failing looks better to the placer. Raise failing_signal or penalty_secs.",
+                step_secs[ran].max(),
+                worst,
+                self._failing_signal,
+            )
+        rewards = -np.where(ran, signals, self._failing_signal)
+        # Failures count at first, so that failing is unlearnt; later one that has nothing to do
+        # with the placement would throw a trained policy off.
+        everything_counts = self._num_batches < self._config.ignore_failures_after
+        counted = np.ones_like(ran) if everything_counts else ran
+        baseline = self._compared_with(rewards, ran, counted)
+        advantages = np.where(counted, rewards - baseline, 0.0)
+        if self._config.advantage_clip is not None:
+            limit = self._config.advantage_clip
+            advantages = np.clip(advantages, -limit, limit)
+        if self._config.normalise and counted.any():
+            deviation = float(np.std(rewards[counted]))
+            # From placements that are all equally good, but for rounding, nothing can be learnt.
+            is_any = deviation > _SAME * abs(baseline)
+            advantages = advantages / deviation if is_any else np.zeros_like(advantages)
+        self._num_batches += bool(counted.any())
+        return SignalBatch(rewards, baseline, advantages, counted, step_secs)
+
+    def _step_secs(self, measurement: Measurement) -> float:
+        """The averaged step time, infinite for a failure."""
+        if measurement.step_secs is None:
+            return math.inf
+        if not all(math.isfinite(secs) and secs >= 0 for secs in measurement.step_secs):
+            raise ValueError(f"not step times: {measurement.step_secs}")
+        averaged = statistics.fmean if self._config.step_average == "mean" else statistics.median
+        return averaged(measurement.step_secs)
+
+    def _signals(self, step_secs: np.ndarray) -> np.ndarray:
+        return np.sqrt(step_secs) if self._config.signal == "sqrt" else step_secs
+
+    def _compared_with(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
+        """The baseline of a batch, and moves it for the next."""
+        failing = -float(self._failing_signal or 0.0)
+        if not counted.any():
+            return failing if self._average is None else self._average
+        mean = float(rewards[counted].mean())
+        if self._config.baseline == "batch":
+            return mean
+        if self._config.baseline == "mean":
+            self._reward_sum += float(rewards[counted].sum())
+            self._num_rewards += int(np.count_nonzero(counted))
+            return self._reward_sum / self._num_rewards
+        baseline = self._average
+        if baseline is None and self._config.baseline_start == "first_batch":
+            if not ran.any():
+                return failing
+            self._average = float(rewards[ran].mean())
+            return self._average
+        if baseline is None:
+            baseline = failing
+        decay = self._config.baseline_decay
+        self._average = decay * baseline + (1 - decay) * mean
+        return baseline

@@ -1,13 +1,14 @@
 import doctest
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs
 from tf_placer.placers.learned import embedding
 from tf_placer.placers.learned.embedding import (
-    GroupFeatures,
-    adjacency,
+    EmbeddingConfig,
+    adjacency_matrix,
+    fixed_inputs,
     output_shapes,
     type_weights,
 )
@@ -56,45 +57,71 @@ class OutputShapesTest(absltest.TestCase):
             output_shapes(_PUBLISHED, layout="grid")
 
 
-class GroupFeaturesTest(absltest.TestCase):
-    def test_types_are_weighted_by_their_counts(self):
-        weights = type_weights(np.array([[3, 1], [0, 2], [0, 0]], np.int32))
-        np.testing.assert_array_equal(weights, [[0.75, 0.25], [0, 1], [0, 0]])
+class EmbeddingConfigTest(parameterized.TestCase):
+    def test_tells_how_many_features_there_are(self):
+        self.assertEqual(EmbeddingConfig().num_features, 25)
+        self.assertEqual(EmbeddingConfig(shape_dims=4, shape_outputs=2).num_features, 8)
 
-    def test_adjacency_tells_inputs_from_outputs(self):
-        edges = np.array([[0, 1], [0, 2], [1, 2]], np.int32)
+    @parameterized.parameters(
+        ({"shape_dims": 0}, "shape_dims must be positive, not 0"),
+        ({"shape_outputs": -1}, "shape_outputs must be positive, not -1"),
+        ({"shape_layout": "grid"}, "no shape layout 'grid'"),
+        ({"adjacency": "words"}, "adjacency must be binary or bytes, not 'words'"),
+    )
+    def test_refuses_what_is_outside_its_range(self, options, message):
+        with self.assertRaisesRegex(ValueError, message):
+            EmbeddingConfig(**options)
+
+
+class AdjacencyMatrixTest(absltest.TestCase):
+    def test_tells_what_sends_to_what(self):
+        groups = graphs.group_graph(3, [(0, 1), (0, 2), (1, 2)])
         np.testing.assert_array_equal(
-            adjacency(edges, 3),
-            [[0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0]],
+            adjacency_matrix(groups, "binary"), [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
         )
 
-    def test_merged_adjacency_tells_neighbours_only(self):
-        edges = np.array([[0, 1], [2, 1]], np.int32)
-        np.testing.assert_array_equal(
-            adjacency(edges, 3, merged=True), [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    def test_can_weigh_edges_by_bytes_relative_to_the_largest_of_the_producer(self):
+        groups = graphs.group_graph(4, [(0, 1), (0, 2), (1, 2), (2, 3)])
+        groups.edge_bytes[:] = [7, 63, 100, 0]
+        np.testing.assert_allclose(
+            adjacency_matrix(groups, "bytes"),
+            [[0, 0.5, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
         )
 
-    def test_a_graph_without_edges_has_no_neighbours(self):
-        self.assertEqual(adjacency(graphs.group_graph(2).edges, 2).sum(), 0)
+    def test_a_graph_without_edges_sends_nothing(self):
+        for kind in ("binary", "bytes"):
+            self.assertEqual(adjacency_matrix(graphs.group_graph(2), kind).tolist(), [[0, 0]] * 2)
 
-    def test_concatenates_shapes_and_adjacency(self):
+
+class FixedInputsTest(absltest.TestCase):
+    def test_of_a_hand_made_graph(self):
         groups = graphs.group_graph(
             2,
             [(0, 1)],
             type_counts=np.array([[1, 1], [0, 4]]),
             output_shapes=[[[8, 3]], [[]]],
         )
-        features = GroupFeatures.from_groups(groups, shape_dims=2, shape_outputs=1, raw_shapes=True)
-        self.assertEqual(features.num_groups, 2)
-        np.testing.assert_array_equal(features.type_weights, [[0.5, 0.5], [0, 1]])
-        np.testing.assert_array_equal(features.fixed, [[8, 3, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]])
+        legal = np.array([[True, False], [True, True]])
+        config = EmbeddingConfig(shape_dims=2, shape_outputs=1, raw_shapes=True)
+        inputs = fixed_inputs(groups, legal, config)
+        for block, expected in (
+            (inputs.types, [[[0.5, 0.5], [0, 1]]]),
+            (inputs.features, [[[8, 3], [0, 0]]]),
+            (inputs.adjacency, [[[0, 1], [0, 0]]]),
+            (inputs.legal, [legal]),
+            (inputs.counted, [[1, 1]]),
+        ):
+            np.testing.assert_array_equal(block, expected)
+            self.assertEqual(block.dtype, np.bool_ if block is inputs.legal else np.float32)
 
     def test_has_the_published_width_by_default(self):
-        features = GroupFeatures.from_groups(graphs.chain(7))
-        self.assertEqual(features.fixed.shape, (7, 25 + 2 * 7))
-        self.assertEqual(features.fixed.dtype, np.float32)
-        merged = GroupFeatures.from_groups(graphs.chain(7), merged_adjacency=True)
-        self.assertEqual(merged.fixed.shape, (7, 25 + 7))
+        inputs = fixed_inputs(graphs.chain(7), np.ones([7, 2], np.bool_), EmbeddingConfig())
+        self.assertEqual(inputs.features.shape, [1, 7, 25])
+        self.assertEqual(inputs.adjacency.shape, [1, 7, 7])
+
+    def test_types_are_weighted_by_their_counts(self):
+        weights = type_weights(np.array([[3, 1], [0, 2], [0, 0]], np.int32))
+        np.testing.assert_array_equal(weights, [[0.75, 0.25], [0, 1], [0, 0]])
 
 
 if __name__ == "__main__":

@@ -1,67 +1,169 @@
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.placers.learned.signal import (
-    MovingAverage,
-    counted_samples,
-    square_root_signal,
-)
+from tf_placer.placers.learned.signal import Signal, SignalConfig
 
 _FAILED = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up"))
 
 
-class SquareRootSignalTest(absltest.TestCase):
-    def test_is_the_root_of_the_mean_step_or_the_failing_signal(self):
-        measurements = [Measurement((4.0,)), _FAILED, Measurement((1.0, 2.0, 24.0))]
-        signals, executed = square_root_signal(measurements, failing_signal=10.0)
-        np.testing.assert_allclose(signals, [2, 10, 3])
-        np.testing.assert_array_equal(executed, [True, False, True])
+def _timed(*all_secs):
+    return [Measurement((secs,)) for secs in all_secs]
+
+
+class RewardTest(parameterized.TestCase):
+    def test_is_the_negative_root_of_the_mean_step_or_of_the_penalty(self):
+        signal = Signal(SignalConfig(penalty_secs=100.0))
+        batch = signal.advantages([*_timed(4.0), _FAILED, Measurement((1.0, 2.0, 24.0))])
+        np.testing.assert_allclose(batch.rewards, [-2, -10, -3])
+        np.testing.assert_array_equal(batch.counted, [True, True, True])
+        np.testing.assert_allclose(batch.step_secs, [4, np.inf, 9])
+
+    def test_is_the_negative_step_time_for_signal_seconds(self):
+        signal = Signal(SignalConfig(signal="seconds", penalty_secs=100.0))
+        np.testing.assert_allclose(signal.advantages([*_timed(4.0), _FAILED]).rewards, [-4, -100])
 
     def test_can_use_the_median_step(self):
-        signals, _ = square_root_signal(
-            [Measurement((1.0, 4.0, 25.0))], failing_signal=10.0, average="median"
-        )
-        np.testing.assert_allclose(signals, [2])
+        signal = Signal(SignalConfig(step_average="median", failing_signal=10.0))
+        batch = signal.advantages([Measurement((1.0, 4.0, 25.0))])
+        np.testing.assert_allclose(batch.rewards, [-2])
 
-    def test_warns_when_a_valid_signal_exceeds_the_failing_one(self):
+    def test_a_failing_signal_goes_before_a_penalty(self):
+        signal = Signal(SignalConfig(failing_signal=3.0, penalty_secs=100.0))
+        np.testing.assert_allclose(signal.advantages([_FAILED]).rewards, [-3])
+
+    @parameterized.parameters(("sqrt", 6.0), ("seconds", 18.0))
+    def test_failing_signal_is_twice_the_worst_of_the_first_batch_in_which_one_ran(
+        self, kind, failing
+    ):
+        signal = Signal(SignalConfig(signal=kind))
+        self.assertIsNone(signal.advantages([_FAILED, _FAILED]))
+        batch = signal.advantages([*_timed(4.0, 9.0, 1.0), _FAILED])
+        self.assertAlmostEqual(batch.rewards[3], -failing)
+        self.assertAlmostEqual(batch.baseline, -failing)
+        batch = signal.advantages([*_timed(16.0), _FAILED])
+        self.assertAlmostEqual(batch.rewards[1], -failing)
+
+    def test_warns_when_running_is_worse_than_failing(self):
+        signal = Signal(SignalConfig(failing_signal=10.0))
         with self.assertLogs(level="WARNING") as logs:
-            signals, _ = square_root_signal([Measurement((144.0,))], failing_signal=10.0)
-        np.testing.assert_allclose(signals, [12])
-        self.assertIn("sqrt(144 s) = 12, above the failing signal 10", logs.output[0])
-
-    def test_does_not_warn_at_the_failing_signal(self):
+            batch = signal.advantages(_timed(144.0))
+        np.testing.assert_allclose(batch.rewards, [-12])
+        self.assertIn("takes 144 s has the signal 12, above the failing signal 10", logs.output[0])
         with self.assertNoLogs(level="WARNING"):
-            square_root_signal([_FAILED, Measurement((100.0,))], failing_signal=10.0)
+            signal.advantages([_FAILED, *_timed(100.0)])
 
-    def test_refuses_what_is_no_time(self):
-        for secs in (-1.0, float("nan"), float("inf")):
-            with self.assertRaisesRegex(ValueError, "not step times"):
-                square_root_signal([Measurement((1.0, secs))], failing_signal=10.0)
+    @parameterized.parameters(-1.0, float("nan"), float("inf"))
+    def test_refuses_what_is_no_time(self, secs):
+        with self.assertRaisesRegex(ValueError, "not step times"):
+            Signal(SignalConfig()).advantages([Measurement((1.0, secs))])
 
-    def test_no_measurements_give_no_signals(self):
-        signals, executed = square_root_signal([], failing_signal=10.0)
-        self.assertEqual((signals.shape, executed.shape), ((0,), (0,)))
-
-
-class MovingAverageTest(absltest.TestCase):
-    def test_moves_by_hand_worked_steps(self):
-        average = MovingAverage(10.0, 0.9).updated(2.0)
-        self.assertAlmostEqual(average.value, 9.2)
-        self.assertAlmostEqual(average.updated(0.2).value, 8.3)
+    def test_refuses_an_empty_batch(self):
+        with self.assertRaisesRegex(ValueError, "at least one measurement"):
+            Signal(SignalConfig()).advantages([])
 
 
-class CountedSamplesTest(absltest.TestCase):
+class BaselineTest(absltest.TestCase):
+    def test_ema_from_the_failing_signal_moves_after_each_batch_by_hand_worked_steps(self):
+        signal = Signal(SignalConfig(failing_signal=10.0))
+        batch = signal.advantages([*_timed(4.0), _FAILED])
+        self.assertAlmostEqual(batch.baseline, -10.0)
+        np.testing.assert_allclose(batch.advantages, [8, 0])
+        batch = signal.advantages(_timed(9.0, 1.0))
+        self.assertAlmostEqual(batch.baseline, -(0.9 * 10 + 0.1 * 6))
+        np.testing.assert_allclose(batch.advantages, [-3 + 9.6, -1 + 9.6])
+        batch = signal.advantages(_timed(1.0))
+        self.assertAlmostEqual(batch.baseline, -(0.9 * 9.6 + 0.1 * 2))
+
+    def test_ema_from_the_first_batch_starts_at_the_mean_of_what_ran(self):
+        config = SignalConfig(baseline_start="first_batch", penalty_secs=100.0)
+        signal = Signal(config)
+        # All failed: every one counts, and none is better than another.
+        batch = signal.advantages([_FAILED, _FAILED])
+        np.testing.assert_allclose(batch.advantages, [0, 0])
+        self.assertTrue(batch.counted.all())
+        batch = signal.advantages([*_timed(4.0, 16.0), _FAILED])
+        self.assertAlmostEqual(batch.baseline, -3.0)
+        np.testing.assert_allclose(batch.advantages, [1, -1, -7])
+        batch = signal.advantages([*_timed(1.0), _FAILED])
+        self.assertAlmostEqual(batch.baseline, -3.0)
+        batch = signal.advantages(_timed(1.0))
+        self.assertAlmostEqual(batch.baseline, -(0.9 * 3 + 0.1 * 5.5))
+
+    def test_mean_is_of_all_samples_so_far_failures_included(self):
+        config = SignalConfig(signal="seconds", baseline="mean", penalty_secs=100.0)
+        signal = Signal(config)
+        batch = signal.advantages([*_timed(2.0), _FAILED])
+        self.assertAlmostEqual(batch.baseline, -51.0)
+        np.testing.assert_allclose(batch.advantages, [49, -49])
+        batch = signal.advantages(_timed(4.0, 6.0))
+        self.assertAlmostEqual(batch.baseline, -28.0)
+
+    def test_batch_is_of_the_batch_alone(self):
+        signal = Signal(SignalConfig(signal="seconds", baseline="batch", failing_signal=9.0))
+        np.testing.assert_allclose(signal.advantages([*_timed(1.0), _FAILED]).advantages, [4, -4])
+        np.testing.assert_allclose(signal.advantages(_timed(1.0, 2.0)).advantages, [0.5, -0.5])
+
+    def test_advantages_can_be_clipped_without_changing_the_baseline(self):
+        config = SignalConfig(
+            signal="seconds", baseline="batch", penalty_secs=100.0, advantage_clip=3.0
+        )
+        batch = Signal(config).advantages([*_timed(40.0, 69.0), _FAILED, *_timed(71.0)])
+        self.assertAlmostEqual(batch.baseline, -70.0)
+        np.testing.assert_allclose(batch.advantages, [3, 1, -3, -1])
+
+
+class CountedTest(absltest.TestCase):
     def test_failures_count_up_to_the_threshold_and_not_from_it_on(self):
-        executed = np.array([True, False, True])
-        for num_updates, expected in (
-            (0, [True, True, True]),
-            (4, [True, True, True]),
-            (5, [True, False, True]),
-            (6, [True, False, True]),
-        ):
-            counted = counted_samples(executed, num_updates=num_updates, ignore_failures_after=5)
-            self.assertEqual(counted.tolist(), expected)
+        signal = Signal(SignalConfig(failing_signal=10.0, ignore_failures_after=2))
+        measurements = [*_timed(4.0), _FAILED, *_timed(16.0)]
+        for expected in ([True, True, True], [True, True, True], [True, False, True]):
+            batch = signal.advantages(measurements)
+            self.assertEqual(batch.counted.tolist(), expected)
+        self.assertEqual(batch.advantages[1], 0.0)
+
+    def test_a_baseline_does_not_see_what_does_not_count(self):
+        signal = Signal(SignalConfig(failing_signal=5.0, ignore_failures_after=0))
+        signal.advantages([*_timed(4.0), _FAILED, *_timed(1.0), _FAILED])
+        moved = -(0.9 * 5 + 0.1 * 1.5)
+        batch = signal.advantages([_FAILED, _FAILED])
+        self.assertAlmostEqual(batch.baseline, moved)
+        self.assertFalse(batch.counted.any())
+        self.assertAlmostEqual(signal.advantages(_timed(1.0)).baseline, moved)
+
+    def test_batches_without_any_counted_sample_are_not_counted_as_updates(self):
+        signal = Signal(SignalConfig(ignore_failures_after=1))
+        for _ in range(3):
+            self.assertIsNone(signal.advantages([_FAILED]))
+        self.assertTrue(signal.advantages([_FAILED, *_timed(1.0)]).counted.all())
+        self.assertFalse(signal.advantages([_FAILED, *_timed(1.0)]).counted.all())
+
+
+class SignalConfigTest(parameterized.TestCase):
+    @parameterized.parameters(
+        {"failing_signal": 0.0},
+        {"penalty_secs": -1.0},
+        {"baseline_decay": 1.0},
+        {"baseline_decay": -0.1},
+        {"ignore_failures_after": -1},
+        {"advantage_clip": float("nan")},
+    )
+    def test_refuses_numbers_outside_their_range(self, **options):
+        with self.assertRaisesRegex(ValueError, next(iter(options))):
+            SignalConfig(**options)
+
+
+class NormaliseTest(absltest.TestCase):
+    def test_divides_advantages_by_the_deviation_of_the_batch(self):
+        signal = Signal(SignalConfig(signal="seconds", baseline="batch", normalise=True))
+        batch = signal.advantages([Measurement((secs,)) for secs in (1.0, 2.0, 3.0)])
+        deviation = np.sqrt(2 / 3)
+        np.testing.assert_allclose(batch.advantages, [1 / deviation, 0.0, -1 / deviation])
+
+    def test_equal_rewards_teach_nothing(self):
+        signal = Signal(SignalConfig(baseline="batch", normalise=True))
+        batch = signal.advantages([Measurement((0.3,)), Measurement((0.3 + 1e-12,))])
+        np.testing.assert_array_equal(batch.advantages, [0.0, 0.0])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,208 @@
+"""Placers against each other, live, at equal trials.
+
+Every placer starts from nothing, without the baselines that `optimize` measures first: what does it
+find within a budget of live trials? The graph is the language model of the README. A search takes
+the best of many noisy times, so what the searches have found is measured again at the end, side by
+side with the graph as it came. Writes a CSV of every trial, that last comparison, tables and a
+picture of the best step time so far. Searches go on where they were stopped; their last comparison
+is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import platform
+import tempfile
+from collections.abc import Mapping, Sequence
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.live_report import Search, placer_table, plot, search_table, write_trials
+from benchmarks.models import language_model
+from graph_passes.fingerprint import graph_fingerprint
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import GroupedGraph, group_operations
+from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.environments.session import SessionEnvironment
+from tf_placer.json_file import write_json
+from tf_placer.machine import Machine
+from tf_placer.machine_lookup import find_machine
+from tf_placer.placers import describe_placer, make_placer, units_of
+from tf_placer.report.progress import format_measurement, progress_line
+from tf_placer.report.units import format_step
+from tf_placer.search import Budget, search
+from tf_placer.step import Step
+from tf_placer.trial_log import ORIGINAL, TrialLog
+
+__all__ = ["main"]
+
+# Nothing about them is random: one seed says it all.
+_DETERMINISTIC = ("single_device", "expert")
+
+
+class _Live:
+    """The graph on the machine, as each placer wants it grouped."""
+
+    def __init__(self, machine: Machine, directory: str) -> None:
+        """Builds the graph.
+
+        Args:
+            machine: where to run.
+            directory: an empty one for files; it stays until all environments are closed.
+        """
+        model = language_model.build()
+        graph_def = model.graph.as_graph_def()
+        self.machine = machine
+        self.fingerprint = graph_fingerprint(graph_def)
+        self.devices = tuple(device.name for device in machine.devices)
+        feeds = {model.tokens: next(model.batches())}
+        self._step = Step((model.train_op,), feeds, (model.initializer,))
+        self._op_graph = OpGraph.from_graph_def(graph_def, self._step.fetches, list(feeds))
+        self._grouped: dict[str, GroupedGraph] = {}
+        self._graph_path = pathlib.Path(directory) / "graph.pb"
+        self._graph_path.write_bytes(graph_def.SerializeToString())
+
+    def grouped(self, placer: str) -> GroupedGraph:
+        """The graph with the groups that a placer places."""
+        units = units_of(placer)
+        if units not in self._grouped:
+            self._grouped[units] = group_operations(self._op_graph, units)
+        return self._grouped[units]
+
+    def assignment(self, placer: str, row: Sequence[int] | np.ndarray) -> dict[str, str]:
+        """The device of each operation under a placement of a placer."""
+        return self.grouped(placer).assignment(np.asarray(row, np.int32), self.devices)
+
+    def environment(self, placer: str) -> SessionEnvironment:
+        """Measures placements of a placer; has started no process yet."""
+        return SessionEnvironment(
+            self._graph_path, self._step, self.machine, lambda row: self.assignment(placer, row)
+        )
+
+
+def _search(live: _Live, placer_name: str, seed: int, args: argparse.Namespace) -> Search:
+    """One search, in processes of its own. What is in its log already is not measured again."""
+    grouped = live.grouped(placer_name)
+    legal = grouped.grouping.legal_devices(grouped.colocation, live.devices)
+    placer = make_placer(placer_name, grouped.group_graph, legal, seed=seed)
+    header = {
+        "graph_fingerprint": live.fingerprint,
+        "placer": placer_name,
+        "configuration": {s.name: s.value for s in describe_placer(placer_name).settings},
+        "seed": seed,
+        "machine": live.machine.to_json(),
+        "grouping": units_of(placer_name),
+    }
+    path = pathlib.Path(args.log_dir) / f"{placer_name}_{seed}" / "trials.jsonl"
+    with TrialLog.open(path, header) as log, live.environment(placer_name) as environment:
+        trials = search(
+            lambda: environment.measure_assignment({}),
+            environment,
+            [placer],
+            log,
+            Budget(args.trials + 1, 1e9),
+            report=lambda trial, progress: print(progress_line(trial, progress), flush=True),
+        )
+    # The log may be of a larger budget.
+    trials = trials[: args.trials + 1]
+    return Search(placer_name, seed, grouped.group_graph.num_groups, placer.batch_size, trials)
+
+
+def _run(args: argparse.Namespace) -> tuple[list[Search], Confirmation]:
+    with tempfile.TemporaryDirectory() as directory:
+        live = _Live(find_machine(args.machine), directory)
+        # Placers take turns, so that a slow quarter of an hour does not fall on one of them.
+        wanted = [
+            (placer, seed)
+            for seed in range(args.seeds)
+            for placer in args.placers
+            if seed == 0 or placer not in _DETERMINISTIC
+        ]
+        searches = []
+        for number, (placer, seed) in enumerate(wanted, 1):
+            print(f"search {number}/{len(wanted)}: {placer} (seed {seed})", flush=True)
+            searches.append(_search(live, placer, seed, args))
+        candidates: dict[str, Mapping[str, str]] = {ORIGINAL: {}}
+        for run in searches:
+            if run.found is not None and run.found.assignment is not None:
+                candidates[run.label] = live.assignment(run.placer, run.found.assignment)
+        if len(candidates) == 1:
+            raise SystemExit("no search has found a placement that runs")
+        with live.environment(args.placers[0]) as environment:
+            confirmation = confirm(
+                environment,
+                candidates,
+                ORIGINAL,
+                rounds=args.rounds,
+                progress=lambda number, rounds, label, measurement: print(
+                    f"again {number}/{rounds}: {label} {format_measurement(measurement)}",
+                    flush=True,
+                ),
+            )
+    return searches, confirmation
+
+
+def _write(args: argparse.Namespace, searches: Sequence[Search], confirmation: Confirmation) -> str:
+    out = pathlib.Path(args.out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    write_trials(out / "trials.csv", searches)
+    write_json(out / "again.json", confirmation.to_json())
+    original_secs = confirmation.step_secs(ORIGINAL)
+    text = f"""\
+command: python -m benchmarks.live_placers --placers {",".join(args.placers)} \
+--trials {args.trials} --seeds {args.seeds} --machine {args.machine} --rounds {args.rounds}
+versions: Python {platform.python_version()}, TensorFlow {tf.__version__}
+machine: {os.cpu_count()} cores, {platform.machine()}
+
+first, last quarter: mean step of the trials that ran. found: the fastest trial. again: what was
+found, measured side by side in {len(confirmation.rounds)} rounds; the graph as it came then took \
+{"-" if original_secs is None else format_step(original_secs)}.
+speed-up: over the graph as it came, round by round. In trials.csv, trial 0 is the graph as it came.
+
+{placer_table(searches, confirmation)}
+
+{search_table(searches, confirmation)}
+"""
+    (out / "table.txt").write_text(text)
+    plot(out / "best_so_far.png", searches)
+    return text
+
+
+def main() -> None:
+    """Runs the searches and writes what came of them."""
+
+    def placers(text: str) -> list[str]:
+        names = list(dict.fromkeys(text.split(",")))
+        for name in names:
+            try:
+                units_of(name)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from error
+        return names
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--placers",
+        type=placers,
+        default="expert,random,colocrl,post,eagle",
+        help="separated by commas (default expert,random,colocrl,post,eagle)",
+    )
+    parser.add_argument("--trials", type=int, default=60, help="per search (default 60)")
+    parser.add_argument("--seeds", type=int, default=3, help="searches per placer (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="of measuring again (default 5)")
+    parser.add_argument("--machine", default="local:2")
+    parser.add_argument("--log_dir", default="runs/live_placers")
+    parser.add_argument("--out_dir", default="benchmarks/results/live_placers")
+    args = parser.parse_args()
+    if args.trials < 1 or args.seeds < 1 or args.rounds < 2:
+        parser.error("--trials and --seeds must be at least 1, --rounds at least 2")
+    print(_write(args, *_run(args)))
+
+
+if __name__ == "__main__":
+    main()

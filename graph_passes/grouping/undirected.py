@@ -1,0 +1,54 @@
+"""The graph of groups without directions, as algorithms that cut graphs want it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+
+__all__ = ["UndirectedGraph", "undirected_graph"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class UndirectedGraph:
+    """Who sends to whom, whichever way, in compressed rows.
+
+    The neighbours of group g are `neighbours[start[g]:start[g + 1]]`, in ascending order. Every
+    pair of neighbours is there twice, once for each of them.
+
+    Attributes:
+        start: int32 [num_groups + 1].
+        neighbours: int32 [2 * num_pairs].
+        pair_bytes: int64 [2 * num_pairs], what the two send each other, both directions summed.
+    """
+
+    start: np.ndarray
+    neighbours: np.ndarray
+    pair_bytes: np.ndarray
+
+
+def undirected_graph(groups: GroupGraph) -> UndirectedGraph:
+    """Forgets the directions of the edges between groups.
+
+    Args:
+        groups: the graph of groups.
+
+    Returns:
+        Its simple undirected graph.
+    """
+    count = groups.num_groups
+    ends = np.sort(groups.edges.astype(np.int64), axis=1)
+    pairs, pair_of = np.unique(ends[:, 0] * count + ends[:, 1], return_inverse=True)
+    pair_bytes = np.zeros(len(pairs), np.int64)
+    np.add.at(pair_bytes, pair_of, groups.edge_bytes)
+    low, high = np.divmod(pairs, max(count, 1))
+    sources, targets = np.concatenate([low, high]), np.concatenate([high, low])
+    order = np.lexsort((targets, sources))
+    start = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=count))])
+    return UndirectedGraph(
+        start.astype(np.int32),
+        targets[order].astype(np.int32),
+        np.concatenate([pair_bytes, pair_bytes])[order],
+    )

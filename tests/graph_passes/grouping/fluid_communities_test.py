@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import random
+
+import networkx as nx
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from graph_passes.grouping.fluid_communities import fluid_groups
+from graph_passes.grouping.merged_groups import in_order
+from tests.graph_passes.grouping.group_graphs import (
+    cliques,
+    cut_bytes,
+    group_graph,
+    random_graph,
+)
+
+
+class FluidGroupsTest(parameterized.TestCase):
+    @parameterized.product(weighted=(True, False), count=(2, 4))
+    def test_cliques_are_separated(self, weighted, count):
+        groups = cliques(count, 8, inside=1000, between=1)
+        wanted = list(range(count)) * 8
+        # Two communities may start in one clique: the best of a few seeds.
+        found = [fluid_groups(groups, count, seed, weighted).tolist() for seed in range(8)]
+        self.assertIn(wanted, found)
+
+    def test_bytes_count_only_if_weighted(self):
+        # All pairs are neighbours; only bytes tell the two halves apart.
+        edges = {(a, b): 1000 if a // 5 == b // 5 else 1 for b in range(10) for a in range(b)}
+        groups, halves = group_graph(10, edges), [0] * 5 + [1] * 5
+        weighted = [fluid_groups(groups, 2, seed).tolist() for seed in range(20)]
+        unweighted = [fluid_groups(groups, 2, seed, weighted=False).tolist() for seed in range(20)]
+        self.assertGreater(weighted.count(halves), 5)
+        self.assertEqual(unweighted.count(halves), 0)
+
+    @parameterized.product(seed=[*range(6)], num_parts=(2, 5), size=(1, 77))
+    def test_equal_weights_give_what_networkx_gives(self, seed, num_parts, size):
+        graph = nx.connected_watts_strogatz_graph(40, 4, 0.2, seed=seed)
+        groups = group_graph(40, dict.fromkeys(graph.edges, size))
+        # Neighbours in ascending order, as ties are drawn from a list in that order.
+        ordered = nx.Graph()
+        ordered.add_nodes_from(range(40))
+        ordered.add_edges_from(sorted(tuple(sorted(edge)) for edge in graph.edges))
+        wanted = np.zeros(40, np.int32)
+        found = nx.algorithms.community.asyn_fluidc(ordered, num_parts, seed=random.Random(seed))
+        for number, community in enumerate(found):
+            wanted[list(community)] = number
+        for weighted in (True, False):
+            found = fluid_groups(groups, num_parts, seed, weighted)
+            self.assertEqual(found.tolist(), in_order(wanted).tolist())
+
+    def test_parts_are_shared_out_by_the_size_of_components(self):
+        # Three lines of 18, 9 and 3 groups: 6, 3 and 1 of 10 parts.
+        edges = {(a, a + 1): 8 for a in range(29) if a not in (17, 26)}
+        found = fluid_groups(group_graph(30, edges), 10, seed=0)
+        self.assertLen(set(found[:18].tolist()), 6)
+        self.assertLen(set(found[18:27].tolist()), 3)
+        self.assertLen(set(found[27:].tolist()), 1)
+        self.assertEqual(found.max(), 9)
+
+    def test_groups_that_are_alone_do_not_take_the_parts_of_others(self):
+        # A line of 30, and 10 groups without neighbours: 3 and 1 of 4 parts.
+        groups = group_graph(40, {(a, a + 1): 8 for a in range(29)})
+        found = fluid_groups(groups, 4, seed=0)
+        self.assertLen(set(found[:30].tolist()), 3)
+        self.assertLen(set(found[30:].tolist()), 1)
+
+    def test_more_components_than_parts_are_packed_evenly(self):
+        edges = {(2 * a, 2 * a + 1): 8 for a in range(9)}
+        found = fluid_groups(group_graph(18, edges), 4, seed=0)
+        self.assertEqual(found[::2].tolist(), found[1::2].tolist())
+        self.assertEqual(sorted(np.bincount(found).tolist()), [4, 4, 4, 6])
+
+    @parameterized.product(num_parts=(4, 20), weighted=(True, False))
+    def test_cut_is_below_that_of_random_parts_of_the_same_sizes(self, num_parts, weighted):
+        groups = cliques(20, 10, inside=1000, between=5000)
+        found = fluid_groups(groups, num_parts, 0, weighted)
+        source = np.random.default_rng(0)
+        least = min(cut_bytes(groups, source.permutation(found)) for _ in range(100))
+        self.assertLess(cut_bytes(groups, found), least)
+
+    @parameterized.parameters(True, False)
+    def test_what_no_sweep_reaches_joins_its_nearest_neighbours(self, weighted):
+        groups = group_graph(2000, {(a, a + 1): 8 for a in range(1999)})
+        found = fluid_groups(groups, 2, 0, weighted)
+        self.assertEqual(set(found.tolist()), {0, 1})
+        # Both are intervals of the line.
+        self.assertEqual(np.count_nonzero(np.diff(found)), 1)
+
+    @parameterized.product(seed=[*range(15)], weighted=(True, False))
+    def test_there_are_as_many_parts_as_asked_for(self, seed, weighted):
+        source = np.random.default_rng(seed)
+        num_groups = int(source.integers(2, 60))
+        num_parts = int(source.integers(1, num_groups + 1))
+        groups = random_graph(num_groups, int(source.integers(0, 2 * num_groups)), seed)
+        found = fluid_groups(groups, num_parts, seed, weighted)
+        self.assertEqual(found.tolist(), in_order(found).tolist())
+        self.assertLen(set(found.tolist()), num_parts)
+        self.assertEqual(found.dtype, np.int32)
+
+    @parameterized.parameters((4, 4), (4, 256), (1, 1), (0, 3))
+    def test_more_parts_than_groups_are_one_each(self, num_groups, num_parts):
+        found = fluid_groups(group_graph(num_groups, {}), num_parts, seed=0)
+        self.assertEqual(found.tolist(), list(range(num_groups)))
+
+    @parameterized.parameters(True, False)
+    def test_the_same_seed_gives_the_same_parts(self, weighted):
+        groups = random_graph(100, 300, seed=5)
+        first, again, other = (fluid_groups(groups, 9, seed, weighted) for seed in (3, 3, 4))
+        self.assertEqual(first.tolist(), again.tolist())
+        self.assertNotEqual(first.tolist(), other.tolist())
+
+    def test_no_parts_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "num_parts must be at least 1, not -2"):
+            fluid_groups(cliques(2, 3, 9, 1), -2, seed=0)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,54 @@
+import numpy as np
+import tensorflow as tf
+
+from tests.tf_placer.placers.learned.algorithms.table_agent import TableAgent, plain_steps
+from tf_placer.placers.learned.algorithms.gradient_steps import GradientSteps
+
+_ACTIONS = [np.zeros([2, 1], np.int32)]
+
+
+class GradientStepsTest(tf.test.TestCase):
+    def test_says_which_update_has_a_gradient_that_is_not_finite(self):
+        agent = TableAgent(np.ones([1, 2]))
+
+        def loss(now, before, advantages, weights):
+            return tf.reduce_sum(now[0].log_dists * advantages)
+
+        steps = GradientSteps("ppo", agent, plain_steps(agent), loss)
+        with self.assertRaisesRegex(FloatingPointError, "ppo update is not finite"):
+            steps.run(_ACTIONS, np.full(2, np.inf), np.ones(2, np.bool_))
+
+    def test_every_set_of_decisions_weighs_the_same_in_a_report(self):
+        # One decision with an entropy of log 2, and nine of which only one counts and is certain.
+        certain = np.array([[100.0, -100.0]] * 9)
+        counted = [np.ones([1, 1]), np.eye(9)[:1]]
+        agent = TableAgent(np.zeros([1, 2]), certain, counted=counted)
+
+        def loss(now, before, advantages, weights):
+            return -tf.reduce_sum(now[0].log_dists[..., 0] * weights) * 2.0
+
+        steps = GradientSteps("made up", agent, plain_steps(agent), loss)
+        actions = [np.zeros([2, 1], np.int32), np.zeros([2, 9], np.int32)]
+        update = steps.run(actions, np.ones(2), np.ones(2, np.bool_))
+        self.assertAllClose(update.entropy, np.log(2) / 2)
+        # The first logits become 1 and -1.
+        share = 1 / (1 + np.exp(-2))
+        expected = 0.5 * np.log(0.5 / share) + 0.5 * np.log(0.5 / (1 - share))
+        self.assertAllClose(update.divergence, expected / 2, rtol=1e-5)
+
+    def test_only_comparing_losses_see_the_decisions_before(self):
+        for compares in (False, True):
+            agent = TableAgent(np.zeros([1, 2]))
+            seen = []
+
+            def loss(now, before, advantages, weights, seen=seen):
+                seen.append(len(before))
+                return tf.reduce_sum(now[0].log_dists)
+
+            steps = GradientSteps("made up", agent, plain_steps(agent), loss, compares=compares)
+            steps.run(_ACTIONS, np.ones(2), np.ones(2, np.bool_))
+            self.assertEqual(seen, [int(compares)])
+
+
+if __name__ == "__main__":
+    tf.test.main()

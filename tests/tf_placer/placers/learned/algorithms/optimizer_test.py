@@ -1,0 +1,74 @@
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from tests.tf_placer.placers.learned.algorithms.table_agent import TableAgent
+from tf_placer.placers.learned.algorithms.optimizer import Optimizer, OptimizerConfig
+
+
+def _moves(config, gradients):
+    """How far each step goes where the loss has the given gradients."""
+    agent = TableAgent(np.zeros([1, 2]), np.zeros([1, 2]))
+    optimizer = Optimizer(agent, config)
+
+    @tf.function
+    def step(gradient):
+        with tf.GradientTape() as tape:
+            # The second table has no part in the loss.
+            loss = tf.reduce_sum(tf.convert_to_tensor(agent.trainable_variables[0]) * gradient)
+        return optimizer.minimise(loss, tape)
+
+    moves, norms = [], []
+    for gradient in gradients:
+        before = agent.tables()
+        norms.append(float(step(tf.constant([gradient], tf.float32))))
+        after = agent.tables()
+        np.testing.assert_array_equal(before[1], after[1])
+        moves.append((after[0] - before[0])[0])
+    return np.array(moves), norms
+
+
+class OptimizerTest(tf.test.TestCase, parameterized.TestCase):
+    def test_takes_plain_steps_and_shortens_long_gradients(self):
+        config = OptimizerConfig(optimizer="sgd", learning_rate=0.5, clip_norm=1.0)
+        moves, norms = _moves(config, [[3.0, 4.0], [0.3, 0.4]])
+        self.assertAllClose(norms, [5.0, 0.5])
+        self.assertAllClose(moves, [[-0.3, -0.4], [-0.15, -0.2]])
+
+    def test_does_not_shorten_without_a_limit(self):
+        config = OptimizerConfig(optimizer="sgd", learning_rate=1.0, clip_norm=None)
+        self.assertAllClose(_moves(config, [[30.0, 40.0]])[0], [[-30, -40]])
+
+    def test_first_adam_step_is_the_learning_rate(self):
+        moves, _ = _moves(OptimizerConfig(learning_rate=0.01), [[0.3, -0.2]])
+        self.assertAllClose(moves, [[-0.01, 0.01]], rtol=1e-4)
+
+    def test_learning_rate_falls_after_intervals_from_the_start_on(self):
+        config = OptimizerConfig(
+            optimizer="sgd",
+            learning_rate=1.0,
+            decay_rate=0.5,
+            decay_updates=2,
+            decay_start=3,
+        )
+        moves, _ = _moves(config, [[-0.5, 0.0]] * 9)
+        # Full steps 0 to 2, then two steps at each rate.
+        expected = [1, 1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25]
+        self.assertAllClose(moves[:, 0], np.array(expected) * 0.5)
+
+    @parameterized.parameters(
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"clip_norm": -1.0},
+        {"decay_rate": 1.5},
+        {"decay_rate": 0.0},
+        {"decay_updates": 0},
+        {"decay_start": -1},
+    )
+    def test_refuses_numbers_outside_their_range(self, **options):
+        with self.assertRaisesRegex(ValueError, next(iter(options))):
+            OptimizerConfig(**options)
+
+
+if __name__ == "__main__":
+    tf.test.main()

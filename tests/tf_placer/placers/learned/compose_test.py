@@ -1,0 +1,110 @@
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest, parameterized
+
+from tests.tf_placer.placers import graphs, placer_conformance
+from tf_placer.placers import make_placer
+from tf_placer.placers.systems import SYSTEMS
+
+# Small networks, but for systems that have none.
+SMALL = {"hidden_units": 8, "attention_units": 4, "device_units": 4}
+
+
+def _small(name):
+    return SMALL if SYSTEMS[name].policy == "seq2seq" else {}
+
+
+class ConformanceTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    """A system with groups that stay, as sampled and learned by all others, too."""
+
+    def new_placer(self, groups, legal, seed):
+        return make_placer("colocrl", groups, legal, seed=seed, options=SMALL)
+
+
+class LearnedGroupsConformanceTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups, legal, seed):
+        options = SMALL | {"num_groups": 4}
+        return make_placer("eagle_ppo_ce", groups, legal, seed=seed, options=options)
+
+
+class ComposeTest(parameterized.TestCase, tf.test.TestCase):
+    @parameterized.parameters(sorted(SYSTEMS))
+    def test_every_system_proposes_legal_placements_and_learns(self, name):
+        legal = np.ones([8, 3], np.bool_)
+        legal[1] = [True, False, False]
+        legal[4] = [False, True, True]
+        placer = make_placer(name, graphs.two_chains(4), legal, seed=1, options=_small(name))
+        before = [weight.copy() for weight in placer.agent.get_weights()]
+        for _ in range(2):
+            placements = placer.propose(placer.batch_size)
+            self.assertTrue(legal[np.arange(8), placements].all())
+            placer.observe(placements, placer_conformance.measure(placements))
+        self.assertNotEmpty(placer.updates)
+        after = placer.agent.get_weights()
+        changed = [not np.array_equal(one, other) for one, other in zip(before, after, strict=True)]
+        self.assertIn(True, changed)
+        self.assertAllEqual([np.isfinite(weight).all() for weight in after], [True] * len(after))
+
+    @parameterized.parameters("metis", "fluid")
+    def test_units_of_a_group_go_where_the_group_goes(self, grouper):
+        options = SMALL | {"grouper": grouper, "num_groups": 2}
+        legal = np.ones([8, 3], np.bool_)
+        placer = make_placer("colocrl", graphs.two_chains(4), legal, options=options)
+        for placement in placer.propose(8):
+            self.assertLen(set(placement[:4].tolist()), 1)
+            self.assertLen(set(placement[4:].tolist()), 1)
+
+    def test_a_unit_stays_where_it_may_go_when_its_group_goes_elsewhere(self):
+        options = SMALL | {"grouper": "metis", "num_groups": 1}
+        legal = np.ones([4, 2], np.bool_)
+        legal[0] = [True, False]
+        legal[1] = [False, True]
+        placer = make_placer("colocrl", graphs.chain(4), legal, options=options)
+        for placement in placer.propose(8):
+            self.assertEqual(placement[:2].tolist(), [0, 1])
+            self.assertEqual(placement[2], placement[3])
+
+    def test_a_device_that_no_group_may_use_stays_empty(self):
+        legal = np.ones([4, 3], np.bool_)
+        legal[:, 1] = False
+        for name in ("colocrl", "eagle", "post", "eagle_gcn", "graph_neural"):
+            placer = make_placer(name, graphs.chain(4), legal, options=_small(name))
+            self.assertNotIn(1, placer.propose(8))
+
+    @parameterized.parameters("metis", "fluid", "feed_forward")
+    def test_more_groups_than_units_are_one_group_per_unit(self, grouper):
+        options = SMALL | {"grouper": grouper, "num_groups": 100}
+        legal = np.ones([3, 2], np.bool_)
+        placer = make_placer("eagle", graphs.chain(3), legal, options=options)
+        self.assertEqual(placer.agent.policy.num_groups, 3)
+
+    def test_costs_reach_the_graph_network(self):
+        groups, legal = graphs.chain(4), np.ones([4, 2], np.bool_)
+        device_secs = np.array([[1.0, 4.0]] * 4)
+        edge_secs = np.full(3, 0.5)
+        with self.assertRaisesRegex(ValueError, "device_secs"):
+            make_placer("graph_neural", groups, legal, device_secs=device_secs[:2])
+        for options in ({}, {"grouper": "metis", "num_groups": 2}):
+            placer = make_placer(
+                "graph_neural",
+                groups,
+                legal,
+                options=options,
+                device_secs=device_secs,
+                edge_secs=edge_secs,
+            )
+            self.assertEqual(placer.propose(1).shape, (1, 4))
+
+    @parameterized.parameters(
+        ("eagle", {"policy": "softmax"}, "policy softmax is for groups that stay as they are"),
+        ("eagle", {"policy": "graph_neural"}, "graph_neural is for groups that stay"),
+        ("colocrl", {"algorithm": "ce"}, "algorithm ce needs policy softmax"),
+        ("post", {"ce_samples": 30}, "ce_samples must be a multiple of batch_size 12, not 30"),
+    )
+    def test_refuses_parts_that_do_not_go_together(self, name, options, message):
+        with self.assertRaisesRegex(ValueError, message):
+            make_placer(name, graphs.chain(4), np.ones([4, 2], np.bool_), options=options)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,56 @@
+"""What the command `placers` prints: which placers there are, and what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tf_placer.errors import require_tensorflow
+from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers.systems import System
+from tf_placer.report.table import table
+
+__all__ = ["placer_table", "placers_table"]
+
+
+def placers_table() -> str:
+    """All placers, a line each; free of TensorFlow."""
+    rows: list[list[str | None]] = []
+    for name, placer in PLACERS.items():
+        parts: list[str | None] = [None, None, None]
+        if isinstance(placer, System):
+            parts = [placer.grouper, placer.policy, placer.algorithm]
+        rows.append([name, *parts, placer.reference, placer.summary])
+    return table(["placer", "grouper", "policy", "algorithm", "from", "what it is"], rows)
+
+
+def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
+    """One placer with its parts and settings, each with its value and what it means.
+
+    Args:
+        name: of the placer.
+        options: settings that differ from its defaults; another part has other settings.
+
+    Raises:
+        ImportError: the placer needs TensorFlow, which is not installed.
+        ValueError: there is no such placer, option or value.
+    """
+    try:
+        placer = describe_placer(name, options)
+    except ImportError:
+        require_tensorflow()
+        raise
+    lines = [f"{placer.name}: {placer.summary} ({placer.reference})"]
+    if not placer.settings:
+        return f"{lines[0]}\nno settings"
+    rows = [
+        [setting.name, _text(setting.value), setting.part, setting.help]
+        for setting in placer.settings
+    ]
+    return "\n".join([*lines, "", table(["setting", "value", "part", "meaning"], rows)])
+
+
+def _text(value: object) -> str:
+    """A value as --placer_option takes it."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return str(value)

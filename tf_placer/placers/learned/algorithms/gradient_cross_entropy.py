@@ -1,0 +1,92 @@
+"""Cross-entropy minimisation by gradient, for policies that are networks.
+
+References:
+    Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models, PPO
+    and cross-entropy minimisation. The paper gives neither loss nor number of steps; the loss is
+    equation 9 of Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal
+    Policy Optimization, NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.placers.learned.agent import Agent
+from tf_placer.placers.learned.algorithms.algorithm import Samples, Update
+from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
+from tf_placer.placers.learned.algorithms.gradient_steps import Decisions, GradientSteps
+from tf_placer.placers.learned.algorithms.objectives import joint_log_probs, mean_over_placements
+from tf_placer.placers.learned.algorithms.optimizer import Optimizer
+from tf_placer.placers.learned.ranges import check_fields
+
+__all__ = ["GradientCrossEntropy", "GradientCrossEntropyConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientCrossEntropyConfig:
+    """Settings of cross-entropy minimisation by gradient, each with its line of help.
+
+    The defaults are EAGLE's, but for `ce_steps`, which is ours.
+
+    Raises:
+        ValueError: a number is outside its range.
+    """
+
+    ce_samples: Annotated[int, "samples per cross-entropy update"] = 50
+    elites: Annotated[int, "best of all samples so far that it learns from"] = 5
+    ce_steps: Annotated[int, "steps of the optimiser per cross-entropy update"] = 4
+
+    def __post_init__(self) -> None:
+        names = ("ce_samples", "elites", "ce_steps")
+        check_fields(self, names, lambda value: value > 0, "positive")
+
+
+class GradientCrossEntropy(EliteAlgorithm):
+    """Makes the best of all samples so far more probable: maximises their mean log-probability.
+
+    They are kept with all that was decided for them, groups included; the earlier of equals, and
+    never a failure.
+    """
+
+    def __init__(
+        self, agent: Agent, optimizer: Optimizer, config: GradientCrossEntropyConfig
+    ) -> None:
+        """Makes the algorithm of an agent.
+
+        Args:
+            agent: what is trained.
+            optimizer: of that agent.
+            config: settings.
+        """
+        super().__init__(config.ce_samples)
+        self._num_elites = config.elites
+        self._elites: list[tuple[float, tuple[np.ndarray, ...]]] = []
+        self._steps = GradientSteps("ce", agent, optimizer, _loss, num_steps=config.ce_steps)
+
+    def update(self) -> list[Update]:
+        """Takes the steps; see `EliteAlgorithm.update`."""
+        if not self._elites:
+            return []
+        # Filled up with copies that do not count, so that the batch always has the same size.
+        missing = self._num_elites - len(self._elites)
+        filled = [actions for _, actions in self._elites + self._elites[:1] * missing]
+        batch = [np.stack(rows) for rows in zip(*filled, strict=True)]
+        counted = np.arange(self._num_elites) < len(self._elites)
+        update = self._steps.run(batch, np.ones(self._num_elites), counted)
+        return [] if update is None else [update]
+
+    def _keep(self, samples: Samples) -> None:
+        for index in np.flatnonzero(np.isfinite(samples.step_secs)):
+            rows = tuple(actions[index].copy() for actions in samples.actions)
+            self._elites.append((float(samples.step_secs[index]), rows))
+        self._elites = sorted(self._elites, key=lambda elite: elite[0])[: self._num_elites]
+
+
+def _loss(
+    now: Decisions, before: Decisions, advantages: tf.Tensor, weights: tf.Tensor
+) -> tf.Tensor:
+    return -mean_over_placements(joint_log_probs(now), weights)

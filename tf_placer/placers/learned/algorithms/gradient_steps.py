@@ -1,0 +1,130 @@
+"""Steps of the optimiser on one batch of samples: compiled once, and what an update reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.placers.learned.agent import Actions, Agent
+from tf_placer.placers.learned.algorithms.algorithm import Update
+from tf_placer.placers.learned.algorithms.objectives import (
+    mean_entropy,
+    mean_over_decisions,
+    mean_over_placements,
+)
+from tf_placer.placers.learned.algorithms.optimizer import Optimizer
+from tf_placer.placers.learned.decisions import DecisionSet, divergences
+
+__all__ = ["Decisions", "GradientSteps", "Loss"]
+
+#: The decisions of a batch of placements; one set of each kind.
+Decisions = tuple[DecisionSet, ...]
+
+#: From the decisions as they are now and as they were before the update (empty for a loss that does
+#: not compare them), the advantages float32 [count] and the weights float32 [count] of the
+#: placements, which are 0 for what does not count and sum to 1, to the loss float32 [].
+Loss = Callable[[Decisions, Decisions, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+class GradientSteps:
+    """Makes the loss of a batch smaller by a number of steps."""
+
+    def __init__(
+        self,
+        kind: str,
+        agent: Agent,
+        optimizer: Optimizer,
+        loss: Loss,
+        *,
+        num_steps: int = 1,
+        compares: bool = False,
+    ) -> None:
+        """Makes the steps of one algorithm.
+
+        Args:
+            kind: what its updates are called.
+            agent: what is trained.
+            optimizer: of that agent.
+            loss: traceable.
+            num_steps: per update, each on the whole batch.
+            compares: whether the loss compares the decisions with those before the update.
+        """
+        self._kind = kind
+        self._agent = agent
+        self._optimizer = optimizer
+        self._loss = loss
+        self._num_steps = num_steps
+        self._compares = compares
+
+    def run(
+        self, actions: Sequence[np.ndarray], advantages: np.ndarray, counted: np.ndarray
+    ) -> Update | None:
+        """One update. Compiled once per number of placements, a first step that compares apart.
+
+        Args:
+            actions: int32 [count, num_decisions] for each set of decisions.
+            advantages: float [count].
+            counted: bool [count], the placements to learn from.
+
+        Returns:
+            What was done; None if no placement counts.
+
+        Raises:
+            FloatingPointError: a gradient is not finite; the weights are of no use then.
+        """
+        if not counted.any():
+            return None
+        chosen = tuple(tf.constant(each, tf.int32) for each in actions)
+        # What does not count must not even be multiplied with 0: it could be infinite.
+        signals = tf.constant(np.where(counted, advantages, 0.0), tf.float32)
+        weights = tf.constant(counted / np.count_nonzero(counted), tf.float32)
+        first_loss = first_norm = math.nan
+        before: Decisions = ()
+        for step in range(self._num_steps):
+            reference = before if self._compares else ()
+            loss, norm, decisions = self._step(chosen, reference, signals, weights)
+            if not math.isfinite(float(norm)):
+                raise FloatingPointError(
+                    f"the gradient of the {self._kind} update is not finite; lower learning_rate"
+                )
+            if step == 0:
+                first_loss, first_norm, before = float(loss), float(norm), decisions
+        after = self._evaluate(chosen)
+        entropy, divergence = self._statistics(before, after, weights)
+        return Update(self._kind, first_loss, first_norm, float(entropy), float(divergence))
+
+    @tf.function(autograph=False)
+    def _step(
+        self, actions: Actions, reference: Decisions, advantages: tf.Tensor, weights: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, Decisions]:
+        """One step: the loss, the norm of its gradient and the decisions before it."""
+        with tf.GradientTape() as tape:
+            decisions = self._agent.decisions(actions)
+            if self._compares and not reference:
+                # The first step: the decisions before the update are those of now.
+                reference = tf.nest.map_structure(tf.stop_gradient, decisions)
+            loss = self._loss(decisions, reference, advantages, weights)
+        norm = self._optimizer.minimise(loss, tape)
+        return loss, norm, decisions
+
+    @tf.function(autograph=False)
+    def _evaluate(self, actions: Actions) -> Decisions:
+        return self._agent.decisions(actions)
+
+    @tf.function(autograph=False)
+    def _statistics(
+        self, before: Decisions, after: Decisions, weights: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean entropy and mean divergence of a counted decision; every set weighs the same."""
+        divergence = tf.add_n(
+            [
+                mean_over_placements(
+                    mean_over_decisions(divergences(old.log_dists, new), new.counted), weights
+                )
+                for old, new in zip(before, after, strict=True)
+            ]
+        )
+        return mean_entropy(before, weights) / len(before), divergence / len(before)

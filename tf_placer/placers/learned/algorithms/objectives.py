@@ -1,0 +1,64 @@
+"""Sums and means over decisions that several algorithms are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tf_placer.placers.learned.decisions import DecisionSet, chosen_log_probs, entropies
+
+__all__ = [
+    "joint_log_probs",
+    "mean_entropy",
+    "mean_over_decisions",
+    "mean_over_placements",
+    "probability_ratios",
+]
+
+# e**20 is more than any ratio that should be learned from, and less than float32 can hold.
+_LARGEST_LOG_RATIO = 20.0
+
+
+def joint_log_probs(decisions: Sequence[DecisionSet]) -> tf.Tensor:
+    """The log-probability of everything that was decided for a placement, float32 [count]."""
+    return tf.add_n([tf.reduce_sum(chosen_log_probs(each), axis=1) for each in decisions])
+
+
+def mean_over_decisions(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
+    """The mean of what counts.
+
+    Args:
+        values: float32 [count or 1, num_decisions].
+        counted: float32 [count or 1, num_decisions], 1 for what counts and 0 for what does not.
+
+    Returns:
+        float32 [count or 1]; 0 where nothing counts.
+    """
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(values * counted, axis=1), tf.reduce_sum(counted, axis=1)
+    )
+
+
+def mean_over_placements(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """The weighted mean.
+
+    Args:
+        values: float32 [count or 1].
+        weights: float32 [count]; their sum is 1.
+
+    Returns:
+        float32 [].
+    """
+    return tf.reduce_sum(values * weights)
+
+
+def mean_entropy(decisions: Sequence[DecisionSet], weights: tf.Tensor) -> tf.Tensor:
+    """The mean entropy of a counted decision of each set, summed over the sets; float32 []."""
+    means = [mean_over_decisions(entropies(each), each.counted) for each in decisions]
+    return tf.add_n([mean_over_placements(mean, weights) for mean in means])
+
+
+def probability_ratios(log_ratios: tf.Tensor) -> tf.Tensor:
+    """The ratio of two probabilities from the difference of their logarithms; always finite."""
+    return tf.exp(tf.minimum(log_ratios, _LARGEST_LOG_RATIO))

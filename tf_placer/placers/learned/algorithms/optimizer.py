@@ -1,0 +1,102 @@
+"""The optimiser of an agent's weights, shared by all algorithms that follow gradients.
+
+References:
+    Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, Any, Literal
+
+import tensorflow as tf
+
+from tf_placer.placers.learned.agent import Agent
+from tf_placer.placers.learned.ranges import check_fields
+
+__all__ = ["Optimizer", "OptimizerConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """Settings of the optimiser, each with its line of help.
+
+    The defaults are EAGLE's.
+
+    Raises:
+        ValueError: a number is outside its range.
+    """
+
+    optimizer: Annotated[Literal["adam", "sgd"], "Adam, or plain steps along the gradient"] = "adam"
+    learning_rate: Annotated[float, "of the optimiser"] = 0.01
+    clip_norm: Annotated[float | None, "largest global norm of a gradient; none for no limit"] = 1.0
+    decay_rate: Annotated[float, "factor of learning_rate at each decay; 1 for no decay"] = 1.0
+    decay_updates: Annotated[int, "steps of the optimiser between two decays"] = 50
+    decay_start: Annotated[int, "steps of the optimiser before the first such interval"] = 0
+
+    def __post_init__(self) -> None:
+        names = ("learning_rate", "clip_norm", "decay_updates")
+        check_fields(self, names, lambda value: 0 < value < math.inf, "positive")
+        check_fields(self, ("decay_rate",), lambda value: 0 < value <= 1, "above 0 and at most 1")
+        check_fields(self, ("decay_start",), lambda value: value >= 0, "at least 0")
+
+
+class Optimizer:
+    """Takes steps that make a loss smaller."""
+
+    def __init__(self, agent: Agent, config: OptimizerConfig) -> None:
+        """Makes the optimiser of an agent.
+
+        Args:
+            agent: what is trained; all its weights exist.
+            config: settings.
+        """
+        self._variables = list(agent.trainable_variables)
+        self._clip_norm = config.clip_norm
+        rate: Any = config.learning_rate
+        if config.decay_rate < 1:
+            rate = _Decay(config)
+        optimizers = tf.keras.optimizers
+        self._optimizer = (optimizers.Adam if config.optimizer == "adam" else optimizers.SGD)(rate)
+        self._optimizer.build(self._variables)
+
+    def minimise(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
+        """Takes a step; traceable.
+
+        Args:
+            loss: float32 [], of the agent's weights.
+            tape: recorded it.
+
+        Returns:
+            The global norm of the gradient before clipping, float32 [].
+        """
+        # No gradient, where the loss does not depend on a weight, is one of 0.
+        gradients = [
+            tf.zeros(variable.shape) if gradient is None else gradient
+            for variable, gradient in zip(
+                self._variables, tape.gradient(loss, self._variables), strict=True
+            )
+        ]
+        norm = tf.linalg.global_norm(gradients)
+        if self._clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
+        self._optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
+        return norm
+
+
+class _Decay(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """The learning rate falls by a factor after every so many steps, from some step on."""
+
+    def __init__(self, config: OptimizerConfig) -> None:
+        super().__init__()
+        self._config = config
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        config = self._config
+        since = tf.maximum(tf.cast(step, tf.float32) - config.decay_start, 0.0)
+        num_decays = tf.floor(since / config.decay_updates)
+        return config.learning_rate * tf.pow(config.decay_rate, num_decays)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"config": self._config}

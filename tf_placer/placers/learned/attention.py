@@ -1,0 +1,96 @@
+"""Additive attention.
+
+References:
+    Bahdanau et al., Neural Machine Translation by Jointly Learning to Align and Translate, ICLR
+    2015.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+__all__ = ["AttentionGradient", "Memory", "attend", "attend_gradient"]
+
+
+class Memory(NamedTuple):
+    """What attention looks at; "n" is 1 if all queries look at the same.
+
+    Attributes:
+        values: float32 [n, num_items, value_units], what it averages.
+        keys: float32 [n, num_items, units], what it compares queries with.
+        scorer: float32 [units], the weights of the hidden layer.
+    """
+
+    values: tf.Tensor
+    keys: tf.Tensor
+    scorer: tf.Tensor
+
+
+class AttentionGradient(NamedTuple):
+    """What one step of attention contributes to gradients.
+
+    Attributes:
+        query: float32 [count, units], the gradient with respect to the queries.
+        scores: float32 [count, num_items], that with respect to the scores.
+        squares: float32 [n, num_items, units], squares of the hidden layer times `scores`, summed
+            over queries that look at the same.
+        scorer: float32 [count, units], that with respect to the scorer, of each query.
+    """
+
+    query: tf.Tensor
+    scores: tf.Tensor
+    squares: tf.Tensor
+    scorer: tf.Tensor
+
+
+def attend(query: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor]:
+    """Averages the values, those most whose keys score highest: scorer . tanh(query + key).
+
+    Args:
+        query: float32 [count, units].
+        memory: what it looks at.
+
+    Returns:
+        The weights of the items, float32 [count, num_items], which sum to 1, and the averages,
+        float32 [count, value_units].
+    """
+    hidden = tf.tanh(query[:, tf.newaxis] + memory.keys)
+    scores = tf.linalg.matvec(hidden, memory.scorer)
+    shares = tf.nn.softmax(scores)
+    if memory.values.shape[0] == 1:
+        return shares, tf.matmul(shares, memory.values[0])
+    return shares, tf.linalg.matvec(memory.values, shares, transpose_a=True)
+
+
+def attend_gradient(
+    query: tf.Tensor, memory: Memory, shares: tf.Tensor, to_average: tf.Tensor
+) -> AttentionGradient:
+    """The gradient of `attend`, as far as it does not sum over steps.
+
+    The hidden layer is computed anew: kept for all steps of a decoder, its numbers would take
+    gigabytes for a few hundred groups.
+
+    Args:
+        query: see `attend`.
+        memory: see `attend`.
+        shares: the weights that `attend` gave.
+        to_average: float32 [count, value_units], the gradient with respect to the averages.
+    """
+    if memory.values.shape[0] == 1:
+        to_shares = tf.matmul(to_average, memory.values[0], transpose_b=True)
+    else:
+        to_shares = tf.linalg.matvec(memory.values, to_average)
+    mean = tf.reduce_sum(shares * to_shares, axis=1, keepdims=True)
+    to_scores = shares * (to_shares - mean)
+    hidden = tf.tanh(query[:, tf.newaxis] + memory.keys)
+    scaled = hidden * to_scores[:, :, tf.newaxis]
+    squares = hidden * scaled
+    total = tf.reduce_sum(to_scores, axis=1, keepdims=True)
+    return AttentionGradient(
+        query=memory.scorer * (total - tf.reduce_sum(squares, axis=1)),
+        scores=to_scores,
+        squares=tf.reduce_sum(squares, 0, keepdims=True) if memory.keys.shape[0] == 1 else squares,
+        scorer=tf.reduce_sum(scaled, axis=1),
+    )

@@ -1,0 +1,280 @@
+"""What a policy that fits any graph is told about one: numbers that mean the same in every graph.
+
+Nothing here depends on how many groups, devices or operation types there are: times are counted in
+the mean time of a group, bytes in the mean bytes of an edge, and places in the graph as fractions.
+
+References:
+    Addanki et al., Placeto: Learning Generalizable Device Placement Algorithms for Distributed
+    Machine Learning, NeurIPS 2019, and Zhou et al., GDP: Generalized Device Placement for Dataflow
+    Graphs, 2019, for policies that are carried over to unseen graphs. The features are ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+
+__all__ = [
+    "NUM_DEVICE_FEATURES",
+    "NUM_GROUP_FEATURES",
+    "GraphFeatures",
+    "longest_paths",
+    "placing_order",
+    "shares",
+]
+
+#: Columns of `GraphFeatures.group_features` and of the last axis of `device_features`.
+NUM_GROUP_FEATURES = 16
+NUM_DEVICE_FEATURES = 5
+
+# A device that takes more than e^6 = 400 times as long as the fastest is as good as any such.
+_MAX_LOG_RATIO = 6.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GraphFeatures:
+    """One graph on one machine.
+
+    Groups are numbered in the order in which they are placed. Seconds are counted in the mean time
+    of a group, every group on its fastest device.
+
+    Attributes:
+        order: int32 [num_groups], the group that is placed first, second and so on.
+        group_features: float32 [num_groups, NUM_GROUP_FEATURES].
+        device_features: float32 [num_groups, num_devices, NUM_DEVICE_FEATURES].
+        device_secs: float32 [num_groups, num_devices], the time of each group on each device; 0
+            where it may not go.
+        edges: int32 [num_edges, 2], (producer, consumer).
+        edge_bytes: float32 [num_edges], relative to the mean; positive.
+        edge_secs: float32 [num_edges], the time to send each edge to another device.
+    """
+
+    order: np.ndarray
+    group_features: np.ndarray
+    device_features: np.ndarray
+    device_secs: np.ndarray
+    edges: np.ndarray
+    edge_bytes: np.ndarray
+    edge_secs: np.ndarray
+
+    @classmethod
+    def from_groups(
+        cls,
+        groups: GroupGraph,
+        legal: np.ndarray,
+        *,
+        device_secs: np.ndarray | None = None,
+        edge_secs: np.ndarray | None = None,
+    ) -> GraphFeatures:
+        """Describes groups on a machine.
+
+        Args:
+            groups: the groups.
+            legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+            device_secs: float64 [num_groups, num_devices], what each group takes on each device, in
+                seconds; ignored where it may not go. By default all devices are alike, and groups
+                take as long as their `work` says.
+            edge_secs: float64 [num_edges], what it takes to send each edge from device to device,
+                in seconds. By default sending takes no time.
+
+        Raises:
+            ValueError: an array does not fit the groups, or a time is negative or not finite.
+        """
+        count, num_devices = legal.shape
+        if device_secs is None:
+            device_secs = np.repeat(groups.work[:, None], num_devices, axis=1)
+        if edge_secs is None:
+            edge_secs = np.zeros(len(groups.edges))
+        for name, values, shape in (
+            ("legal", legal, (groups.num_groups, num_devices)),
+            ("device_secs", device_secs, legal.shape),
+            ("edge_secs", edge_secs, groups.edge_bytes.shape),
+        ):
+            if values.shape != shape:
+                raise ValueError(f"{name} must be {list(shape)}, not {list(values.shape)}")
+        device_secs = np.where(legal, device_secs, 0.0)
+        for name, secs in (("device_secs", device_secs), ("edge_secs", edge_secs)):
+            if not (np.isfinite(secs) & (secs >= 0)).all():
+                raise ValueError(f"{name} must be finite and not negative")
+
+        order = placing_order(groups.edges, groups.layers)
+        positions = np.empty(count, np.int32)
+        positions[order] = np.arange(count)
+        edges = positions[groups.edges]
+        legal, device_secs = legal[order], device_secs[order]
+        fastest = np.where(legal, device_secs, np.inf).min(axis=1)
+        unit = _positive_mean(fastest)
+        device_secs, fastest, edge_secs = device_secs / unit, fastest / unit, edge_secs / unit
+        # An edge without bytes, or of unknown size, is an edge.
+        edge_bytes = 1.0 + groups.edge_bytes
+        edge_bytes = edge_bytes / _positive_mean(edge_bytes)
+        return cls(
+            order=order,
+            group_features=_group_features(
+                operations=groups.type_counts.sum(axis=1)[order],
+                layers=groups.layers[order],
+                secs=fastest,
+                edges=edges,
+                edge_bytes=edge_bytes,
+                edge_secs=edge_secs,
+                num_devices=num_devices,
+            ),
+            device_features=_device_features(legal, device_secs, fastest),
+            device_secs=device_secs.astype(np.float32),
+            edges=edges,
+            edge_bytes=edge_bytes.astype(np.float32),
+            edge_secs=edge_secs.astype(np.float32),
+        )
+
+
+def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
+    """A topological order; of what can come next, the lowest layer, then the lowest number.
+
+    Where groups wait for each other in a circle, the one that is next by layer and number goes
+    first.
+
+    Args:
+        edges: int32 [num_edges, 2], (producer, consumer).
+        layers: int32 [num_groups].
+
+    Returns:
+        int32 [num_groups].
+
+    Example:
+        >>> placing_order(np.array([[2, 0], [0, 1]]), np.zeros(3, np.int32)).tolist()
+        [2, 0, 1]
+    """
+    count = len(layers)
+    successors: list[list[int]] = [[] for _ in range(count)]
+    for producer, consumer in edges.tolist():
+        successors[producer].append(consumer)
+    waits_for = np.bincount(edges[:, 1], minlength=count).tolist()
+    by_rank = np.lexsort([np.arange(count), layers]).tolist()
+    ranks = {group: rank for rank, group in enumerate(by_rank)}
+    ready = [rank for rank, group in enumerate(by_rank) if not waits_for[group]]
+    placed = [False] * count
+    order: list[int] = []
+    first_unplaced = 0
+    while len(order) < count:
+        if ready:
+            group = by_rank[heapq.heappop(ready)]
+        else:
+            while placed[by_rank[first_unplaced]]:
+                first_unplaced += 1
+            group = by_rank[first_unplaced]
+        placed[group] = True
+        order.append(group)
+        for successor in successors[group]:
+            waits_for[successor] -= 1
+            if not waits_for[successor] and not placed[successor]:
+                heapq.heappush(ready, ranks[successor])
+    return np.array(order, np.int32)
+
+
+def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The longest paths to and from each group.
+
+    Args:
+        edges: int32 [num_edges, 2], (producer, consumer); those that lead back, to a lower number,
+            do not count.
+        secs: float64 [num_groups], how long each group takes.
+
+    Returns:
+        The length of the longest path before each group, and of the longest one that starts with
+        it, float64 [num_groups].
+    """
+    edges = edges[edges[:, 0] < edges[:, 1]]
+    times = secs.tolist()
+    before = [0.0] * len(times)
+    for producer, consumer in edges[np.argsort(edges[:, 0], kind="stable")].tolist():
+        before[consumer] = max(before[consumer], before[producer] + times[producer])
+    after = list(times)
+    for producer, consumer in edges[np.argsort(-edges[:, 1], kind="stable")].tolist():
+        after[producer] = max(after[producer], times[producer] + after[consumer])
+    return np.array(before), np.array(after)
+
+
+def shares(rows: np.ndarray, amounts: np.ndarray, num_rows: int) -> np.ndarray:
+    """The share of each amount in the sum of its row.
+
+    Args:
+        rows: int32 [num_amounts].
+        amounts: floating [num_amounts], positive.
+        num_rows: how many rows there are.
+
+    Returns:
+        float32 [num_amounts].
+    """
+    totals = np.bincount(rows, amounts, num_rows)
+    return (amounts / totals[rows]).astype(np.float32)
+
+
+def _group_features(
+    *,
+    operations: np.ndarray,
+    layers: np.ndarray,
+    secs: np.ndarray,
+    edges: np.ndarray,
+    edge_bytes: np.ndarray,
+    edge_secs: np.ndarray,
+    num_devices: int,
+) -> np.ndarray:
+    """What is known of each group, and of the graph as a whole in every row."""
+    count = len(secs)
+    producers, consumers = edges.T
+
+    def per_group(ends: np.ndarray, amounts: np.ndarray | None = None) -> np.ndarray:
+        return np.log1p(np.bincount(ends, amounts, count))
+
+    before, after = longest_paths(edges, secs)
+    critical_secs = float((before + after).max()) or 1.0
+    parallelism = secs.sum() / critical_secs
+    features = np.broadcast_arrays(
+        np.log1p(secs),
+        np.log1p(operations / _positive_mean(operations)),
+        per_group(consumers),
+        per_group(producers),
+        per_group(consumers, edge_bytes),
+        per_group(producers, edge_bytes),
+        per_group(consumers, edge_secs),
+        per_group(producers, edge_secs),
+        np.arange(count) / count,
+        _rank_fractions(layers),
+        before / critical_secs,
+        after / critical_secs,
+        np.log1p(parallelism),
+        min(parallelism / num_devices, 1.0),
+        np.log1p(edge_secs.sum() / (secs.sum() or 1.0)),
+        1.0 / num_devices,
+    )
+    return np.stack(features, axis=1).astype(np.float32)
+
+
+def _device_features(legal: np.ndarray, device_secs: np.ndarray, fastest: np.ndarray) -> np.ndarray:
+    """What is known of each group on each device."""
+    tiny = np.finfo(np.float32).tiny
+    ratios = np.log(np.maximum(device_secs, tiny) / np.maximum(fastest, tiny)[:, None])
+    ratios = np.where(legal, np.minimum(ratios, _MAX_LOG_RATIO), 0.0)
+    num_legal = legal.sum(axis=0)
+    features = np.broadcast_arrays(
+        legal,
+        ratios,
+        np.log1p(device_secs),
+        ratios.sum(axis=0) / np.maximum(num_legal, 1),
+        num_legal / len(legal),
+    )
+    return np.stack(features, axis=2).astype(np.float32)
+
+
+def _rank_fractions(layers: np.ndarray) -> np.ndarray:
+    distinct, ranks = np.unique(layers, return_inverse=True)
+    return ranks / len(distinct)
+
+
+def _positive_mean(values: np.ndarray) -> float:
+    """The mean, or 1 where it is 0 or there are no values: something to divide by."""
+    return float(np.mean(values)) or 1.0 if len(values) else 1.0

@@ -1,0 +1,288 @@
+"""A policy whose weights fit any graph on any machine: message passing, then a shared scorer.
+
+Every group gathers what surrounds it in the graph; then groups are placed one after the other, and
+the same small network scores every device for every group by what is already there. So weights that
+were trained on some problems can be used on others, with or without more training.
+
+References:
+    Addanki et al., Placeto: Learning Generalizable Device Placement Algorithms for Distributed
+    Machine Learning, NeurIPS 2019, for message passing in both directions of edges.
+    Zhou et al., GDP: Generalized Device Placement for Dataflow Graphs, 2019, for pre-training on
+    some graphs and fine-tuning on another.
+    The features, the scorer and all sizes are ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Annotated
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.placers.learned import weights
+from tf_placer.placers.learned.graph_features import (
+    NUM_DEVICE_FEATURES,
+    NUM_GROUP_FEATURES,
+    GraphFeatures,
+)
+from tf_placer.placers.learned.graph_tensors import GraphTensors
+from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.policy import GroupInputs, Policy
+from tf_placer.placers.learned.ranges import check_fields
+from tf_placer.placers.learned.sparse_matrix import SparseMatrix
+
+__all__ = [
+    "WEIGHTS_SUFFIX",
+    "GraphNeuralConfig",
+    "GraphNeuralNetwork",
+    "GraphNeuralPolicy",
+]
+
+#: How the name of a file of weights ends.
+WEIGHTS_SUFFIX = ".weights.h5"
+
+# What is known about a device when a group is placed, see `_facts`.
+_NUM_FACTS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphNeuralConfig:
+    """Settings of the graph-neural policy, each with its line of help.
+
+    Raises:
+        ValueError: a number is outside its range.
+    """
+
+    state_units: Annotated[int, "size of what is known about a group"] = 64
+    message_rounds: Annotated[int, "edges that what is known travels along, in both directions"] = 3
+    scorer_units: Annotated[int, "width of the network that scores a device for a group"] = 64
+    initial_weights: Annotated[
+        str | None, "file of weights (.weights.h5) to start from, as `pretrain` writes it"
+    ] = None
+
+    def __post_init__(self) -> None:
+        names = ("state_units", "scorer_units")
+        check_fields(self, names, lambda value: value > 0, "positive")
+        check_fields(self, ("message_rounds",), lambda value: value >= 0, "at least 0")
+
+
+class GraphNeuralNetwork(tf.keras.Model):
+    """The weights, which know of no graph and no machine.
+
+    Before it has learned it scores all devices alike.
+    """
+
+    def __init__(self, config: GraphNeuralConfig | None = None, seed: int = 0) -> None:
+        """Makes the network with its initial weights.
+
+        Args:
+            config: settings; the defaults if None.
+            seed: of the initial weights, unless they come from a file.
+
+        Raises:
+            ValueError: there is no file `initial_weights`, or it holds other weights.
+        """
+        super().__init__(name="graph_neural")
+        self.config = config = config or GraphNeuralConfig()
+        seeds = weights.seeds(seed)
+
+        def kernel(name: str, rows: int, columns: int) -> object:
+            return self.add_weight(
+                name=name, shape=(rows, columns), initializer=weights.glorot(seeds)
+            )
+
+        def bias(name: str, columns: int) -> object:
+            return self.add_weight(name=name, shape=(columns,), initializer="zeros")
+
+        units, scorer_units = config.state_units, config.scorer_units
+        self._embed_kernel = kernel("embed_kernel", NUM_GROUP_FEATURES, units)
+        self._embed_bias = bias("embed_bias", units)
+        self._rounds = [
+            (kernel(f"round_{index}_kernel", 3 * units, units), bias(f"round_{index}_bias", units))
+            for index in range(config.message_rounds)
+        ]
+        self._group_kernel = kernel("group_kernel", 2 * units, scorer_units)
+        self._group_bias = bias("group_bias", scorer_units)
+        self._device_kernel = kernel("device_kernel", NUM_DEVICE_FEATURES, scorer_units)
+        self._facts_kernel = kernel("facts_kernel", _NUM_FACTS, scorer_units)
+        self._scorer = self.add_weight(name="scorer", shape=(scorer_units, 1), initializer="zeros")
+        self.built = True
+        if config.initial_weights is not None:
+            self._load(config.initial_weights)
+
+    def describe(self, graph: GraphTensors) -> tf.Tensor:
+        """What a graph says about each group on each device, whatever is placed.
+
+        Args:
+            graph: the graph.
+
+        Returns:
+            float32 [num_groups, num_devices, scorer_units], a part of the scorer's hidden layer.
+        """
+        states = tf.nn.relu(graph.group_features @ self._embed_kernel + self._embed_bias)
+        for kernel, bias in self._rounds:
+            around = [states, graph.received @ states, graph.sent @ states]
+            states += tf.nn.relu(tf.concat(around, axis=1) @ kernel + bias)
+        whole = tf.reduce_mean(states, axis=0, keepdims=True)
+        states = tf.concat([states, tf.repeat(whole, graph.num_groups, axis=0)], axis=1)
+        by_group = states @ self._group_kernel + self._group_bias
+        by_device = tf.tensordot(
+            graph.device_features, tf.convert_to_tensor(self._device_kernel), 1
+        )
+        return by_group[:, tf.newaxis] + by_device
+
+    def scores(self, described: tf.Tensor, facts: tf.Tensor) -> tf.Tensor:
+        """Scores devices.
+
+        Args:
+            described: float32 [..., num_devices, scorer_units], of `describe`.
+            facts: float32 [..., num_devices, 5], what is on the devices; see `_facts`.
+
+        Returns:
+            float32 [..., num_devices].
+        """
+        hidden = described + tf.tensordot(facts, tf.convert_to_tensor(self._facts_kernel), 1)
+        return tf.tensordot(tf.nn.relu(hidden), tf.convert_to_tensor(self._scorer)[:, 0], 1)
+
+    def _load(self, path: str) -> None:
+        if not path.endswith(WEIGHTS_SUFFIX):
+            raise ValueError(f"initial_weights must end in {WEIGHTS_SUFFIX}, unlike {path!r}")
+        if not os.path.isfile(path):
+            raise ValueError(f"initial_weights: there is no file {path!r}")
+        try:
+            self.load_weights(path)
+        except (KeyError, OSError, ValueError) as error:
+            # Keras says which tensor does not fit, which tells nobody what to do.
+            config = self.config
+            raise ValueError(
+                f"initial_weights: {path!r} does not hold weights for state_units="
+                f"{config.state_units}, message_rounds={config.message_rounds}, scorer_units="
+                f"{config.scorer_units}"
+            ) from error
+
+
+class GraphNeuralPolicy(Policy):
+    """The network applied to one graph on one machine.
+
+    Groups are placed in topological order; a group's distribution depends on the groups before it.
+    Of the inputs that policies are called with it reads `legal` alone.
+
+    Attributes:
+        network: what is trained; other policies may share it.
+    """
+
+    def __init__(self, network: GraphNeuralNetwork, graph: GraphFeatures) -> None:
+        """Applies a network to a graph.
+
+        Args:
+            network: the weights.
+            graph: the graph.
+        """
+        super().__init__(name="graph_neural_policy")
+        self.num_groups, self.num_devices = graph.device_secs.shape
+        self.network = network
+        self._graph = GraphTensors(graph)
+        self.built = True
+
+    def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
+        """See `Policy.sample`."""
+        graph, count, num_devices = self._graph, noise.shape[0], self.num_devices
+        described = self.network.describe(graph)
+        legal = tf.gather(inputs.legal, graph.order, axis=1)
+        noise = tf.gather(noise, graph.order, axis=1)
+
+        def step(position, loads, used, chosen):  # type: ignore[no-untyped-def]
+            def near(matrix: SparseMatrix) -> tf.Tensor:
+                columns, values = matrix.row(position)
+                devices = tf.one_hot(chosen.gather(columns), num_devices)
+                return tf.tensordot(values, devices, 1)
+
+            secs, allowed = graph.device_secs[position], legal[:, position]
+            facts = self._facts(
+                secs, allowed, loads, used, near(graph.near_bytes), near(graph.near_secs)
+            )
+            scores = self.network.scores(described[position], facts)
+            devices = choose(scores, allowed, noise[:, position])
+            here = tf.one_hot(devices, num_devices)
+            return (
+                position + 1,
+                loads + here * secs,
+                tf.maximum(used, here),
+                chosen.write(position, devices),
+            )
+
+        nothing = tf.zeros([count, num_devices])
+        chosen = tf.TensorArray(
+            tf.int32, size=self.num_groups, element_shape=[count], clear_after_read=False
+        )
+        *_, chosen = tf.while_loop(
+            lambda position, *_: position < self.num_groups,
+            step,
+            (tf.constant(0), nothing, nothing, chosen),
+            maximum_iterations=self.num_groups,
+        )
+        devices = tf.gather(chosen.stack(), graph.positions)
+        return tf.transpose(tf.ensure_shape(devices, [self.num_groups, count]))
+
+    def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
+        """See `Policy.log_dists`."""
+        graph, count = self._graph, devices.shape[0]
+        shape = [self.num_groups, count, self.num_devices]
+        # Groups come first here, so that the products see each as one row.
+        chosen = tf.one_hot(tf.gather(tf.transpose(devices), graph.order), self.num_devices)
+        flat = tf.reshape(chosen, [self.num_groups, count * self.num_devices])
+        before = tf.cumsum(chosen, exclusive=True)
+        secs = graph.device_secs[:, tf.newaxis]
+        legal = tf.transpose(tf.gather(inputs.legal, graph.order, axis=1), [1, 0, 2])
+        facts = self._facts(
+            secs,
+            legal,
+            tf.cumsum(chosen * secs, exclusive=True),
+            tf.minimum(before, 1.0),
+            tf.reshape(graph.near_bytes @ flat, shape),
+            tf.reshape(graph.near_secs @ flat, shape),
+        )
+        described = self.network.describe(graph)[:, tf.newaxis]
+        log_dists = masked_log_softmax(self.network.scores(described, facts), legal)
+        return tf.transpose(tf.gather(log_dists, graph.positions), [1, 0, 2])
+
+    def _facts(
+        self,
+        secs: tf.Tensor,
+        legal: tf.Tensor,
+        loads: tf.Tensor,
+        used: tf.Tensor,
+        near_bytes: tf.Tensor,
+        near_secs: tf.Tensor,
+    ) -> tf.Tensor:
+        """What is known about the devices when a group is placed.
+
+        Args:
+            secs: float32 [..., num_devices], what the group takes on each device.
+            legal: bool [..., num_devices], where it may go.
+            loads: float32 [..., num_devices], seconds that each device has to do so far.
+            used: float32 [..., num_devices], 1 where there is a group, otherwise 0.
+            near_bytes: float32 [..., num_devices], the share of each device in the bytes that pass
+                between the group and those placed.
+            near_secs: float32 [..., num_devices], seconds to send those bytes.
+
+        Returns:
+            float32 [..., num_devices, 5].
+        """
+        ends = tf.where(legal, loads + secs, np.inf)
+        first = tf.reduce_min(ends, axis=-1, keepdims=True)
+        total_secs = tf.reduce_sum(near_secs, axis=-1, keepdims=True)
+        return tf.stack(
+            [
+                # 1 where the device has an equal share of the work of the whole graph.
+                loads * (self.num_devices / self.num_groups),
+                tf.math.log1p(tf.where(legal, ends - first, 0.0)),
+                used,
+                near_bytes,
+                # What has to be sent; rounding must not make it negative.
+                tf.math.log1p(tf.maximum(total_secs - near_secs, 0.0)),
+            ],
+            axis=-1,
+        )

@@ -1,0 +1,96 @@
+"""What a policy reads about groups that differ from placement to placement.
+
+References:
+    Mirhoseini et al., A Hierarchical Model for Device Placement, ICLR 2018: types, output shapes
+    and edges of a group are sums over its operations, divided by the largest sum + 1.
+    Lan, Chen and Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
+    for edges weighted by bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.learned.embedding import EmbeddingConfig, group_shapes
+from tf_placer.placers.learned.policy import GroupInputs
+
+__all__ = ["GroupedInputs"]
+
+
+class GroupedInputs:
+    """Adds up what is known about units, by group.
+
+    Types, shapes and edges are divided by their own largest sums, so that one kind does not drown
+    the others. Edges inside a group are left out. An empty group is all zeros and does not count.
+    """
+
+    def __init__(
+        self, units: GroupGraph, legal: np.ndarray, num_groups: int, config: EmbeddingConfig
+    ) -> None:
+        """Prepares the sums.
+
+        Args:
+            units: what is grouped.
+            legal: bool [num_units, num_devices], true where a unit may go; every row has one.
+            num_groups: how many groups there are.
+            config: how groups are described.
+        """
+        self._num_groups = num_groups
+        self._log_edges = config.adjacency == "bytes"
+        members = np.ones([units.num_groups, 1])
+        blocks = [units.type_counts, group_shapes(units, config), legal, members]
+        self._widths = [block.shape[1] for block in blocks]
+        # Sums over columns of one matrix, so that its rows are visited once.
+        self._units = tf.constant(np.concatenate(blocks, axis=1), tf.float32)
+        self._edges = tf.constant(units.edges, tf.int32)
+        weights = units.edge_bytes if self._log_edges else np.ones(len(units.edges))
+        self._edge_weights = tf.constant(weights, tf.float32)
+
+    def __call__(self, grouping: tf.Tensor) -> GroupInputs:
+        """Describes the groups of a batch of placements; traceable, without gradient.
+
+        Args:
+            grouping: int32 [count, num_units], the group of each unit.
+
+        Returns:
+            One description per placement. A group is legal where all its units are, or else where
+            at least one is.
+        """
+
+        def sum_units(groups: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(self._units, groups, self._num_groups)
+
+        def sum_edges(pairs: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(self._edge_weights, pairs, self._num_groups**2)
+
+        sums = tf.map_fn(
+            sum_units,
+            grouping,
+            fn_output_signature=tf.TensorSpec([self._num_groups, sum(self._widths)], tf.float32),
+        )
+        types, shapes, allowed, members = tf.split(sums, self._widths, axis=2)
+        everyone = tf.equal(allowed, members)
+        producers, consumers = (
+            tf.gather(grouping, end, axis=1) for end in tf.unstack(self._edges, axis=1)
+        )
+        edges = tf.map_fn(
+            sum_edges,
+            producers * self._num_groups + consumers,
+            fn_output_signature=tf.TensorSpec([self._num_groups**2], tf.float32),
+        )
+        edges = tf.reshape(edges, [-1, self._num_groups, self._num_groups])
+        edges = tf.linalg.set_diag(edges, tf.zeros_like(members[:, :, 0]))
+        return GroupInputs(
+            types=_scaled(types),
+            features=_scaled(shapes),
+            adjacency=_scaled(tf.math.log1p(edges) if self._log_edges else edges),
+            legal=tf.where(tf.reduce_any(everyone, axis=2, keepdims=True), everyone, allowed > 0),
+            counted=tf.cast(members[:, :, 0] > 0, tf.float32),
+        )
+
+
+def _scaled(sums: tf.Tensor) -> tf.Tensor:
+    """Rows divided by their maximum + 1."""
+    return sums / (tf.reduce_max(sums, axis=2, keepdims=True) + 1)

@@ -1,0 +1,1 @@
+"""Networks that group units; the modules that need TensorFlow import it, this package does not."""

@@ -1,0 +1,171 @@
+"""The learned grouper: a feed-forward network that chooses a group for each unit.
+
+References:
+    Mirhoseini et al., A Hierarchical Model for Device Placement, ICLR 2018.
+    Lan, Chen and Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models:
+    two layers, 64 hidden units, 256 groups.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal, get_args
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.learned.embedding import EmbeddingConfig, group_shapes, type_weights
+from tf_placer.placers.learned.weights import glorot, seeds
+
+__all__ = ["BridgeKind", "FeedForwardConfig", "FeedForwardGrouper", "neighbour_positions"]
+
+BridgeKind = Literal["none", "concat", "replace"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FeedForwardConfig:
+    """Settings of the learned grouper, each with its line of help.
+
+    Raises:
+        ValueError: a number is not positive, or there is no such bridge.
+    """
+
+    num_groups: Annotated[int, "groups to choose from; one per unit at most"] = 256
+    grouper_units: Annotated[int, "size of the grouper's hidden layers"] = 64
+    grouper_layers: Annotated[int, "hidden layers of the grouper"] = 1
+    neighbours: Annotated[int, "neighbours of a unit that the grouper is told"] = 20
+    bridge: Annotated[
+        BridgeKind,
+        "whether a recurrent network over the grouper's weights adds to the features of the "
+        "groups, or replaces them",
+    ] = "none"
+    bridge_units: Annotated[int, "size of what it tells of a group"] = 64
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"{field.name} must be positive, not {value}")
+        if self.bridge not in get_args(BridgeKind):
+            raise ValueError(f"bridge must be none, concat or replace, not {self.bridge!r}")
+
+    def num_features(self, embedding: EmbeddingConfig) -> int:
+        """The width of a group's features as a policy reads them.
+
+        Args:
+            embedding: how the groups are described.
+        """
+        own = 0 if self.bridge == "replace" else embedding.num_features
+        return own + (0 if self.bridge == "none" else self.bridge_units)
+
+
+class FeedForwardGrouper(tf.keras.Model):
+    """A distribution over the group of each unit, independent of the groups of the others.
+
+    Attributes:
+        num_units: how many units it groups.
+        num_groups: how many groups it chooses from.
+        column_size: how many of the last layer's numbers belong to a group.
+    """
+
+    def __init__(
+        self,
+        units: GroupGraph,
+        config: FeedForwardConfig,
+        embedding: EmbeddingConfig,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """Makes the network with its initial weights.
+
+        Args:
+            units: what is grouped.
+            config: of the network.
+            embedding: how output shapes are described.
+            seed: of the initial weights.
+        """
+        super().__init__(name="feed_forward")
+        self.num_units = units.num_groups
+        self.num_groups = min(config.num_groups, self.num_units)
+        if self.num_groups < config.num_groups:
+            logging.info(
+                "%d groups instead of %d: there are no more units to group",
+                self.num_groups,
+                config.num_groups,
+            )
+        features = np.concatenate(
+            [
+                type_weights(units.type_counts),
+                group_shapes(units, embedding),
+                neighbour_positions(units, config.neighbours),
+            ],
+            axis=1,
+        )
+        self._features = tf.constant(features, tf.float32)
+        own_seeds = seeds(seed)
+        self._hidden = []
+        width = features.shape[1]
+        for _ in range(config.grouper_layers):
+            layer = tf.keras.layers.Dense(
+                config.grouper_units, activation="relu", kernel_initializer=glorot(own_seeds)
+            )
+            layer.build((self.num_units, width))
+            self._hidden.append(layer)
+            width = config.grouper_units
+        self._logits = tf.keras.layers.Dense(self.num_groups, kernel_initializer=glorot(own_seeds))
+        self._logits.build((self.num_units, width))
+        self.column_size = width + 1
+        self.built = True
+
+    def log_dists(self) -> tf.Tensor:
+        """The distributions of the units' groups; traceable, differentiable.
+
+        Returns:
+            float32 [num_units, num_groups], log-probabilities.
+        """
+        hidden = self._features
+        for layer in self._hidden:
+            hidden = layer(hidden)
+        return tf.nn.log_softmax(self._logits(hidden))
+
+    def columns(self) -> tf.Tensor:
+        """The last layer's weights and bias, by group; traceable, differentiable.
+
+        Returns:
+            float32 [num_groups, column_size].
+        """
+        kernel = tf.convert_to_tensor(self._logits.kernel)
+        bias = tf.convert_to_tensor(self._logits.bias)
+        return tf.concat([tf.transpose(kernel), bias[:, tf.newaxis]], axis=1)
+
+
+def neighbour_positions(units: GroupGraph, num_neighbours: int) -> np.ndarray:
+    """The bounded adjacency of units: where their neighbours are in the topological order.
+
+    One half of the entries is for producers, the other one, longer by one if need be, for
+    consumers. In each half the neighbours with most bytes come first, and those without room are
+    dropped.
+
+    Args:
+        units: the units.
+        num_neighbours: how many entries a unit has.
+
+    Returns:
+        float32 [num_units, num_neighbours]: (number of the neighbour + 1) / num_units, or 0 for
+        none.
+    """
+    num_producers = num_neighbours // 2
+    positions = np.zeros([units.num_groups, num_neighbours], np.float32)
+    producers, consumers = units.edges.T
+    for own, other, first, room in (
+        (consumers, producers, 0, num_producers),
+        (producers, consumers, num_producers, num_neighbours - num_producers),
+    ):
+        order = np.lexsort((other, -units.edge_bytes, own))
+        own, other = own[order], other[order]
+        rank = np.arange(len(own)) - np.searchsorted(own, own)
+        kept = rank < room
+        positions[own[kept], first + rank[kept]] = (other[kept] + 1) / units.num_groups
+    return positions

@@ -1,0 +1,121 @@
+"""An agent that learns to group units and to place the groups, both at once.
+
+References:
+    Mirhoseini et al., A Hierarchical Model for Device Placement, ICLR 2018.
+    Lan, Chen and Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models,
+    section III, for the bridge between the two networks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.learned.agent import Actions, Agent
+from tf_placer.placers.learned.decisions import DecisionSet
+from tf_placer.placers.learned.embedding import EmbeddingConfig
+from tf_placer.placers.learned.grouped_inputs import GroupedInputs
+from tf_placer.placers.learned.groupers.bridge import Bridge
+from tf_placer.placers.learned.groupers.feed_forward import FeedForwardGrouper
+from tf_placer.placers.learned.legality import check_legal, legal_placements
+from tf_placer.placers.learned.noise import gumbel_noise, uniform_noise
+from tf_placer.placers.learned.policy import GroupInputs, Policy
+
+__all__ = ["LearnedGroupsAgent"]
+
+
+class LearnedGroupsAgent(Agent):
+    """Decides two things per placement: the group of each unit, then the device of each group.
+
+    The device of a group that no unit chose has no effect and does not count.
+
+    Attributes:
+        grouper: the distribution over groups.
+        policy: the distribution over devices.
+        bridge: what tells the policy about the grouper; None for nothing.
+    """
+
+    def __init__(
+        self,
+        grouper: FeedForwardGrouper,
+        policy: Policy,
+        units: GroupGraph,
+        legal: np.ndarray,
+        embedding: EmbeddingConfig,
+        *,
+        bridge: Bridge | None = None,
+    ) -> None:
+        """Puts a grouper and a policy together.
+
+        Args:
+            grouper: for these units.
+            policy: for the grouper's number of groups.
+            units: what is grouped.
+            legal: bool [num_units, num_devices], true where a unit may go; every row has one.
+            embedding: how groups are described to the policy.
+            bridge: of this grouper, if there is one.
+
+        Raises:
+            ValueError: the arguments do not fit each other.
+        """
+        super().__init__(name="learned_groups")
+        check_legal(legal, units.num_groups)
+        self.num_units, self.num_devices = legal.shape
+        if grouper.num_units != self.num_units:
+            raise ValueError(f"the grouper is for {grouper.num_units} units, not {self.num_units}")
+        if (policy.num_groups, policy.num_devices) != (grouper.num_groups, self.num_devices):
+            raise ValueError(
+                f"the policy places {policy.num_groups} groups on {policy.num_devices} devices, "
+                f"but there are {grouper.num_groups} and {self.num_devices}"
+            )
+        self.grouper = grouper
+        self.policy = policy
+        self.bridge = bridge
+        self._grouped_inputs = GroupedInputs(units, legal, grouper.num_groups, embedding)
+        self._legal = legal
+        self.built = True
+
+    @tf.function(autograph=False)
+    def sample(self, count: int, seed: tf.Tensor) -> Actions:
+        """Samples groups of the units and devices of the groups, see `Agent.sample`."""
+        # The inverse of the cumulative distribution, which all placements share, takes one random
+        # number per unit; Gumbel noise would take one per unit and group.
+        cumulative = tf.cumsum(tf.exp(self.grouper.log_dists()), axis=1)
+        uniform = uniform_noise(count, seed, [self.num_units])
+        chosen = tf.searchsorted(
+            cumulative, tf.transpose(uniform) * cumulative[:, -1:], side="right"
+        )
+        grouping = tf.transpose(tf.minimum(chosen, self.grouper.num_groups - 1))
+        # Random numbers of their own: the same seed would give the devices those of the groups.
+        folded = tf.random.experimental.stateless_fold_in(
+            tf.stack([seed[0], 0]), tf.constant(1, tf.int64)
+        )
+        device_seed = tf.stack([folded[0], seed[1]])
+        noise = gumbel_noise(count, device_seed, [self.policy.num_groups, self.num_devices])
+        return grouping, self.policy.sample(self._inputs(grouping), noise)
+
+    def decisions(self, actions: Actions) -> tuple[DecisionSet, ...]:
+        """Two sets of decisions: groups of units, devices of groups; see `Agent.decisions`."""
+        grouping, devices = actions
+        inputs = self._inputs(grouping)
+        return (
+            DecisionSet(
+                self.grouper.log_dists()[tf.newaxis], grouping, tf.ones([1, self.num_units])
+            ),
+            DecisionSet(self.policy.log_dists(inputs, devices), devices, inputs.counted),
+        )
+
+    def placements(self, actions: Actions) -> np.ndarray:
+        """Units go where their groups go, if they may; see `Agent.placements`."""
+        grouping, devices = (np.asarray(action) for action in actions)
+        return legal_placements(np.take_along_axis(devices, grouping, axis=1), self._legal)
+
+    def _inputs(self, grouping: tf.Tensor) -> GroupInputs:
+        """What the policy reads about the groups of a batch of placements."""
+        inputs = self._grouped_inputs(grouping)
+        if self.bridge is None:
+            return inputs
+        features = self.bridge.join(inputs.features, self.grouper.columns())
+        # Empty groups stay all zeros.
+        return inputs._replace(features=features * inputs.counted[:, :, tf.newaxis])

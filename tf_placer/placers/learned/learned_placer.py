@@ -1,0 +1,158 @@
+"""A placer that learns: an agent, an algorithm and a signal, put together."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.environments.environment import Measurement
+from tf_placer.placers.learned.agent import Agent
+from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
+from tf_placer.placers.learned.signal import Signal, SignalBatch
+from tf_placer.placers.placer import Placer
+from tf_placer.placers.update_record import UpdateRecord
+
+__all__ = ["WEIGHTS_FILE", "LearnedPlacer"]
+
+WEIGHTS_FILE = "policy.weights.h5"
+
+
+class LearnedPlacer(Placer):
+    """Samples placements from an agent and lets an algorithm make better ones more probable.
+
+    Measured placements are collected until there are `batch_size` of them; then the algorithm
+    learns from them. Placement n (counted from 0 over the whole search) is always sampled with
+    random numbers of its own, seeded by (seed, n), as row n % batch_size of a batch. So neither the
+    proposals nor the learning depend on how the measurements are cut into calls of `observe`.
+
+    Attributes:
+        agent: what is trained.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        groups: GroupGraph,
+        legal: np.ndarray,
+        agent: Agent,
+        algorithm: Algorithm,
+        signal: Signal,
+        *,
+        seed: int = 0,
+    ) -> None:
+        """Puts the parts together.
+
+        Args:
+            name: what the log calls it.
+            groups: see `Placer`.
+            legal: see `Placer`.
+            agent: for these groups and devices, untrained or trained elsewhere.
+            algorithm: trains that agent.
+            signal: one that has seen nothing.
+            seed: see `Placer`.
+
+        Raises:
+            ValueError: see `Placer`.
+        """
+        super().__init__(groups, legal, seed=seed)
+        self.name = name
+        self.agent = agent
+        self.batch_size = algorithm.batch_size
+        self._algorithm = algorithm
+        self._signal = signal
+        self._num_observed = 0
+        self._records: list[UpdateRecord] = []
+        self._best_secs = np.inf
+        self._measurements: list[Measurement] = []
+        # The batch that is being measured; sampled when it is asked for.
+        self._sampled: tuple[tuple[np.ndarray, ...], np.ndarray] | None = None
+
+    @property
+    def updates(self) -> Sequence[UpdateRecord]:
+        """What was learned so far."""
+        return self._records
+
+    def propose(self, count: int) -> np.ndarray:
+        """Samples from the agent; see `Placer.propose`.
+
+        Proposes the rest of a batch at most: what comes after it depends on what is learned from
+        it. Never has nothing more to propose.
+        """
+        done = len(self._measurements)
+        return self._batch()[1][done : done + count].copy()
+
+    def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+        """Learns from measured placements; see `Placer.observe`.
+
+        Raises:
+            ValueError: there is not one measurement per placement, or a placement is not the one
+                that was proposed: what was decided to get there is not known then.
+        """
+        shape = (len(measurements), self.groups.num_groups)
+        if placements.shape != shape:
+            raise ValueError(f"placements must be {list(shape)}, not {list(placements.shape)}")
+        for placement, measurement in zip(placements, measurements, strict=True):
+            row = len(self._measurements)
+            actions, proposed = self._batch()
+            if not np.array_equal(placement, proposed[row]):
+                raise ValueError(
+                    f"placement {self._num_observed} is not the one that placer {self.name!r} "
+                    "proposes there, and it learns from its own only; with other versions of the "
+                    "packages it may sample others"
+                )
+            self._measurements.append(measurement)
+            self._num_observed += 1
+            if len(self._measurements) == self.batch_size:
+                self._learn(actions, self._measurements)
+                self._measurements = []
+                self._sampled = None
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the weights of the agent, whole or not at all."""
+        path = pathlib.Path(directory, WEIGHTS_FILE)
+        # Keras looks at the end of the name.
+        temporary = path.with_name(f".{os.getpid()}.{WEIGHTS_FILE}")
+        self.agent.save_weights(temporary)
+        os.replace(temporary, path)
+
+    def _batch(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """The decisions and the placements of the batch that is being measured."""
+        if self._sampled is None:
+            first = self._num_observed - len(self._measurements)
+            seed = tf.constant([self.seed, first], tf.int64)
+            actions = tuple(action.numpy() for action in self.agent.sample(self.batch_size, seed))
+            self._sampled = actions, self.agent.placements(actions)
+        return self._sampled
+
+    def _learn(self, actions: tuple[np.ndarray, ...], measurements: Sequence[Measurement]) -> None:
+        """One full batch, unless there is nothing to compare it with yet."""
+        batch = self._signal.advantages(measurements)
+        if batch is None:
+            return
+        self._best_secs = min(self._best_secs, float(batch.step_secs.min()))
+        samples = Samples(actions, batch.advantages, batch.counted, batch.step_secs)
+        for update in self._algorithm.learn(samples):
+            self._records.append(self._record(update, batch))
+
+    def _record(self, update: Update, batch: SignalBatch) -> UpdateRecord:
+        ran = np.isfinite(batch.step_secs)
+        return UpdateRecord(
+            update=len(self._records),
+            samples=self._num_observed,
+            kind=update.kind,
+            mean_reward=float(batch.rewards.mean()),
+            baseline=batch.baseline,
+            entropy=update.entropy,
+            divergence=update.divergence,
+            loss=update.loss,
+            gradient_norm=update.gradient_norm,
+            best_step_secs=self._best_secs if np.isfinite(self._best_secs) else None,
+            mean_step_secs=float(batch.step_secs[ran].mean()) if ran.any() else None,
+            failures=int(np.count_nonzero(~ran)),
+            batch_size=len(ran),
+        )

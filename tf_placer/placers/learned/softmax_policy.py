@@ -1,0 +1,90 @@
+"""Post's policy: a softmax of its own for every group, and no network.
+
+References:
+    Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
+    Optimization, NeurIPS 2018, equations 2 and 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.policy import GroupInputs, Policy
+
+__all__ = ["SoftmaxPolicy"]
+
+# Stands for probability 0, whose logarithm no gradient could move.
+_LEAST_PROBABILITY = 1e-8
+
+
+class SoftmaxPolicy(Policy):
+    """Devices of groups that are independent of each other and of what the groups are.
+
+    Starts uniform over the legal devices.
+
+    Attributes:
+        legal: bool [num_groups, num_devices], see `__init__`.
+    """
+
+    def __init__(self, legal: np.ndarray) -> None:
+        """Makes a uniform policy.
+
+        Args:
+            legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+                What a policy is called with must be the same.
+        """
+        super().__init__(name="softmax")
+        self.num_groups, self.num_devices = legal.shape
+        self.legal = np.array(legal, np.bool_)
+        self._preferences = self.add_weight(
+            name="preferences", shape=legal.shape, initializer="zeros"
+        )
+        self.built = True
+
+    def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
+        """See `Policy.sample`."""
+        return choose(tf.convert_to_tensor(self._preferences), inputs.legal, noise)
+
+    def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
+        """See `Policy.log_dists`; float32 [1, num_groups, num_devices]."""
+        del devices  # No group's device depends on another's.
+        return masked_log_softmax(tf.convert_to_tensor(self._preferences), inputs.legal)
+
+    def probabilities(self) -> np.ndarray:
+        """How probable each device of each group is.
+
+        Returns:
+            float64 [num_groups, num_devices], rows that sum to 1; 0 where not legal.
+        """
+        preferences = tf.convert_to_tensor(self._preferences).numpy().astype(np.float64)
+        preferences[~self.legal] = -np.inf
+        weights = np.exp(preferences - preferences.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def assign(self, probabilities: np.ndarray) -> None:
+        """Makes the devices of each group as probable as told.
+
+        Args:
+            probabilities: float [num_groups, num_devices]. Devices that are not legal keep
+                probability 0, whatever they are given, and the others share what remains in
+                proportion. None becomes less probable than 1e-8, so that all stay possible.
+
+        Raises:
+            ValueError: the shape is another one, a probability is not a number from 0 on, or a
+                group has none on its legal devices.
+        """
+        probabilities = np.asarray(probabilities, np.float64)
+        if probabilities.shape != self.legal.shape:
+            raise ValueError(
+                f"probabilities must be {list(self.legal.shape)}, not {list(probabilities.shape)}"
+            )
+        if not (np.isfinite(probabilities).all() and (probabilities >= 0).all()):
+            raise ValueError("probabilities must be finite and not negative")
+        shares = np.where(self.legal, probabilities, 0.0)
+        totals = shares.sum(axis=1, keepdims=True)
+        if not totals.all():
+            group = int(np.flatnonzero(totals == 0)[0])
+            raise ValueError(f"group {group} has probability 0 on all of its legal devices")
+        self._preferences.assign(np.log(np.maximum(shares / totals, _LEAST_PROBABILITY)))

@@ -1,0 +1,181 @@
+"""The systems of the papers, each as a composition of parts with its published settings.
+
+Settings that a system does not name are the defaults of its parts. What a paper leaves open is
+ours; the parts say where.
+
+References:
+    ColocRL: Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML
+    2017. Hierarchical Planner: Mirhoseini et al., A Hierarchical Model for Device Placement, ICLR
+    2018, as the two later papers describe it and as TensorFlow's HierarchicalController has it.
+    Spotlight: Gao, Chen, Li, Spotlight: Optimizing Device Placement for Training Deep Neural
+    Networks, ICML 2018, as the two later papers describe it. Post: Gao, Chen, Li, Post: Device
+    Placement with Cross-Entropy Minimization and Proximal Policy Optimization, NeurIPS 2018. EAGLE:
+    Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+__all__ = ["SYSTEMS", "System"]
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A learned placer.
+
+    Attributes:
+        summary: one line of help.
+        reference: where it is from.
+        grouper: what the policy decides about; one of `parts.PARTS["grouper"]`.
+        policy: the network; one of `parts.PARTS["policy"]`.
+        algorithm: how it learns; one of `parts.PARTS["algorithm"]`, or two joined by "+".
+        settings: what differs from the defaults of the parts.
+    """
+
+    summary: str
+    reference: str
+    grouper: str
+    policy: str
+    algorithm: str
+    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+# A failure counts as a step of 100 s; the square root of that where the signal is a root.
+_PENALTY = {"penalty_secs": 100.0}
+_COLOCRL_SIGNAL = {"signal": "sqrt", "baseline": "ema", "baseline_start": "failing"}
+_EAGLE_SIGNAL = {"signal": "sqrt", "baseline": "ema", "baseline_start": "first_batch"} | _PENALTY
+_POST_SIGNAL = {"signal": "seconds", "baseline": "mean"} | _PENALTY
+_EAGLE_OPTIMIZER = {"optimizer": "adam", "learning_rate": 0.01, "clip_norm": 1.0}
+_EAGLE_PPO = {"batch_size": 10, "entropy_coefficient": 0.01} | _EAGLE_OPTIMIZER
+_POST_OPTIMIZER = {"optimizer": "sgd", "learning_rate": 1.0, "clip_norm": None}
+_EAGLE_PLACER = {"attention": "before", "type_units": 0, "adjacency": "bytes"}
+
+SYSTEMS: Mapping[str, System] = {
+    "colocrl": System(
+        "sequence-to-sequence policy trained by REINFORCE",
+        "ColocRL 2017",
+        "heuristic",
+        "seq2seq",
+        "reinforce",
+        # Ten times as fast, the policy settles on one of the first placements it samples.
+        {"batch_size": 8, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
+        | {"entropy_coefficient": 0.0, "ignore_failures_after": 5000}
+        | _COLOCRL_SIGNAL,
+    ),
+    "policy_gradient": System(
+        "ColocRL's policy as Post runs it: batches of 12",
+        "Post 2018, baseline",
+        "heuristic",
+        "seq2seq",
+        "reinforce",
+        {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
+        | {"entropy_coefficient": 0.0}
+        | _COLOCRL_SIGNAL,
+    ),
+    "hierarchical": System(
+        "learned groups, then a sequence-to-sequence policy, trained together by REINFORCE",
+        "Hierarchical Planner 2018",
+        "feed_forward",
+        "seq2seq",
+        "reinforce",
+        {"attention": "after", "type_units": 0, "tanh_limit": 1.0, "bridge": "none"}
+        | {"batch_size": 10, "entropy_coefficient": 0.0, "ignore_failures_after": 1000}
+        | {"decay_rate": 0.95, "decay_updates": 50, "decay_start": 400}
+        | _EAGLE_OPTIMIZER
+        | _COLOCRL_SIGNAL
+        | _PENALTY,
+    ),
+    "spotlight": System(
+        "ColocRL's policy trained by PPO with a penalty on divergence",
+        "Spotlight 2018",
+        "heuristic",
+        "seq2seq",
+        "ppo_kl",
+        {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
+        | _COLOCRL_SIGNAL,
+    ),
+    "post": System(
+        "a softmax per group, trained by PPO and cross-entropy minimisation",
+        "Post 2018",
+        "heuristic",
+        "softmax",
+        "ppo_kl+ce",
+        _POST_OPTIMIZER | _POST_SIGNAL,
+    ),
+    "post_ppo": System(
+        "Post without cross-entropy minimisation",
+        "Post 2018, figure 2",
+        "heuristic",
+        "softmax",
+        "ppo_kl",
+        _POST_OPTIMIZER | _POST_SIGNAL,
+    ),
+    "post_ce": System(
+        "Post with cross-entropy minimisation only",
+        "Post 2018, figure 2",
+        "heuristic",
+        "softmax",
+        "ce",
+        _POST_SIGNAL,
+    ),
+    "eagle": System(
+        "learned groups, a bridge to a sequence-to-sequence policy, clipped PPO",
+        "EAGLE",
+        "feed_forward",
+        "seq2seq",
+        "ppo",
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+    ),
+    "eagle_ppo_ce": System(
+        "EAGLE, drawn to the best placements of all every 50 samples",
+        "EAGLE",
+        "feed_forward",
+        "seq2seq",
+        "ppo+ce_gradient",
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+    ),
+    "eagle_reinforce": System(
+        "EAGLE trained by REINFORCE",
+        "EAGLE, table III",
+        "feed_forward",
+        "seq2seq",
+        "reinforce",
+        {"bridge": "concat"} | _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+    ),
+    "eagle_metis": System(
+        "EAGLE's policy on the groups of METIS",
+        "EAGLE, table I",
+        "metis",
+        "seq2seq",
+        "ppo",
+        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+    ),
+    "eagle_fluid": System(
+        "EAGLE's policy on fluid communities",
+        "EAGLE, table I",
+        "fluid",
+        "seq2seq",
+        "ppo",
+        _EAGLE_PLACER | _EAGLE_PPO | _EAGLE_SIGNAL,
+    ),
+    "eagle_gcn": System(
+        "a graph-convolutional policy on the groups of METIS",
+        "EAGLE, table II",
+        "metis",
+        "gcn",
+        "ppo",
+        {"adjacency": "bytes"} | _EAGLE_PPO | _EAGLE_SIGNAL,
+    ),
+    "graph_neural": System(
+        "a graph network that can be trained on other graphs and machines",
+        "ours, after Placeto and GDP 2019",
+        "heuristic",
+        "graph_neural",
+        "ppo",
+        {"batch_size": 16, "optimizer": "adam", "learning_rate": 3e-3, "clip_norm": 1.0}
+        | {"entropy_coefficient": 0.01}
+        | {"signal": "sqrt", "baseline": "batch", "normalise": True},
+    ),
+}

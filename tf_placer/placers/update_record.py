@@ -1,0 +1,84 @@
+"""What an update of a placer that learns saw and did."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["UpdateRecord"]
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateRecord:
+    """One point of every training curve.
+
+    Attributes:
+        update: its number, from 0.
+        samples: placements that the placer had observed by then.
+        kind: what updated, such as "reinforce", "ppo" or "ce".
+        mean_reward: of the batch, failures included; larger is better.
+        baseline: what the rewards were compared with.
+        entropy: mean entropy of a decision in nats, before the update.
+        divergence: mean divergence of a decision's distribution, D(before || after), in nats.
+        loss: what was minimised, before its first step; None for an update without one.
+        gradient_norm: global norm of the first gradient before clipping; None without one.
+        best_step_secs: the fastest placement observed so far; None while all have failed.
+        mean_step_secs: mean over the placements of the batch that ran; None if none did.
+        failures: placements of the batch that failed.
+        batch_size: placements of the batch.
+    """
+
+    update: int
+    samples: int
+    kind: str
+    mean_reward: float
+    baseline: float
+    entropy: float
+    divergence: float
+    loss: float | None
+    gradient_norm: float | None
+    best_step_secs: float | None
+    mean_step_secs: float | None
+    failures: int
+    batch_size: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form: the fields.
+
+        A number that JSON does not have, as in the curves of a placer that came apart, is text:
+        "nan", "inf" or "-inf".
+        """
+        return {name: _json_number(value) for name, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> UpdateRecord:
+        """Reads what `to_json` wrote, by this version or a later one.
+
+        Raises:
+            KeyError, TypeError, ValueError: the value is not an update.
+        """
+        return cls(
+            update=int(value["update"]),
+            samples=int(value["samples"]),
+            kind=str(value["kind"]),
+            mean_reward=float(value["mean_reward"]),
+            baseline=float(value["baseline"]),
+            entropy=float(value["entropy"]),
+            divergence=float(value["divergence"]),
+            loss=_optional(value["loss"]),
+            gradient_norm=_optional(value["gradient_norm"]),
+            best_step_secs=_optional(value["best_step_secs"]),
+            mean_step_secs=_optional(value["mean_step_secs"]),
+            failures=int(value["failures"]),
+            batch_size=int(value["batch_size"]),
+        )
+
+
+def _json_number(value: object) -> object:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else float(value)

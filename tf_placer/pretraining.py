@@ -1,0 +1,196 @@
+"""Trains one graph-neural network on many problems, so that it can be used on others.
+
+References:
+    Zhou et al., GDP: Generalized Device Placement for Dataflow Graphs, 2019, for
+    training on a batch of graphs with one set of weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.placers.learned.agent import Agent
+from tf_placer.placers.learned.algorithms.algorithm import Samples
+from tf_placer.placers.learned.algorithms.clipped_ppo import ClippedPPO, ClippedPPOConfig
+from tf_placer.placers.learned.algorithms.optimizer import Optimizer, OptimizerConfig
+from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
+from tf_placer.placers.learned.graph_features import GraphFeatures
+from tf_placer.placers.learned.graph_neural import GraphNeuralNetwork, GraphNeuralPolicy
+from tf_placer.placers.learned.policy import GroupInputs
+from tf_placer.placers.learned.signal import Signal, SignalConfig
+from tf_placer.problem.edge_costs import edge_secs
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
+
+__all__ = ["PretrainedProblem", "PretrainingConfig", "graph_neural_agent", "pretrain"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingConfig:
+    """Settings of pre-training; all are ours."""
+
+    batch_size: Annotated[int, "placements per update, all of one problem"] = 20
+    learning_rate: Annotated[float, "of Adam"] = 3e-3
+    entropy_coefficient: Annotated[float, "weight of the mean entropy of a decision"] = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainedProblem:
+    """What training gave on one problem.
+
+    Attributes:
+        updates: made on its placements.
+        first_mean_secs: mean simulated step time of the first batch of placements, infinite if none
+            of them fitted.
+        last_mean_secs: of the last batch.
+        best_secs: fastest step of all; infinite if no placement fitted.
+    """
+
+    updates: int = 0
+    first_mean_secs: float = np.inf
+    last_mean_secs: float = np.inf
+    best_secs: float = np.inf
+
+
+def graph_neural_agent(network: GraphNeuralNetwork, problem: PlacementProblem) -> Agent:
+    """Applies a network to the groups of a problem.
+
+    Args:
+        network: the weights, which agents for several problems may share.
+        problem: what is placed.
+    """
+    groups, legal = group_graph(problem), legal_devices(problem)
+    features = GraphFeatures.from_groups(
+        groups,
+        legal,
+        device_secs=device_secs(problem),
+        edge_secs=edge_secs(problem, groups),
+    )
+    nothing = tf.zeros([1, problem.num_groups, 0])
+    inputs = GroupInputs(
+        types=nothing,
+        features=nothing,
+        adjacency=tf.zeros([1, 0, 0]),
+        legal=tf.constant(legal[np.newaxis]),
+        counted=tf.ones([1, problem.num_groups]),
+    )
+    membership = np.arange(problem.num_groups, dtype=np.int32)
+    return FixedGroupsAgent(GraphNeuralPolicy(network, features), inputs, membership, legal)
+
+
+def pretrain(
+    network: GraphNeuralNetwork,
+    problems: Sequence[PlacementProblem],
+    *,
+    updates: int,
+    seed: int = 0,
+    config: PretrainingConfig | None = None,
+    report: Callable[[int, Sequence[PretrainedProblem]], None] | None = None,
+) -> list[PretrainedProblem]:
+    """Trains a network on problems in turn, one batch of simulated placements at a time.
+
+    Rewards are roots of step times, compared within their batch and divided by its deviation, so
+    that fast and slow problems teach equally much. An interrupt from the keyboard ends the training
+    with what was learnt.
+
+    Args:
+        network: what is trained, in place.
+        problems: what it is trained on.
+        updates: how many, over all problems.
+        seed: of the placements that are tried; not negative.
+        config: settings; the defaults if None.
+        report: called after each update with the number of updates so far and what they gave on
+            each problem.
+
+    Returns:
+        What training gave on each problem.
+
+    Raises:
+        KeyboardInterrupt: the training was interrupted in its first update.
+        ValueError: there is no problem, or `updates` is not positive.
+    """
+    if not problems:
+        raise ValueError("there is no problem to train on")
+    if updates < 1:
+        raise ValueError(f"updates must be positive, not {updates}")
+    config = config or PretrainingConfig()
+    courses: list[_Course] = []
+    results = [PretrainedProblem()] * len(problems)
+    try:
+        optimizer: Optimizer | None = None
+        for update in range(updates):
+            turn = update % len(problems)
+            if turn == len(courses):
+                agent = graph_neural_agent(network, problems[turn])
+                # One optimiser for all: the weights are the same.
+                optimizer = optimizer or Optimizer(
+                    agent, OptimizerConfig(learning_rate=config.learning_rate)
+                )
+                courses.append(_Course(problems[turn], agent, optimizer, config))
+            secs = courses[turn].update(tf.constant([seed, update * config.batch_size], tf.int64))
+            results[turn] = _after(results[turn], secs)
+            if report is not None:
+                report(update + 1, results)
+    except KeyboardInterrupt:
+        if not results[0].updates:
+            raise
+    return results
+
+
+class _Course:
+    """Training on one problem."""
+
+    def __init__(
+        self,
+        problem: PlacementProblem,
+        agent: Agent,
+        optimizer: Optimizer,
+        config: PretrainingConfig,
+    ) -> None:
+        self._batch_size = config.batch_size
+        self._agent = agent
+        self._algorithm = ClippedPPO(
+            agent,
+            optimizer,
+            ClippedPPOConfig(
+                batch_size=config.batch_size, entropy_coefficient=config.entropy_coefficient
+            ),
+        )
+        self._signal = Signal(SignalConfig(baseline="batch", normalise=True))
+        self._environment = SimulatedEnvironment(problem)
+
+    def update(self, seed: tf.Tensor) -> np.ndarray:
+        """One update; returns the step times of its placements, infinite for a failure."""
+        actions = self._agent.sample(self._batch_size, seed)
+        measurements = self._environment.measure(self._agent.placements(actions))
+        batch = self._signal.advantages(measurements)
+        if batch is None:
+            return np.full(self._batch_size, np.inf)
+        if batch.advantages.any():
+            self._algorithm.learn(
+                Samples(
+                    actions=tuple(np.asarray(action) for action in actions),
+                    advantages=batch.advantages,
+                    counted=batch.counted,
+                    step_secs=batch.step_secs,
+                )
+            )
+        return batch.step_secs
+
+
+def _after(before: PretrainedProblem, step_secs: np.ndarray) -> PretrainedProblem:
+    """The result after one more batch."""
+    ran = step_secs[np.isfinite(step_secs)]
+    mean_secs = float(ran.mean()) if ran.size else np.inf
+    return PretrainedProblem(
+        updates=before.updates + 1,
+        first_mean_secs=mean_secs if before.updates == 0 else before.first_mean_secs,
+        last_mean_secs=mean_secs,
+        best_secs=min(before.best_secs, float(step_secs.min())),
+    )

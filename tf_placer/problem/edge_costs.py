@@ -1,0 +1,27 @@
+"""What it costs to send what passes between groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["edge_secs"]
+
+
+def edge_secs(problem: PlacementProblem, groups: GroupGraph) -> np.ndarray:
+    """What it takes to send the tensors of each edge from device to device, on an average link.
+
+    Args:
+        problem: what is placed.
+        groups: its groups.
+
+    Returns:
+        float64 [num_edges], in seconds; 0 where there is only one device.
+    """
+    if not problem.links:
+        return np.zeros(len(groups.edges))
+    latency_secs = np.mean([link.latency_secs for link in problem.links])
+    secs_per_byte = np.mean([1.0 / link.bandwidth_bytes_per_sec for link in problem.links])
+    return latency_secs + groups.edge_bytes * secs_per_byte

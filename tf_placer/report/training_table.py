@@ -1,0 +1,57 @@
+"""The table of what a placer has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_placer.placers.update_record import UpdateRecord
+from tf_placer.report.table import table
+from tf_placer.report.units import format_step
+
+__all__ = ["training_table"]
+
+_MAX_ROWS = 20
+_HEADERS = (
+    *("update", "samples", "kind", "reward", "baseline", "entropy", "divergence"),
+    *("loss", "gradient", "mean step", "best step", "failures"),
+)
+
+
+def training_table(updates: Sequence[UpdateRecord]) -> str:
+    """The updates of a search for people: all, or twenty from the first to the last.
+
+    Args:
+        updates: as `read_training_log` gives them; at least one.
+    """
+    shown = np.linspace(0, len(updates) - 1, min(len(updates), _MAX_ROWS)).round().astype(int)
+    rows = [_row(updates[index]) for index in shown.tolist()]
+    text = table(_HEADERS, rows, "rrlrrrrrrrrr")
+    left_out = len(updates) - len(rows)
+    return f"{text}\n{left_out} updates between these are not shown" if left_out else text
+
+
+def _row(update: UpdateRecord) -> list[str | None]:
+    return [
+        str(update.update),
+        str(update.samples),
+        update.kind,
+        *map(
+            _number,
+            (update.mean_reward, update.baseline, update.entropy, update.divergence),
+        ),
+        _number(update.loss),
+        _number(update.gradient_norm),
+        _step(update.mean_step_secs),
+        _step(update.best_step_secs),
+        f"{update.failures}/{update.batch_size}",
+    ]
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.4g}"
+
+
+def _step(secs: float | None) -> str | None:
+    return None if secs is None else format_step(secs)

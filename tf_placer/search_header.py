@@ -1,0 +1,51 @@
+"""What a live search is of, in full."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import text_format
+
+from graph_passes.fingerprint import graph_fingerprint
+from graph_passes.pipeline import GroupedGraph
+from tf_placer.placers import Units, describe_placer
+from tf_placer.run_directory import Request
+
+__all__ = ["search_header"]
+
+
+def search_header(
+    request: Request,
+    grouped: GroupedGraph,
+    units: Units,
+    legal: np.ndarray,
+    session_config: tf.compat.v1.ConfigProto,
+) -> dict[str, Any]:
+    """What the log of a live search says that it is of.
+
+    Args:
+        request: what is asked.
+        grouped: the graph with the groups that are placed.
+        units: which groups these are.
+        legal: bool [num_groups, num_devices], where they may go.
+        session_config: the configuration of the user's sessions.
+
+    Returns:
+        JSON values. A search may go on with a log if they are the same, versions apart.
+    """
+    graph_def = grouped.op_graph.graph_def
+    digest = hashlib.sha256()
+    for node, group in zip(graph_def.node, grouped.operation_groups.tolist(), strict=True):
+        # The devices that the graph came with count; its own fingerprint leaves them out.
+        digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
+    digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
+    settings = describe_placer(request.placer, request.placer_options).settings
+    return request.log_header(graph_fingerprint(graph_def)) | {
+        "configuration": {setting.name: setting.value for setting in settings},
+        "session_config": text_format.MessageToString(session_config, as_one_line=True),
+        "grouping": units,
+        "grouping_fingerprint": digest.hexdigest(),
+    }

@@ -1,0 +1,64 @@
+"""Training curves for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from tf_placer.placers.update_record import UpdateRecord
+
+__all__ = ["TrainingScalars"]
+
+
+class TrainingScalars:
+    """Writes updates as scalars; a horizontal step is a placement that was observed.
+
+    What an update did is under its kind ("ppo/loss"), so that two algorithms that take turns have
+    curves of their own; what its batch was like is under "batch".
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        """Begins an event file.
+
+        Args:
+            directory: where it goes; made where it does not exist.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        os.makedirs(directory, exist_ok=True)
+        self._writer = tf.summary.create_file_writer(os.fspath(directory))
+        # What `tf.summary.scalar` says of its values; it needs TensorBoard to be installed.
+        self._metadata = tf.compat.v1.SummaryMetadata(
+            plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+        )
+
+    def write(self, updates: Sequence[UpdateRecord]) -> None:
+        """Puts updates into the file.
+
+        Args:
+            updates: those after what was written before.
+        """
+        with self._writer.as_default():
+            for update in updates:
+                for tag, value in _scalars(update):
+                    number = tf.constant(value, tf.float32)
+                    tf.summary.write(tag, number, update.samples, self._metadata)
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._writer.close()
+
+
+def _scalars(update: UpdateRecord) -> Iterator[tuple[str, float]]:
+    for name in ("loss", "gradient_norm", "entropy", "divergence"):
+        value = getattr(update, name)
+        if value is not None:
+            yield f"{update.kind}/{name}", value
+    for name in ("mean_reward", "baseline", "best_step_secs", "mean_step_secs", "failures"):
+        value = getattr(update, name)
+        if value is not None:
+            yield f"batch/{name}", value
