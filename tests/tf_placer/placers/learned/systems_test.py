@@ -1,10 +1,5 @@
 """Every system learns: problems whose fastest placement is known, and random placements."""
 
-import os
-
-for _variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-    os.environ[_variable] = "1"  # Networks this small are slower on more.
-
 import numpy as np
 from absl.testing import absltest, parameterized
 
@@ -13,6 +8,9 @@ from benchmarks.systems_on_small_problems import MAX_SAMPLES, search
 from tf_placer.placers.systems import SYSTEMS
 
 _SEEDS = range(5)
+_FAST = ("post", "post_ppo", "post_ce", "graph_neural")
+_PROBLEM = "heterogeneous"
+_SAMPLES = 360
 _LAST = 48
 _QUANTILE = 0.1
 
@@ -25,10 +23,22 @@ def _means_of_random_placements(problem, count):
 
 
 class OptimumTest(parameterized.TestCase):
-    @parameterized.product(system=list(SYSTEMS), problem=list(SMALL_PROBLEMS))
-    def test_finds_a_fastest_placement_of_every_problem(self, system, problem):
-        if (system, problem) in _NOT_WITH_THESE_SETTINGS:
-            self.skipTest(_NOT_WITH_THESE_SETTINGS[system, problem])
+    """That the optimum is within reach; `RandomTest` tells learning from luck.
+
+    One of 2048 placements of the chain is a fastest one, so that random search finds it in five
+    times 1500 samples with probability 1 - (2047 / 2048)**7500 = 97 %.
+    """
+
+    @parameterized.product(system=_FAST, problem=list(SMALL_PROBLEMS))
+    def test_fast_learners_find_a_fastest_placement_of_every_problem(self, system, problem):
+        self._assert_solved(problem, system)
+
+    @parameterized.parameters(*(system for system in SYSTEMS if system not in _FAST))
+    def test_every_system_finds_a_fastest_placement_of_the_chain(self, system):
+        self._assert_solved("chain", system)
+
+    def _assert_solved(self, problem, system):
+        """With one of the seeds, in `MAX_SAMPLES`."""
         for seed in _SEEDS:
             outcome, _ = search(problem, system, seed)
             if outcome.samples_to_optimum is not None:
@@ -41,20 +51,18 @@ class OptimumTest(parameterized.TestCase):
 class RandomTest(parameterized.TestCase):
     """False alarms of the test below.
 
-    What is compared is the mean step of the last 48 of 480 samples with the 10 % quantile of the
+    What is compared is the mean step of the last 48 of 360 samples with the 10 % quantile of the
     mean of 48 random placements. A system that learned nothing, and so samples like random search,
-    is below it with probability 0.1 for a seed, and for all of three seeds with 0.1**3 = 0.001. That
-    one of 14 such systems would pass has probability 1 - 0.999**14 = 1.4 %. A policy that only
-    prefers some device before it has learned anything is not covered by that: its samples are not
-    uniform; but to be below the quantile with each of three initialisations it would have to prefer
-    the fast device each time.
+    is below it with probability 0.1 for a seed, and for all of three with 0.1**3 = 0.001. That any
+    of 14 such systems passes has probability 1 - 0.999**14 = 1.4 %. A policy that only prefers some
+    device before it has learned anything is not covered by that: its samples are not uniform.
     """
 
     @parameterized.parameters(*SYSTEMS)
     def test_samples_faster_placements_than_random_search(self, system):
         random_means = _means_of_random_placements(SMALL_PROBLEMS[_PROBLEM], _LAST)
         for seed in range(3):
-            _, secs = search(_PROBLEM, system, seed, max_samples=480, until_optimal=False)
+            _, secs = search(_PROBLEM, system, seed, max_samples=_SAMPLES, until_optimal=False)
             self.assertLess(np.mean(secs[-_LAST:]), np.quantile(random_means, _QUANTILE))
 
 
