@@ -55,47 +55,45 @@ def _problem(
 
 
 def _two_chains() -> PlacementProblem:
-    """Two chains of six that have nothing to do with each other, on two equal devices.
+    """Two chains of four that have nothing to do with each other, on two equal devices.
 
     Either all of a chain moves or nothing is won: what splits a chain waits for transfers.
     """
-    chains = (range(0, 6), range(6, 12))
+    chains = (range(0, 4), range(4, 8))
     edges = [(a, b, _LARGE) for chain in chains for a, b in itertools.pairwise(chain)]
-    return _problem([[0.1, 0.1]] * 12, edges)
+    return _problem([[0.1, 0.1]] * 8, edges)
 
 
 def _chain() -> PlacementProblem:
-    """A chain of twelve on two equal devices: whatever is split only waits for transfers."""
-    return _problem([[0.1, 0.1]] * 12, [(k, k + 1, _LARGE) for k in range(11)])
+    """A chain of eight on two equal devices: whatever is split only waits for transfers."""
+    return _problem([[0.1, 0.1]] * 8, [(k, k + 1, _LARGE) for k in range(7)])
 
 
 def _fork_join() -> PlacementProblem:
     """Four branches of unequal length between a source and a sink, on three equal devices."""
-    secs = [0.05, 0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05]
-    edges = [(0, k, _MEDIUM) for k in (1, 2, 3, 4)]
-    edges += [(4, 5, _LARGE), (5, 6, _LARGE), (1, 7, _MEDIUM), (2, 7, _MEDIUM)]
-    edges += [(3, 7, _MEDIUM), (6, 7, _MEDIUM), (7, 8, _LARGE)]
+    secs = [0.05, 0.3, 0.22, 0.15, 0.1, 0.05]
+    edges = [(0, k, _MEDIUM) for k in (1, 2, 3, 4)] + [(k, 5, _MEDIUM) for k in (1, 2, 3, 4)]
     return _problem([[value] * 3 for value in secs], edges)
 
 
 def _memory() -> PlacementProblem:
     """A chain whose weights do not fit on one device; it is cheapest to cut in one place."""
-    sizes = [_LARGE] * 11
-    sizes[5] = _SMALL
+    sizes = [_LARGE] * 7
+    sizes[3] = _SMALL
     return _problem(
-        [[0.1, 0.1]] * 12,
+        [[0.1, 0.1]] * 8,
         [(k, k + 1, size) for k, size in enumerate(sizes)],
-        resident_bytes=[1000 * _MIB] * 12,
-        memory_bytes=7500 * _MIB,
+        resident_bytes=[1000 * _MIB] * 8,
+        memory_bytes=5500 * _MIB,
     )
 
 
 def _heterogeneous() -> PlacementProblem:
-    """A slow CPU with an operation that only it runs, a fast GPU, and one half as fast."""
+    """A slow CPU with an operation that only it runs, a fast GPU, and a slower one."""
     secs = [[0.02, np.inf, np.inf]]
-    secs += [[0.8, 0.05, 0.1], [0.8, 0.05, 0.1], [0.02, 0.2, 0.2], [0.8, 0.1, 0.2]] * 2
-    edges = [(0, 1, _SMALL), (1, 2, _LARGE), (2, 3, _SMALL), (3, 4, _SMALL)]
-    edges += [(0, 5, _SMALL), (5, 6, _LARGE), (6, 7, _SMALL), (7, 8, _SMALL)]
+    secs += [[0.8, 0.05, 0.1], [0.8, 0.1, 0.2], [0.02, 0.2, 0.2]]
+    secs += [[0.8, 0.1, 0.12], [0.02, 0.2, 0.2]]
+    edges = [(0, 1, _SMALL), (1, 2, _LARGE), (2, 3, _SMALL), (0, 4, _SMALL), (4, 5, _SMALL)]
     return _problem(secs, edges)
 
 

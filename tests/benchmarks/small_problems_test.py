@@ -15,14 +15,17 @@ def _transfer_secs(size):
 class SmallProblemsTest(parameterized.TestCase):
     @parameterized.parameters(
         # Each chain on a device of its own.
-        ("two chains", 6 * 0.1),
+        ("two chains", 4 * 0.1),
         # All on one device.
-        ("chain", 12 * 0.1),
-        # Three devices for branches of 0.3, 0.2, 0.2 and 0.3: one has two of 0.2, and the transfers
-        # of the other branches are hidden behind it.
-        ("fork and join", 0.05 + 0.2 + 0.2 + 0.05 + 0.05),
+        ("chain", 8 * 0.1),
+        # The longest branch stays with source and sink; the second has a device of its own, and the
+        # other two share one. What is sent is hidden behind the longest.
+        ("fork and join", 0.05 + 0.3 + 0.05),
         # Cut in the middle, where 1 MiB is sent.
-        ("memory", 12 * 0.1 + _transfer_secs(_MIB)),
+        ("memory", 8 * 0.1 + _transfer_secs(_MIB)),
+        # The longer branch on the fast GPU, beside it the other one on the slower, where it takes
+        # less; each then ends on the CPU, the shorter first.
+        ("heterogeneous", 0.02 + 0.05 + 0.1 + 0.02 + 2 * _transfer_secs(_MIB)),
     )
     def test_the_fastest_step_is_the_one_worked_out_by_hand(self, name, expected_secs):
         self.assertAlmostEqual(all_step_secs(SMALL_PROBLEMS[name])[0], expected_secs, places=9)
@@ -33,9 +36,9 @@ class SmallProblemsTest(parameterized.TestCase):
         self.assertEqual(is_optimal(secs, secs[0]).sum() % multiple, 0)
 
     @parameterized.parameters(*SMALL_PROBLEMS)
-    def test_random_search_needs_more_than_a_thousand_placements_on_average(self, name):
+    def test_random_search_needs_more_than_a_hundred_placements_on_average(self, name):
         secs = all_step_secs(SMALL_PROBLEMS[name])
-        self.assertBetween(len(secs) / is_optimal(secs, secs[0]).sum(), 1000, 10_000)
+        self.assertBetween(len(secs) / is_optimal(secs, secs[0]).sum(), 100, 300)
 
     @parameterized.parameters(*SMALL_PROBLEMS)
     def test_tries_every_legal_placement_once(self, name):
