@@ -27,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.models import language_model
+from benchmarks.processor import processor_name
 from graph_passes.annotate import Annotate
 from graph_passes.colocation import FindColocationGroups
 from graph_passes.fingerprint import graph_fingerprint
@@ -221,15 +222,8 @@ def _circumstances() -> str:
         "ratio: to the time of the size before.\n"
         "MB: the most memory held beyond the GraphDef and the libraries.\n"
         f"command: {command}\nversions: {versions}\n"
-        f"machine: {_processor()}, {os.cpu_count()} cores, {platform.platform()}"
+        f"machine: {processor_name()}, {os.cpu_count()} cores, {platform.platform()}"
     )
-
-
-def _processor() -> str:
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":

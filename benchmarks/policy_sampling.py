@@ -26,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.processor import processor_name
 from benchmarks.synthetic_problems import unrolled_lstm
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import make_placer, units_of
@@ -263,15 +264,8 @@ def _provenance(args: argparse.Namespace) -> str:
         f"command: {' '.join(['python -m benchmarks.policy_sampling', *arguments])}\n"
         f"versions: Python {platform.python_version()}, TensorFlow {tf.__version__}, "
         f"NumPy {np.__version__}\n"
-        f"machine: {_processor()}, {cores} cores, {args.threads or cores} threads"
+        f"machine: {processor_name()}, {cores} cores, {args.threads or cores} threads"
     )
-
-
-def _processor() -> str:
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
 import platform
 import sys
 import time
@@ -18,6 +17,7 @@ import time
 import numba
 import numpy as np
 
+from benchmarks.processor import processor_name
 from benchmarks.synthetic_problems import unrolled_lstm
 from benchmarks.virtual_cluster_speed import compare_speed
 from tf_placer.report.table import table
@@ -60,7 +60,7 @@ def main() -> None:
         f"command: {' '.join(['python -m benchmarks.simulator_speed', *sys.argv[1:]])}\n"
         f"versions: Python {platform.python_version()}, numba {numba.__version__}, "
         f"NumPy {np.__version__}\n"
-        f"machine: {_processor()}, {len(os.sched_getaffinity(0))} cores"
+        f"machine: {processor_name()}, {len(os.sched_getaffinity(0))} cores"
     )
 
 
@@ -96,13 +96,6 @@ def _secs(simulator: Simulator, placements: np.ndarray) -> float:
     start = time.perf_counter()
     simulator.simulate(placements)
     return time.perf_counter() - start
-
-
-def _processor() -> str:
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Samples
 from tf_placer.placers.learned.algorithms.clipped_ppo import ClippedPPO, ClippedPPOConfig
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer, OptimizerConfig
+from tf_placer.placers.learned.embedding import legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.graph_features import GraphFeatures
 from tf_placer.placers.learned.graph_neural import GraphNeuralNetwork, GraphNeuralPolicy
-from tf_placer.placers.learned.policy import GroupInputs
 from tf_placer.placers.learned.signal import Signal, SignalConfig
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -72,16 +72,10 @@ def graph_neural_agent(network: GraphNeuralNetwork, problem: PlacementProblem) -
         device_secs=device_secs(problem),
         edge_secs=edge_secs(problem, groups),
     )
-    nothing = tf.zeros([1, problem.num_groups, 0])
-    inputs = GroupInputs(
-        types=nothing,
-        features=nothing,
-        adjacency=tf.zeros([1, 0, 0]),
-        legal=tf.constant(legal[np.newaxis]),
-        counted=tf.ones([1, problem.num_groups]),
-    )
     membership = np.arange(problem.num_groups, dtype=np.int32)
-    return FixedGroupsAgent(GraphNeuralPolicy(network, features), inputs, membership, legal)
+    return FixedGroupsAgent(
+        GraphNeuralPolicy(network, features), legal_inputs(legal), membership, legal
+    )
 
 
 def pretrain(

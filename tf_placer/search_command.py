@@ -8,7 +8,7 @@ import pathlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
 from tf_placer.report.table import table
+from tf_placer.report.terminal_line import TerminalLine
 from tf_placer.report.units import format_bytes, format_duration, format_step
 from tf_placer.search import Budget
 from tf_placer.simulated_search import SearchOutcome, search_problem
@@ -31,7 +32,6 @@ from tf_placer.training_recorder import TrainingRecorder
 __all__ = ["search_file"]
 
 _SAVE_SECS = 1.0
-_PROGRESS_SECS = 0.2
 
 
 def search_file(
@@ -72,11 +72,14 @@ def search_file(
     proposer = _placer(problem, placer, placer_options, seed)
     check_output(output)
     file = _ResultFile(output)
-    line = _ProgressLine(sys.stderr, max_trials)
+    line = TerminalLine(sys.stderr)
 
     def report(outcome: SearchOutcome, eta_secs: float) -> None:
         file.update(outcome)
-        line.show(outcome, eta_secs)
+        line.show(
+            f"{outcome.trials:,} trials | best {_step(outcome)} | "
+            f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
+        )
 
     with contextlib.ExitStack() as stack:
         recorder = None
@@ -154,35 +157,6 @@ class _ResultFile:
     def write(self, outcome: SearchOutcome) -> None:
         """Writes the outcome."""
         write_json(self._path, outcome.to_json())
-
-
-class _ProgressLine:
-    """One line on a terminal that says where a search stands; nothing where there is none."""
-
-    def __init__(self, stream: TextIO, max_trials: int) -> None:
-        self._stream = stream
-        self._max_trials = max_trials
-        self._shown_secs = 0.0
-        self._is_terminal = stream.isatty()
-
-    def show(self, outcome: SearchOutcome, eta_secs: float) -> None:
-        """Replaces the line, a few times a second."""
-        now_secs = time.monotonic()
-        if self._is_terminal and now_secs - self._shown_secs >= _PROGRESS_SECS:
-            self._shown_secs = now_secs
-            self._write(
-                f"{outcome.trials:,} trials | best {_step(outcome)} | "
-                f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
-            )
-
-    def clear(self) -> None:
-        """Takes the line away."""
-        if self._is_terminal:
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
 
 
 def _step(outcome: SearchOutcome) -> str:

@@ -20,7 +20,7 @@ from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.algorithms.penalised_ppo import PenalisedPPO
 from tf_placer.placers.learned.algorithms.reinforce import Reinforce
 from tf_placer.placers.learned.algorithms.with_cross_entropy import WithCrossEntropy
-from tf_placer.placers.learned.embedding import EmbeddingConfig, fixed_inputs
+from tf_placer.placers.learned.embedding import EmbeddingConfig, fixed_inputs, legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.gcn import GCNPolicy
 from tf_placer.placers.learned.graph_features import GraphFeatures
@@ -104,8 +104,12 @@ def compose(
                 configs["embedding"].num_features,
                 policy_seed,
             )
-        embedding = configs.get("embedding", EmbeddingConfig())
-        inputs = fixed_inputs(groups, legal_groups, embedding)
+        # The others read nothing; the neighbours of thousands of groups would take a gigabyte.
+        inputs = (
+            fixed_inputs(groups, legal_groups, configs["embedding"])
+            if "embedding" in configs
+            else legal_inputs(legal_groups)
+        )
         agent = FixedGroupsAgent(policy, inputs, membership, legal)
     algorithm = _algorithm(parts["algorithm"], configs, agent)
     return LearnedPlacer(name, units, legal, agent, algorithm, Signal(configs["signal"]), seed=seed)

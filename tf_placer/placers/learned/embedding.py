@@ -30,6 +30,7 @@ __all__ = [
     "adjacency_matrix",
     "fixed_inputs",
     "group_shapes",
+    "legal_inputs",
     "output_shapes",
     "type_weights",
 ]
@@ -89,6 +90,25 @@ def fixed_inputs(groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig)
         adjacency=tf.constant(adjacency_matrix(groups, config.adjacency)[np.newaxis]),
         legal=tf.constant(legal[np.newaxis]),
         counted=tf.ones([1, groups.num_groups]),
+    )
+
+
+def legal_inputs(legal: np.ndarray) -> GroupInputs:
+    """For a policy that reads nothing about groups but where they may go.
+
+    Args:
+        legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+
+    Returns:
+        Types, features and adjacency without entries; every group counts.
+    """
+    nothing = tf.zeros([1, len(legal), 0])
+    return GroupInputs(
+        types=nothing,
+        features=nothing,
+        adjacency=tf.zeros([1, 0, 0]),
+        legal=tf.constant(legal[np.newaxis]),
+        counted=tf.ones([1, len(legal)]),
     )
 
 
