@@ -32,9 +32,8 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import make_placer, units_of
 from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.placers.systems import SYSTEMS
-from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
+from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.table import table
 
 __all__ = ["main"]
@@ -230,8 +229,7 @@ def _placer(name: str, options: Mapping[str, object], problem: PlacementProblem)
         units,
         legal_devices(problem),
         options=options,
-        device_secs=device_secs(problem),
-        edge_secs=edge_secs(problem, units),
+        problem=problem,
     )
     assert isinstance(placer, LearnedPlacer)
     return placer

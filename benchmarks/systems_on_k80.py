@@ -33,9 +33,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.json_file import write_json
 from tf_placer.placers import PLACERS, make_placer, units_of
 from tf_placer.placers.systems import SYSTEMS
-from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import device_secs
 from tf_placer.report.table import table
 from tf_placer.report.units import format_duration, format_step
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -134,8 +132,7 @@ def _search(
         task.groups,
         task.legal,
         seed=seed,
-        device_secs=device_secs(task.problem),
-        edge_secs=edge_secs(task.problem, task.groups),
+        problem=task.problem,
     )
     phases = {"propose": 0.0, "simulate": 0.0, "observe": 0.0}
 

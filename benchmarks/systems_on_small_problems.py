@@ -27,8 +27,7 @@ from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs, is_optimal
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import describe_placer, make_placer
 from tf_placer.placers.systems import SYSTEMS
-from tf_placer.problem.edge_costs import edge_secs
-from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
+from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.table import table
 from tf_placer.report.units import format_duration
 
@@ -145,8 +144,7 @@ def search(
         legal_devices(problem),
         seed=seed,
         options=_options(placer_name),
-        device_secs=device_secs(problem),
-        edge_secs=edge_secs(problem, groups),
+        problem=problem,
     )
     environment = SimulatedEnvironment(problem, threads=1)
     sampled: list[float] = []

@@ -33,7 +33,7 @@ LAYERS = (
     ("benchmarks",),
     ("tests",),
 )
-# Placers know groups and measurements only.
+# Placers know groups, measurements and, where costs are known, the problem; nothing that runs it.
 SEEN_BY_PLACERS = (
     "graph_passes.grouping.fluid_communities",
     "graph_passes.grouping.group_graph",
@@ -41,6 +41,7 @@ SEEN_BY_PLACERS = (
     "graph_passes.grouping.metis",
     "tf_placer.environments.environment",
     "tf_placer.placers",
+    "tf_placer.problem",
 )
 # What both sides of an interface share is light, and so is what works on problems: it needs no
 # TensorFlow, however indirectly.

@@ -17,10 +17,9 @@ from tf_placer.json_file import check_output, write_json
 from tf_placer.log_header import package_versions
 from tf_placer.placers import describe_placer, make_placer
 from tf_placer.placers.placer import Placer
-from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
+from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.table import table
 from tf_placer.report.terminal_line import TerminalLine
 from tf_placer.report.units import format_bytes, format_duration, format_step
@@ -116,8 +115,7 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
             legal_devices(problem),
             seed=seed,
             options=options,
-            device_secs=device_secs(problem),
-            edge_secs=edge_secs(problem, groups),
+            problem=problem,
         )
     except ImportError:
         require_tensorflow()

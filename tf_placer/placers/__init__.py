@@ -14,6 +14,7 @@ from tf_placer.placers.composition import Setting, resolve
 from tf_placer.placers.options import suggest
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.systems import SYSTEMS, System
+from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
     "PLACERS",
@@ -22,6 +23,7 @@ __all__ = [
     "check_options",
     "describe_placer",
     "make_placer",
+    "needs_problem",
     "units_of",
 ]
 
@@ -30,12 +32,21 @@ Units = Literal["heuristic", "per_operation"]
 
 @dataclasses.dataclass(frozen=True)
 class _Heuristic:
-    """A placer without settings; its module is imported only when it is made."""
+    """A placer without settings; its module is imported only when it is made.
+
+    Attributes:
+        summary: one line of help.
+        reference: where it is from.
+        module: where its class is.
+        class_name: its class.
+        needs_problem: whether it is made for a `PlacementProblem`.
+    """
 
     summary: str
     reference: str
     module: str
     class_name: str
+    needs_problem: bool = False
 
 
 _HEURISTICS: Mapping[str, _Heuristic] = {
@@ -141,6 +152,19 @@ def units_of(name: str, options: Mapping[str, object] | None = None) -> Units:
     return "heuristic" if grouper == "heuristic" else "per_operation"
 
 
+def needs_problem(name: str) -> bool:
+    """Whether a placer can only be made for a problem whose costs are known.
+
+    Args:
+        name: one of `PLACERS`.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    entry = _entry(name)
+    return isinstance(entry, _Heuristic) and entry.needs_problem
+
+
 def make_placer(
     name: str,
     groups: GroupGraph,
@@ -148,8 +172,7 @@ def make_placer(
     *,
     seed: int = 0,
     options: Mapping[str, object] | None = None,
-    device_secs: np.ndarray | None = None,
-    edge_secs: np.ndarray | None = None,
+    problem: PlacementProblem | None = None,
 ) -> Placer:
     """Makes a placer by its name.
 
@@ -159,19 +182,23 @@ def make_placer(
         legal: bool [num_groups, num_devices], true where a group may go.
         seed: of everything random; not negative.
         options: settings that differ from the placer's defaults. Strings are converted.
-        device_secs: float64 [num_groups, num_devices], what the operations of a group take on each
-            device, infinite where they may not go; None if that is not known.
-        edge_secs: float64 [num_edges], what it takes to send each edge of the groups from device
-            to device; None if that is not known.
+        problem: what the operations of the groups cost on these devices; None if that is not
+            known.
 
     Returns:
         A placer that has observed nothing.
 
     Raises:
         ImportError: the placer learns and TensorFlow is not installed.
-        ValueError: there is no such placer, option or value, or the placer refuses its arguments.
+        ValueError: there is no such placer, option or value, the placer needs the problem and it is
+            not known or not that of the groups, or the placer refuses its arguments.
     """
     entry = _entry(name)
+    if problem is not None and (problem.num_groups, problem.num_devices) != legal.shape:
+        raise ValueError(
+            f"the problem has {problem.num_groups} groups on {problem.num_devices} devices, but "
+            f"legal is {legal.shape}"
+        )
     if isinstance(entry, System):
         composition = resolve(entry, options, owner=f"placer {name!r}")
         compose = importlib.import_module("tf_placer.placers.learned.compose").compose
@@ -181,13 +208,18 @@ def make_placer(
             groups,
             legal,
             seed=seed,
-            device_secs=device_secs,
-            edge_secs=edge_secs,
+            problem=problem,
         )
         return placer
     describe_placer(name, options)
-    placer_type: type[Placer] = getattr(importlib.import_module(entry.module), entry.class_name)
-    return placer_type(groups, legal, seed=seed)
+    placer_type = getattr(importlib.import_module(entry.module), entry.class_name)
+    if entry.needs_problem:
+        if problem is None:
+            raise ValueError(f"placer {name!r} needs to know what the operations cost")
+        made: Placer = placer_type(groups, legal, seed=seed, problem=problem)
+    else:
+        made = placer_type(groups, legal, seed=seed)
+    return made
 
 
 def _entry(name: str) -> _Heuristic | System:

@@ -36,6 +36,9 @@ from tf_placer.placers.learned.seq2seq import Seq2SeqPolicy
 from tf_placer.placers.learned.signal import Signal
 from tf_placer.placers.learned.softmax_policy import SoftmaxPolicy
 from tf_placer.placers.placer import check_legal
+from tf_placer.problem.edge_costs import edge_secs
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import device_secs
 
 __all__ = ["compose"]
 
@@ -47,8 +50,7 @@ def compose(
     legal: np.ndarray,
     *,
     seed: int = 0,
-    device_secs: np.ndarray | None = None,
-    edge_secs: np.ndarray | None = None,
+    problem: PlacementProblem | None = None,
 ) -> LearnedPlacer:
     """Makes a learned placer.
 
@@ -58,10 +60,8 @@ def compose(
         units: what placements are made of.
         legal: bool [num_units, num_devices], true where a unit may go; every row has one.
         seed: of everything random; the parts derive their own from it.
-        device_secs: float64 [num_units, num_devices], what each unit takes on each device; None if
-            that is not known. Only policy graph_neural reads it.
-        edge_secs: float64 [num_edges], what it takes to send each edge of the units to another
-            device; None if that is not known. Only policy graph_neural reads it.
+        problem: what the units cost on these devices; None if that is not known. Only policy
+            graph_neural reads it.
 
     Raises:
         ValueError: the parts do not go together, or an argument does not fit.
@@ -82,14 +82,17 @@ def compose(
         groups = merge_group_graph(units, membership)
         legal_groups = group_legal(legal, membership, groups.num_groups)
         if parts["policy"] == "graph_neural":
-            if groups.num_groups < units.num_groups:
-                device_secs, edge_secs = _merged_secs(
-                    units, membership, groups, device_secs, edge_secs
-                )
+            unit_secs = sending_secs = None
+            if problem is not None:
+                unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
+                if groups.num_groups < units.num_groups:
+                    unit_secs, sending_secs = _merged_secs(
+                        units, membership, groups, unit_secs, sending_secs
+                    )
             policy: Policy = GraphNeuralPolicy(
                 GraphNeuralNetwork(configs["graph_neural"], policy_seed),
                 GraphFeatures.from_groups(
-                    groups, legal_groups, device_secs=device_secs, edge_secs=edge_secs
+                    groups, legal_groups, device_secs=unit_secs, edge_secs=sending_secs
                 ),
             )
         elif parts["policy"] == "softmax":
@@ -162,26 +165,23 @@ def _merged_secs(
     units: GroupGraph,
     membership: np.ndarray,
     groups: GroupGraph,
-    device_secs: np.ndarray | None,
-    edge_secs: np.ndarray | None,
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """What groups of units, and the edges between them, take."""
+    unit_secs: np.ndarray,
+    sending_secs: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What groups of units take on each device, and the edges between them."""
     count = groups.num_groups
-    if device_secs is not None:
-        merged = np.zeros([count, device_secs.shape[1]])
-        # A unit that may not go where its group goes takes the time of where it goes instead.
-        fallback = np.where(np.isfinite(device_secs), device_secs, 0.0).max(axis=1, keepdims=True)
-        np.add.at(merged, membership, np.where(np.isfinite(device_secs), device_secs, fallback))
-        device_secs = merged
-    if edge_secs is not None:
-        ends = membership[units.edges].astype(np.int64)
-        crosses = ends[:, 0] != ends[:, 1]
-        keys = ends[crosses] @ np.array([count, 1])
-        merged_keys = groups.edges.astype(np.int64) @ np.array([count, 1])
-        edge_secs = np.bincount(
-            np.searchsorted(merged_keys, keys), edge_secs[crosses], len(merged_keys)
-        )
-    return device_secs, edge_secs
+    merged = np.zeros([count, unit_secs.shape[1]])
+    # A unit that may not go where its group goes takes the time of where it goes instead.
+    fallback = np.where(np.isfinite(unit_secs), unit_secs, 0.0).max(axis=1, keepdims=True)
+    np.add.at(merged, membership, np.where(np.isfinite(unit_secs), unit_secs, fallback))
+    ends = membership[units.edges].astype(np.int64)
+    crosses = ends[:, 0] != ends[:, 1]
+    keys = ends[crosses] @ np.array([count, 1])
+    merged_keys = groups.edges.astype(np.int64) @ np.array([count, 1])
+    sending_secs = np.bincount(
+        np.searchsorted(merged_keys, keys), sending_secs[crosses], len(merged_keys)
+    )
+    return merged, sending_secs
 
 
 def _algorithm(name: str, configs: Mapping[str, Any], agent: Agent) -> Algorithm:

@@ -171,6 +171,7 @@ class GraphNeuralPolicy(Policy):
 
     Attributes:
         network: what is trained; other policies may share it.
+        graph: what it reads, as tensors.
     """
 
     def __init__(self, network: GraphNeuralNetwork, graph: GraphFeatures) -> None:
@@ -183,12 +184,12 @@ class GraphNeuralPolicy(Policy):
         super().__init__(name="graph_neural_policy")
         self.num_groups, self.num_devices = graph.device_secs.shape
         self.network = network
-        self._graph = GraphTensors(graph)
+        self.graph = GraphTensors(graph)
         self.built = True
 
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
         """See `Policy.sample`."""
-        graph, count, num_devices = self._graph, noise.shape[0], self.num_devices
+        graph, count, num_devices = self.graph, noise.shape[0], self.num_devices
         described = self.network.describe(graph)
         legal = tf.gather(inputs.legal, graph.order, axis=1)
         noise = tf.gather(noise, graph.order, axis=1)
@@ -228,7 +229,7 @@ class GraphNeuralPolicy(Policy):
 
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
         """See `Policy.log_dists`."""
-        graph, count = self._graph, devices.shape[0]
+        graph, count = self.graph, devices.shape[0]
         shape = [self.num_groups, count, self.num_devices]
         # Groups come first here, so that the products see each as one row.
         chosen = tf.one_hot(tf.gather(tf.transpose(devices), graph.order), self.num_devices)

@@ -3,8 +3,10 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers import graphs, placer_conformance
+from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers import make_placer
 from tf_placer.placers.systems import SYSTEMS
+from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 # Small networks, but for systems that have none.
 SMALL = {"hidden_units": 8, "attention_units": 4, "device_units": 4}
@@ -79,20 +81,14 @@ class ComposeTest(parameterized.TestCase, tf.test.TestCase):
         self.assertEqual(placer.agent.policy.num_groups, 3)
 
     def test_costs_reach_the_graph_network(self):
-        groups, legal = graphs.chain(4), np.ones([4, 2], np.bool_)
-        device_secs = np.array([[1.0, 4.0]] * 4)
-        edge_secs = np.full(3, 0.5)
-        with self.assertRaisesRegex(ValueError, "device_secs"):
-            make_placer("graph_neural", groups, legal, device_secs=device_secs[:2])
+        problem = make_problem([[1.0, 4.0]] * 4, tensors=[(k, 8, [k + 1]) for k in range(3)])
+        groups, legal = group_graph(problem), legal_devices(problem)
+        with self.assertRaisesRegex(ValueError, "the problem has 4 groups on 2 devices"):
+            make_placer("graph_neural", groups, legal[:, :1], problem=problem)
         for options in ({}, {"grouper": "metis", "num_groups": 2}):
-            placer = make_placer(
-                "graph_neural",
-                groups,
-                legal,
-                options=options,
-                device_secs=device_secs,
-                edge_secs=edge_secs,
-            )
+            placer = make_placer("graph_neural", groups, legal, options=options, problem=problem)
+            secs = placer.agent.policy.graph.device_secs.numpy()
+            np.testing.assert_allclose(secs[:, 1], 4 * secs[:, 0])
             self.assertEqual(placer.propose(1).shape, (1, 4))
 
     @parameterized.parameters(
