@@ -19,7 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models import papers
+from benchmarks.models.catalogue import build_model
 from graph_passes.kernel_work import kernel_work
 from tf_placer.costed_graph import CostedGraph, cost_graph
 from tf_placer.costs import analytic
@@ -99,16 +99,12 @@ _DIFFERENCES = (
 
 def main() -> None:
     """Prints the comparison and what is assumed."""
-    builds = {
-        "RNNLM": papers.rnnlm,
-        "NMT": papers.nmt,
-        "Inception-V3": papers.inception_v3,
-    }
+    models = {"RNNLM": "rnnlm_2", "NMT": "nmt_2", "Inception-V3": "inception_v3"}
     graphs = []
     rows = []
-    for name, build in builds.items():
-        graph, fetches = build()
-        source = read_source(graph, fetches)
+    for name, entry in models.items():
+        model = build_model(entry)
+        source = read_source(model.graph, [model.train_op, model.loss])
         machines = dict.fromkeys(p.machine for p in _PUBLISHED if p.model == name)
         costed = {
             machine: cost_graph(source, described_machine(machine), steps=1) for machine in machines

@@ -87,10 +87,11 @@ class _Run:
 
 
 def _build(model: str) -> tuple[Any, Sequence[str]]:
-    from benchmarks.models import papers
+    from benchmarks.models.catalogue import build_model
 
-    builds = {"rnnlm": papers.rnnlm, "nmt": papers.nmt, "inception_v3": papers.inception_v3}
-    return builds[model]()
+    entries = {"rnnlm": "rnnlm_2", "nmt": "nmt_2", "inception_v3": "inception_v3"}
+    built = build_model(entries[model])
+    return built.graph, [built.train_op, built.loss]
 
 
 def _task(model: str, units: str, machine: str, runs_dir: pathlib.Path) -> _Task:

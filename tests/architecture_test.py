@@ -39,6 +39,7 @@ SEEN_BY_PLACERS = (
     "graph_passes.grouping.group_graph",
     "graph_passes.grouping.merged_groups",
     "graph_passes.grouping.metis",
+    "graph_passes.grouping.undirected",
     "tf_placer.environments.environment",
     "tf_placer.placers",
     "tf_placer.problem",
@@ -46,11 +47,15 @@ SEEN_BY_PLACERS = (
 # What both sides of an interface share is light, and so is what works on problems: it needs no
 # TensorFlow, however indirectly.
 WITHOUT_TENSORFLOW = (
+    "benchmarks.experts",
+    "benchmarks.models.catalogue",
+    "benchmarks.models.training_model",
     "graph_passes.grouping.fluid_communities",
     "graph_passes.grouping.group_graph",
     "graph_passes.grouping.merged_groups",
     "graph_passes.grouping.metis",
     "tf_placer.arguments",
+    "tf_placer.auto",
     "tf_placer.costs.device_classes",
     "tf_placer.environments.environment",
     "tf_placer.environments.simulated",

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tf_placer.machine_catalogue import catalogue_names
-from tf_placer.placers import PLACERS, check_options
+from tf_placer.placers import PLACERS, check_options, needs_problem
 
 __all__ = [
     "GRAPH_HELP",
@@ -71,8 +71,13 @@ def add_placer_options(parser: argparse.ArgumentParser) -> None:
 
 def placers_help() -> str:
     """What the placers are, for the end of a command's help."""
-    return "The placers: " + "; ".join(
-        f"{name}: {entry.summary}" for name, entry in PLACERS.items()
+    placers = "; ".join(
+        f"{name}{'*' if needs_problem(name) else ''}: {entry.summary}"
+        for name, entry in PLACERS.items()
+    )
+    return (
+        f"The placers: {placers}. Those with a * need to know what the operations cost: `optimize` "
+        "profiles the graph first for them"
     )
 
 

@@ -8,6 +8,7 @@ import pathlib
 import tempfile
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from graph_passes.devices import home_device
@@ -103,6 +104,7 @@ def cost_graph(
     *,
     steps: int,
     grouping: str = "heuristic",
+    session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
 ) -> CostedGraph:
     """Finds out what a graph costs on a machine: measured where it is there, else computed.
@@ -112,6 +114,7 @@ def cost_graph(
         machine: the machine.
         steps: how many steps to trace on each kind of device.
         grouping: what a group of the graph is, as `group_operations` takes it.
+        session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
 
     Raises:
@@ -124,8 +127,16 @@ def cost_graph(
     with tempfile.TemporaryDirectory(dir=work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(source.graph_def.SerializeToString())
-        costs = profile_graph(path, source.step, grouped, machine, steps=steps, work_dir=directory)
-        machine = calibrate_links(machine, work_dir=directory)
+        costs = profile_graph(
+            path,
+            source.step,
+            grouped,
+            machine,
+            steps=steps,
+            session_config=session_config,
+            work_dir=directory,
+        )
+        machine = calibrate_links(machine, session_config, work_dir=directory)
     return CostedGraph(grouped, _with_memory(machine), costs)
 
 

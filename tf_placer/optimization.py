@@ -87,10 +87,11 @@ def optimize(
         machine: where to place: None or "attached" for the CPU and GPUs of this computer,
             "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
             TensorFlow cluster.
-        placer: who searches after the baselines; see `tf_placer.placers.PLACERS`.
+        placer: who searches after the baselines; see `tf_placer.placers.PLACERS`. For one that
+            needs to know what the operations cost, the graph is profiled first.
         placer_options: settings of the placer that differ from its defaults.
         max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, the confirmation included.
+        max_secs: seconds at most, profiling and the confirmation included.
         log_dir: directory for the log. One that holds the log of the same search is gone on with.
             By default a new temporary directory.
         seed: of everything random.

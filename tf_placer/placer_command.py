@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_placer.errors import require_tensorflow
-from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers import PLACERS, describe_placer, needs_problem
 from tf_placer.placers.systems import System
 from tf_placer.report.table import table
 
@@ -13,14 +13,20 @@ __all__ = ["placer_table", "placers_table"]
 
 
 def placers_table() -> str:
-    """All placers, a line each; free of TensorFlow."""
+    """All placers, a line each; free of TensorFlow.
+
+    The costs of the operations, where a placer needs them, are in the problem that `search` is
+    given; `optimize` profiles the graph for them.
+    """
     rows: list[list[str | None]] = []
     for name, placer in PLACERS.items():
         parts: list[str | None] = [None, None, None]
         if isinstance(placer, System):
             parts = [placer.grouper, placer.policy, placer.algorithm]
-        rows.append([name, *parts, placer.reference, placer.summary])
-    return table(["placer", "grouper", "policy", "algorithm", "from", "what it is"], rows)
+        costs = "needed" if needs_problem(name) else None
+        rows.append([name, *parts, costs, placer.reference, placer.summary])
+    headers = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
+    return table(headers, rows)
 
 
 def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
@@ -40,8 +46,10 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
         require_tensorflow()
         raise
     lines = [f"{placer.name}: {placer.summary} ({placer.reference})"]
+    if needs_problem(name):
+        lines.append("needs to know what the operations cost: `optimize` profiles the graph first")
     if not placer.settings:
-        return f"{lines[0]}\nno settings"
+        return "\n".join([*lines, "no settings"])
     rows = [
         [setting.name, _text(setting.value), setting.part, setting.help]
         for setting in placer.settings

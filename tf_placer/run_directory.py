@@ -1,6 +1,8 @@
 """The directory of one search: what was asked, what was measured, what came out.
 
 request.json, graph.pb, feeds/, session_config   what was asked
+problem.json, profile.json                       what the operations cost, and what that is of, if
+                                                 the placer needs to know
 trials.jsonl                                     every trial, as it was measured
 training.jsonl, tensorboard/, policy.weights.h5  what the placer has learned, if it learns
 result.json, placement.json                      what came out, when the search has ended
@@ -48,7 +50,8 @@ class Request:
         placer: name of the placer that searches.
         placer_options: its settings that are not the defaults.
         max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, from the first trial to the end of the confirmation.
+        max_secs: seconds at most, from the first trial to the end of the confirmation; profiling
+            the graph before, for a placer that needs its costs, counts.
         seed: of everything random.
     """
 
@@ -102,6 +105,16 @@ class RunDirectory:
     def graph(self) -> pathlib.Path:
         """The graph as it came."""
         return self.path / "graph.pb"
+
+    @property
+    def problem(self) -> pathlib.Path:
+        """What the operations cost, as a placement problem; only there if a placer needed it."""
+        return self.path / "problem.json"
+
+    @property
+    def profile(self) -> pathlib.Path:
+        """What the placement problem is of, and what it took to find it out."""
+        return self.path / "profile.json"
 
     @property
     def trials(self) -> pathlib.Path:

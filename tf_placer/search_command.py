@@ -12,25 +12,31 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
+from tf_placer.auto.what_if import WhatIf, what_if
 from tf_placer.errors import require_tensorflow
 from tf_placer.json_file import check_output, write_json
 from tf_placer.log_header import package_versions
-from tf_placer.placers import describe_placer, make_placer
+from tf_placer.placers import AUTO, check_options, describe_placer, make_placer
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.report.auto_table import auto_table
 from tf_placer.report.table import table
 from tf_placer.report.terminal_line import TerminalLine
 from tf_placer.report.units import format_bytes, format_duration, format_step
 from tf_placer.search import Budget
 from tf_placer.simulated_search import SearchOutcome, search_problem
+from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.training_log import TrainingLog
 from tf_placer.training_recorder import TrainingRecorder
 
 __all__ = ["search_file"]
 
 _SAVE_SECS = 1.0
+# What of a search by auto is for the question what one more device would bring.
+_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.05, 5.0
 
 
 def search_file(
@@ -68,6 +74,13 @@ def search_file(
         raise ValueError(f"seed must not be negative, but is {seed}")
     Budget(max_trials, max_secs)
     problem = read_problem(problem_path)
+    if placer == AUTO:
+        check_options(placer, placer_options)
+        if log_dir is not None:
+            raise ValueError("placer 'auto' learns nothing that --log_dir could keep")
+        check_output(output)
+        _search_auto(problem, output, max_trials=max_trials, max_secs=max_secs, seed=seed)
+        return
     proposer = _placer(problem, placer, placer_options, seed)
     check_output(output)
     file = _ResultFile(output)
@@ -75,10 +88,7 @@ def search_file(
 
     def report(outcome: SearchOutcome, eta_secs: float) -> None:
         file.update(outcome)
-        line.show(
-            f"{outcome.trials:,} trials | best {_step(outcome)} | "
-            f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
-        )
+        line.show(_progress(outcome, eta_secs))
 
     with contextlib.ExitStack() as stack:
         recorder = None
@@ -106,6 +116,67 @@ def search_file(
         print("log:", log_dir)
 
 
+def _search_auto(
+    problem: PlacementProblem, output: str, *, max_trials: int, max_secs: float, seed: int
+) -> None:
+    """Searches in simulation with all that there is, and keeps the best so far in the file."""
+    groups = group_graph(problem)
+    explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
+    file = _ResultFile(output)
+    line = TerminalLine(sys.stderr)
+    bound_secs = float(lower_bounds(problem).step_secs)
+
+    def outcome(state: AutoProgress | AutoResult, interrupted: bool = False) -> SearchOutcome:
+        return SearchOutcome(
+            step_secs=state.best.step_secs,
+            feasible=not state.best.excess_bytes,
+            assignment=tuple(state.best.placement.tolist()),
+            peak_bytes=tuple(state.best.peak_bytes.tolist()),
+            lower_bound_secs=bound_secs,
+            trials=state.num_simulated,
+            elapsed_secs=round(state.elapsed_secs, 3),
+            placer=AUTO,
+            seed=seed,
+            interrupted=interrupted,
+        )
+
+    def report(progress: AutoProgress) -> None:
+        now = outcome(progress)
+        file.update(now)
+        eta_secs = progress.elapsed_secs * (1.0 / max(progress.share, 1e-3) - 1.0)
+        line.show(_progress(now, eta_secs))
+
+    try:
+        result = auto_search(
+            problem,
+            groups,
+            max_secs=max_secs - explain_secs,
+            max_simulated=max_trials,
+            seed=seed,
+            report=report,
+        )
+    finally:
+        line.clear()
+    found = outcome(result, result.interrupted)
+    file.write(found)
+    changes: tuple[WhatIf, ...] = ()
+    if found.feasible and not result.interrupted:
+        changes = what_if(
+            problem, groups, result.best.placement, search_secs=explain_secs, seed=seed
+        )
+    print(_search_table(problem, found))
+    if result.is_optimal:
+        print("              no placement is better")
+    print(f"\n{auto_table(result, changes)}\n\nresult: {output}")
+
+
+def _progress(outcome: SearchOutcome, eta_secs: float) -> str:
+    return (
+        f"{outcome.trials:,} trials | best {_step(outcome)} | "
+        f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
+    )
+
+
 def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], seed: int) -> Placer:
     groups = group_graph(problem)
     try:
@@ -117,8 +188,10 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
             options=options,
             problem=problem,
         )
-    except ImportError:
-        require_tensorflow()
+    except ImportError as error:
+        # Others name themselves and how they are installed.
+        if error.name in ("keras", "tensorflow"):
+            require_tensorflow()
         raise
 
 

@@ -14,7 +14,7 @@ from graph_passes.pipeline import GroupedGraph
 from tf_placer.placers import Units, describe_placer
 from tf_placer.run_directory import Request
 
-__all__ = ["search_header"]
+__all__ = ["search_header", "size_lines"]
 
 
 def search_header(
@@ -49,3 +49,20 @@ def search_header(
         "grouping": units,
         "grouping_fingerprint": digest.hexdigest(),
     }
+
+
+def size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
+    """How large a search is, as lines for people."""
+    needed = grouped.op_graph.needed
+    num_devices = len(request.machine.devices)
+    lines = [
+        f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
+        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups, "
+        f"{len(grouped.grouping.kinds)} groups to place on {num_devices} devices of "
+        f"{request.machine.spec}"
+    ]
+    if grouped.num_decisions < 4 * num_devices:
+        lines.append(
+            f"only {grouped.num_decisions} groups can be placed: there is little to choose"
+        )
+    return lines

@@ -15,19 +15,22 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from graph_passes.pipeline import GroupedGraph, group_operations
+from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, write_placement
 from tf_placer.choice import choose_finalists, choose_winner
 from tf_placer.confirmation import Confirmation, confirm
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
+from tf_placer.errors import SearchError
+from tf_placer.live_costs import LiveCosts, profile_costs, read_costs, secs_to_search
 from tf_placer.log_header import LogError
-from tf_placer.placers import make_placer, units_of
+from tf_placer.placers import make_placer, needs_problem, units_of
+from tf_placer.placers.placer import Placer
 from tf_placer.processes import Parent
 from tf_placer.report.progress import format_measurement, progress_line
 from tf_placer.run_directory import Outcome, Request, RunDirectory
 from tf_placer.search import Budget, GraphDoesNotRunError, Progress, search
-from tf_placer.search_header import search_header
+from tf_placer.search_header import search_header, size_lines
 from tf_placer.training_log import TrainingLog
 from tf_placer.training_recorder import TrainingRecorder
 from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
@@ -65,8 +68,8 @@ def run(
         How it ended.
 
     Raises:
-        GraphError, GraphDoesNotRunError, LogError, WorkerStartError, ValueError: the request
-            cannot be met; the message says why.
+        GraphError, GraphDoesNotRunError, ImportError, LogError, SearchError, WorkerStartError,
+            ValueError: the request cannot be met; the message says why.
     """
     request, config_bytes = request_directory.read_request()
     session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
@@ -81,16 +84,13 @@ def run(
         return Outcome.NOTHING_TO_PLACE
     devices = tuple(device.name for device in request.machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    stages = [
-        make_placer(
-            name,
-            grouped.group_graph,
-            legal,
-            seed=request.seed,
-            options=request.placer_options if name == request.placer else None,
+
+    def stage(name: str, costs: LiveCosts | None) -> Placer:
+        options = request.placer_options if name == request.placer else None
+        problem = None if costs is None else costs.problem
+        return make_placer(
+            name, grouped.group_graph, legal, seed=request.seed, options=options, problem=problem
         )
-        for name in dict.fromkeys([*_BASELINES, request.placer])
-    ]
 
     def assign(row: np.ndarray) -> dict[str, str]:
         return grouped.assignment(row, devices)
@@ -114,13 +114,30 @@ def run(
             live.timeout_secs = min(live.timeout_secs, max(60.0, _TIMEOUT_RATIO * secs))
 
     header = search_header(request, grouped, units, legal, session_config)
-    start_secs = time.monotonic()
+    costs, note_on_costs = read_costs(directory, header)
+    must_profile = costs is None and needs_problem(request.placer)
+    if must_profile or costs is not None:
+        # A placer that knows costs proposes something else.
+        header["costs"] = "profiled"
+    later = {request.placer} if must_profile else set()
+    names = dict.fromkeys([*_BASELINES, request.placer])
+    stages = [stage(name, costs) for name in names if name not in later]
     with TrialLog.open(directory.trials, header) as log:
         # A search that was killed has left its files there.
         shutil.rmtree(directory.work, ignore_errors=True)
         directory.write_request(request, graph_bytes, config_bytes)
         report(f"searching; the log is in {directory.path}")
-        _report_size(grouped, request, report)
+        for line in size_lines(request, grouped):
+            report(line)
+        if note_on_costs is not None:
+            report(note_on_costs)
+        if must_profile:
+            costs = profile_costs(
+                directory, request, grouped.op_graph, session_config, header, report
+            )
+            stages.append(stage(request.placer, costs))
+        max_secs = secs_to_search(request.max_secs, costs)
+        start_secs = time.monotonic()
         old = directory.read_result()
         known = len(log.trials)
         with (
@@ -143,7 +160,7 @@ def run(
                 live,
                 stages,
                 log,
-                Budget(request.max_trials, request.max_secs * _SEARCH_SHARE),
+                Budget(request.max_trials, max_secs * _SEARCH_SHARE),
                 report=on_trial,
                 observed=recorder.observed,
             )
@@ -162,7 +179,7 @@ def run(
         }
         # What the search has used of its time, earlier runs included.
         spent_secs = max(trials[-1].elapsed_secs, time.monotonic() - start_secs)
-        left_secs = max(0.0, request.max_secs - spent_secs)
+        left_secs = max(0.0, max_secs - spent_secs)
         with environment(meta_optimizer=True) as fresh:
             confirmation = confirm(
                 fresh,
@@ -199,19 +216,6 @@ def _num_rounds(left_secs: float, measurements: Sequence[Measurement]) -> int:
     """As many rounds as there is time for: decided before the first, so that it proves nothing."""
     round_secs = _RESTART_SECS + sum(_trial_secs(m) or 0.0 for m in measurements)
     return min(_MAX_ROUNDS, max(_MIN_ROUNDS, int(left_secs / round_secs)))
-
-
-def _report_size(grouped: GroupedGraph, request: Request, report: Callable[[str], None]) -> None:
-    needed = grouped.op_graph.needed
-    num_devices = len(request.machine.devices)
-    report(
-        f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
-        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups, "
-        f"{len(grouped.grouping.kinds)} groups to place on {num_devices} devices of "
-        f"{request.machine.spec}"
-    )
-    if grouped.num_decisions < 4 * num_devices:
-        report(f"only {grouped.num_decisions} groups can be placed: there is little to choose")
 
 
 def _placement(
@@ -279,7 +283,14 @@ def _main() -> None:
             RunDirectory(settings["directory"]),
             lambda line: parent.send({"line": line}),
         )
-    except (GraphDoesNotRunError, WorkerStartError, OSError, ValueError) as error:
+    except (
+        GraphDoesNotRunError,
+        ImportError,
+        OSError,
+        SearchError,
+        ValueError,
+        WorkerStartError,
+    ) as error:
         kinds = (GraphError, LogError, OSError, ValueError)
         kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
         parent.send({"error": str(error), "kind": kind})

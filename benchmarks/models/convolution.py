@@ -11,7 +11,7 @@ import tensorflow as tf
 
 tf1 = tf.compat.v1
 
-__all__ = ["ConvolutionLayers"]
+__all__ = ["ConvolutionLayers", "batch_norm", "convolve", "dense"]
 
 _MOVING_AVERAGE_DECAY = 0.9997
 _BATCH_NORM_EPSILON = 1e-3
@@ -52,11 +52,9 @@ class ConvolutionLayers:
             float32 [batch, height, width, channels].
         """
         channels = max(1, round(channels * self._width))
-        height, breadth = (size, size) if isinstance(size, int) else size
         with tf1.variable_scope(name):
-            kernel = tf1.get_variable("kernel", [height, breadth, value.shape[-1], channels])
-            value = tf1.nn.conv2d(value, kernel, strides=stride, padding=padding)
-            return tf.nn.relu(_batch_norm(value))
+            value = convolve(value, channels, size, stride=stride, padding=padding)
+            return tf.nn.relu(batch_norm(value))
 
     def chain(
         self, value: tf.Tensor, name: str, *layers: tuple[int, int | tuple[int, int]]
@@ -83,19 +81,72 @@ class ConvolutionLayers:
             return self.convolution(value, channels, 1, "conv_0")
 
 
-def _batch_norm(value: tf.Tensor) -> tf.Tensor:
-    """Normalised with an offset but no scale: the next layer's weights can scale.
+def convolve(
+    value: tf.Tensor,
+    channels: int,
+    size: int | tuple[int, int],
+    *,
+    stride: int = 1,
+    padding: str = "SAME",
+) -> tf.Tensor:
+    """Convolution alone, with a kernel in the variable scope of now.
+
+    Args:
+        value: float32 [batch, height, width, channels].
+        channels: of the result.
+        size: of the window, or its height and width.
+        stride: of the window, in both directions.
+        padding: "SAME" or "VALID".
+
+    Returns:
+        float32 [batch, height, width, channels].
+    """
+    height, breadth = (size, size) if isinstance(size, int) else size
+    kernel = tf1.get_variable("kernel", [height, breadth, value.shape[-1], channels])
+    return tf1.nn.conv2d(value, kernel, strides=stride, padding=padding)
+
+
+def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
+    """Normalised over the batch, with variables in the variable scope of now.
 
     The updates of the moving averages are in the UPDATE_OPS collection.
+
+    Args:
+        value: float32 [batch, height, width, channels].
+        scale: with a learnt scale beside the offset; without one where the next layer's weights can
+            scale.
+
+    Returns:
+        float32 [batch, height, width, channels].
     """
     channels = value.shape[-1]
     ones, zeros = tf1.ones_initializer(), tf1.zeros_initializer()
     offset = tf1.get_variable("offset", [channels], initializer=zeros)
+    factors = (
+        tf1.get_variable("scale", [channels], initializer=ones) if scale else tf.ones([channels])
+    )
     value, mean, variance = tf1.nn.fused_batch_norm(
-        value, tf.ones([channels]), offset, epsilon=_BATCH_NORM_EPSILON
+        value, factors, offset, epsilon=_BATCH_NORM_EPSILON
     )
     for name, now, first in ("mean", mean, zeros), ("variance", variance, ones):
         moving = tf1.get_variable(f"moving_{name}", [channels], initializer=first, trainable=False)
         update = tf1.assign_sub(moving, (moving - now) * (1 - _MOVING_AVERAGE_DECAY))
         tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, update)
     return value
+
+
+def dense(value: tf.Tensor, classes: int) -> tf.Tensor:
+    """A classifier's last layer, which starts with small weights, in the variable scope of now.
+
+    Args:
+        value: float32 [batch, channels].
+        classes: how many there are.
+
+    Returns:
+        The logits, float32 [batch, classes].
+    """
+    weights = tf1.get_variable(
+        "weights", [value.shape[-1], classes], initializer=tf1.variance_scaling_initializer(0.1)
+    )
+    bias = tf1.get_variable("bias", [classes], initializer=tf1.zeros_initializer())
+    return tf.nn.bias_add(tf.matmul(value, weights), bias)

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.lstm import lstm_step, lstm_variables
+from benchmarks.models.recurrent import (
+    cross_entropies_by_step,
+    cross_entropy_of_all_steps,
+    embed,
+    lstm_layer,
+    softmax_variables,
+)
 from benchmarks.models.training import make_optimizer, train
 
 tf1 = tf.compat.v1
@@ -127,9 +133,9 @@ def build(
         ):
             tokens = tf1.placeholder(tf.int32, [batch, steps + 1], name="tokens")
             inputs, targets = tokens[:, :-1], tokens[:, 1:]
-            outputs = _embed(inputs, vocabulary, units)
+            outputs = embed(inputs, vocabulary, units, "embedding")
             for layer in range(layers):
-                outputs = _lstm_layer(outputs, units, f"layer_{layer}")
+                outputs, _ = lstm_layer(outputs, units, f"layer_{layer}")
             loss = _loss(outputs, targets, vocabulary, softmax)
             train_op = train(loss, make_optimizer(optimizer, learning_rate), clip_norm)
         initializer = tf1.global_variables_initializer()
@@ -138,50 +144,12 @@ def build(
     )
 
 
-def _embed(inputs: tf.Tensor, vocabulary: int, units: int) -> list[tf.Tensor]:
-    """One float32 [batch, units] per step."""
-    with tf1.variable_scope("embedding"):
-        embedding = tf1.get_variable("weights", [vocabulary, units])
-        embedded = tf.nn.embedding_lookup(embedding, inputs)
-        return tf.unstack(embedded, axis=1)
-
-
-def _lstm_layer(inputs: list[tf.Tensor], units: int, name: str) -> list[tf.Tensor]:
-    """One LSTM cell unrolled over the inputs, float32 [batch, units] each."""
-    outputs = []
-    with tf1.variable_scope(name):
-        kernel, bias = lstm_variables(units, units)
-        memory = hidden = tf.zeros([inputs[0].shape[0], units], name="zero_state")
-        for step, value in enumerate(inputs):
-            with tf1.name_scope(f"step_{step}"):
-                memory, hidden = lstm_step(value, memory, hidden, kernel, bias)
-                outputs.append(hidden)
-    return outputs
-
-
 def _loss(outputs: list[tf.Tensor], targets: tf.Tensor, vocabulary: int, softmax: str) -> tf.Tensor:
     """Mean cross entropy of the next token, predicted for all steps at once or one by one."""
-    units = int(outputs[0].shape[1])
     with tf1.variable_scope("softmax"):
-        weights = tf1.get_variable("weights", [units, vocabulary])
-        bias = tf1.get_variable("bias", [vocabulary], initializer=tf1.zeros_initializer())
-
-        def predict(hidden: tf.Tensor) -> tf.Tensor:
-            return tf.nn.bias_add(tf.matmul(hidden, weights), bias)
-
+        variables = softmax_variables(int(outputs[0].shape[1]), vocabulary)
         if softmax == "batched":
-            logits = predict(tf.reshape(tf.stack(outputs, axis=1), [-1, units]))
-            cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels=tf.reshape(targets, [-1]), logits=logits
-            )
+            cross_entropy = cross_entropy_of_all_steps(outputs, targets, *variables)
         else:
-            cross_entropies = []
-            for step, output in enumerate(outputs):
-                with tf1.name_scope(f"step_{step}"):
-                    cross_entropies.append(
-                        tf.nn.sparse_softmax_cross_entropy_with_logits(
-                            labels=targets[:, step], logits=predict(output)
-                        )
-                    )
-            cross_entropy = tf.stack(cross_entropies)
+            cross_entropy = tf.stack(cross_entropies_by_step(outputs, targets, *variables))
     return tf.reduce_mean(cross_entropy, name="loss")

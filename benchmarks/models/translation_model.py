@@ -15,12 +15,19 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.models.attention import AdditiveAttention
 from benchmarks.models.lstm import lstm_step, lstm_variables
+from benchmarks.models.recurrent import (
+    cross_entropies_by_step,
+    embed,
+    lstm_layer,
+    softmax_variables,
+)
 from benchmarks.models.training import make_optimizer, train
 
 tf1 = tf.compat.v1
 
-__all__ = ["TranslationModel", "build"]
+__all__ = ["TranslationModel", "build", "check_sizes"]
 
 _INIT_SCALE = 0.05
 _GRAPH_SEED = 1
@@ -129,14 +136,15 @@ def build(
         ValueError: a size is not positive, the target vocabulary has no token but the start, the
             optimizer is not one of these, or the norm is not positive.
     """
-    sizes = {"layers": layers, "units": units, "batch": batch}
-    sizes |= {"source_steps": source_steps, "target_steps": target_steps}
-    sizes |= {"source_vocabulary": source_vocabulary}
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be positive, not {size}")
-    if target_vocabulary < 2:
-        raise ValueError(f"target_vocabulary must be at least 2, not {target_vocabulary}")
+    check_sizes(
+        target_vocabulary,
+        layers=layers,
+        units=units,
+        batch=batch,
+        source_steps=source_steps,
+        target_steps=target_steps,
+        source_vocabulary=source_vocabulary,
+    )
     update = make_optimizer(optimizer, learning_rate)
     graph = tf.Graph()
     with graph.as_default():
@@ -148,9 +156,9 @@ def build(
         ):
             source = tf1.placeholder(tf.int32, [batch, source_steps], name="source")
             target = tf1.placeholder(tf.int32, [batch, target_steps + 1], name="target")
-            embedded = _embed(source, source_vocabulary, units, "source_embedding")
+            embedded = embed(source, source_vocabulary, units, "source_embedding")
             encoded, states = _encode(embedded, layers, units)
-            embedded = _embed(target[:, :-1], target_vocabulary, units, "target_embedding")
+            embedded = embed(target[:, :-1], target_vocabulary, units, "target_embedding")
             decoded = _decode(embedded, encoded, states, units)
             loss = _loss(decoded, target[:, 1:], target_vocabulary)
             train_op = train(loss, update, clip_norm)
@@ -170,11 +178,17 @@ def build(
     )
 
 
-def _embed(tokens: tf.Tensor, vocabulary: int, units: int, name: str) -> list[tf.Tensor]:
-    """One float32 [batch, units] per step."""
-    with tf1.variable_scope(name):
-        embedding = tf1.get_variable("weights", [vocabulary, units])
-        return tf.unstack(tf.nn.embedding_lookup(embedding, tokens), axis=1)
+def check_sizes(target_vocabulary: int, **sizes: int) -> None:
+    """Checks the sizes of a translation model.
+
+    Raises:
+        ValueError: a size is not positive, or the target vocabulary has no token but the start.
+    """
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be positive, not {size}")
+    if target_vocabulary < 2:
+        raise ValueError(f"target_vocabulary must be at least 2, not {target_vocabulary}")
 
 
 def _encode(
@@ -189,16 +203,8 @@ def _encode(
     states = []
     with tf1.variable_scope("encoder"):
         for layer in range(layers):
-            with tf1.variable_scope(f"layer_{layer}"):
-                kernel, bias = lstm_variables(units, units)
-                memory = hidden = tf.zeros([values[0].shape[0], units], name="zero_state")
-                outputs = []
-                for step, value in enumerate(values):
-                    with tf1.name_scope(f"step_{step}"):
-                        memory, hidden = lstm_step(value, memory, hidden, kernel, bias)
-                        outputs.append(hidden)
-                values = outputs
-                states.append((memory, hidden))
+            values, state = lstm_layer(values, units, f"layer_{layer}")
+            states.append(state)
         return tf.stack(values, axis=1, name="outputs"), states
 
 
@@ -217,7 +223,8 @@ def _decode(
             with tf1.variable_scope(f"layer_{layer}"):
                 cells.append(lstm_variables(units if layer else 2 * units, units))
         with tf1.variable_scope("attention"):
-            attention = _Attention(encoded)
+            attention = AdditiveAttention(encoded)
+            mix_weights = tf1.get_variable("mix", [2 * units, units])
             mixed = tf.zeros_like(states[0][1], name="nothing_said")
         for step, value in enumerate(values):
             value = tf.concat([value, mixed], 1)
@@ -226,52 +233,16 @@ def _decode(
                     states[layer] = lstm_step(value, *states[layer], kernel, bias)
                     value = states[layer][1]
             with tf1.name_scope(f"decoder/attention/step_{step}/"):
-                mixed = attention.mix(value)
+                context = attention.context(value)
+                mixed = tf.matmul(tf.concat([context, value], 1), mix_weights, name="mix")
+                mixed = tf.tanh(mixed)
                 said.append(mixed)
     return said
 
 
-class _Attention:
-    """Additive attention to the encoder."""
-
-    def __init__(self, encoded: tf.Tensor):
-        """Makes the variables, and the keys of all steps of the encoder at once.
-
-        Args:
-            encoded: float32 [batch, source_steps, units].
-        """
-        units = int(encoded.shape[2])
-        self._encoded = encoded
-        self._query_weights = tf1.get_variable("query", [units, units])
-        self._score_weights = tf1.get_variable("score", [units])
-        self._mix_weights = tf1.get_variable("mix", [2 * units, units])
-        flat = tf.matmul(
-            tf.reshape(encoded, [-1, units]), tf1.get_variable("memory", [units, units])
-        )
-        self._keys = tf.reshape(flat, encoded.shape, name="keys")
-
-    def mix(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Mixes the top layer's output with what it finds, float32 [batch, units] both."""
-        query = tf.matmul(hidden, self._query_weights, name="query")
-        added = tf.tanh(self._keys + tf.expand_dims(query, 1))
-        alignments = tf.nn.softmax(tf.reduce_sum(added * self._score_weights, axis=2))
-        context = tf.reduce_sum(tf.expand_dims(alignments, 2) * self._encoded, axis=1)
-        return tf.tanh(tf.matmul(tf.concat([context, hidden], 1), self._mix_weights, name="mix"))
-
-
 def _loss(decoded: list[tf.Tensor], target: tf.Tensor, vocabulary: int) -> tf.Tensor:
     """Mean cross entropy of the tokens, each predicted by a step of its own."""
-    units = int(decoded[0].shape[1])
-    cross_entropies = []
     with tf1.variable_scope("softmax"):
-        weights = tf1.get_variable("weights", [units, vocabulary])
-        bias = tf1.get_variable("bias", [vocabulary], initializer=tf1.zeros_initializer())
-        for step, value in enumerate(decoded):
-            with tf1.name_scope(f"step_{step}"):
-                logits = tf.nn.bias_add(tf.matmul(value, weights), bias)
-                cross_entropies.append(
-                    tf.nn.sparse_softmax_cross_entropy_with_logits(
-                        labels=target[:, step], logits=logits
-                    )
-                )
+        variables = softmax_variables(int(decoded[0].shape[1]), vocabulary)
+        cross_entropies = cross_entropies_by_step(decoded, target, *variables)
     return tf.reduce_mean(tf.stack(cross_entropies), name="loss")

@@ -10,16 +10,18 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import tensorflow as tf
 
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
 from tests.tf_placer.scripted import Script
-from tf_placer import search_process
+from tf_placer import live_costs, search_process
 from tf_placer.errors import SearchError
 from tf_placer.machine_lookup import find_machine
 from tf_placer.optimization import optimize
+from tf_placer.problem.problem_file import read_problem
 from tf_placer.run_directory import Request, RunDirectory
 from tf_placer.sources import read_source, write_graph
 from tf_placer.trial_log import LogError, TrialLog, read_log
@@ -86,25 +88,58 @@ class LiveSearchTest(tf.test.TestCase):
             w = tf1.get_variable("w", [4, 4])
             contents = tf.strings.to_number(tf.io.read_file("/no/such/file"))
             tf.multiply(tf.matmul(w, w), contents, name="y")
-        with self.assertRaisesRegex(SearchError, "(?s)does not run as it came.*no/such/file"):
-            optimize(graph, "y", log_dir=self.create_tempdir().full_path, **_SETTINGS)
-        self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
+        for placer, message in (
+            ("random", "does not run as it came"),
+            ("heft", "needs to know what the operations cost, but no step of the graph could be"),
+        ):
+            settings = {**_SETTINGS, "placer": placer, "log_dir": self.create_tempdir().full_path}
+            with self.assertRaisesRegex(SearchError, f"(?s){message}.*no/such/file"):
+                optimize(graph, "y", **settings)
+            self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
+
+    def test_a_placer_that_needs_costs_searches_what_was_profiled(self):
+        directory = RunDirectory(self.create_tempdir().full_path)
+        lines: list[str] = []
+        given = graphs.v1_ref_variables()
+        asked = self.asked(given.graph, placer="heft", max_trials=30)
+        # Without finalists the search ends before the confirmation, which takes longest.
+        with mock.patch.object(search_process, "choose_finalists", lambda *_: {}):
+            search_process.run(asked, directory, lines.append)
+            self.assertTrue(any(line.startswith("profiled ") for line in lines))
+            problem = read_problem(directory.problem)
+            _, trials = read_log(directory.trials)
+            found = [trial for trial in trials if trial.placer == "heft"]
+            self.assertNotEmpty(found)
+            for trial in found:
+                self.assertLen(trial.assignment, problem.num_groups)
+                self.assertIsNotNone(trial.measurement.median_secs)
+            with mock.patch.object(live_costs, "cost_graph", None):
+                search_process.run(asked, directory, lines.append)
+        self.assertEqual(read_log(directory.trials)[1], trials)
+
+    def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
+        """A directory with what a search is to do."""
+        source = read_source(graph, seed=_SETTINGS["seed"])
+        values = {
+            "machine": find_machine(_SETTINGS["machine"]),
+            "placer": _SETTINGS["placer"],
+            "placer_options": {},
+            "max_trials": _TRIALS,
+            "max_secs": 600.0,
+            "seed": _SETTINGS["seed"],
+        }
+        directory = RunDirectory(self.create_tempdir().full_path)
+        directory.write_request(
+            Request(source.step, **{**values, **changes}),
+            source.graph_def.SerializeToString(),
+            b"",
+        )
+        return directory
 
     def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
         """What an uninterrupted search proposes: random placements follow from the seed alone."""
-        source = read_source(path, seed=_SETTINGS["seed"])
-        asked, directory = (RunDirectory(self.create_tempdir().full_path) for _ in range(2))
-        request = Request(
-            source.step,
-            find_machine(_SETTINGS["machine"]),
-            _SETTINGS["placer"],
-            {},
-            _TRIALS,
-            600.0,
-            _SETTINGS["seed"],
-        )
-        asked.write_request(request, source.graph_def.SerializeToString(), b"")
-        search_process.run(asked, directory, lambda line: None, Script().environment)
+        directory = RunDirectory(self.create_tempdir().full_path)
+        search_process.run(self.asked(path), directory, lambda line: None, Script().environment)
         return [trial.assignment for trial in read_log(directory.trials)[1]]
 
     def wait_for_trials(self, log: pathlib.Path, count: int, child: subprocess.Popen[str]):

@@ -16,6 +16,7 @@ _LARGEST = {
     "NxK80": 16,
     "post-NxK80": 16,
     "NxP100": 16,
+    "eagle-NxP100": 16,
     "NxV100": 8,
     "NxV100-PCIe": 16,
     "NxA100-40GB": 16,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from absl.testing import absltest
 
 from tf_placer import cli
 from tf_placer.placer_command import placer_table, placers_table
-from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers import PLACERS, describe_placer, needs_problem
 
 
 def rows(text: str) -> dict[str, str]:
@@ -33,6 +34,13 @@ class PlacersTableTest(absltest.TestCase):
         lines = rows(placers_table())
         self.assertRegex(lines["colocrl"], r"colocrl +heuristic +seq2seq +reinforce ")
         self.assertNotIn("heuristic", lines["random"])
+
+    def test_says_which_need_costs(self):
+        lines = rows(placers_table())
+        self.assertTrue(any(map(needs_problem, PLACERS)))
+        for name, entry in PLACERS.items():
+            costs = "needed" if needs_problem(name) else ""
+            self.assertRegex(lines[name], rf" {costs} +{re.escape(entry.reference)}  ")
 
     def test_needs_no_tensorflow(self):
         program = "import sys; sys.modules['tensorflow'] = None\n"
@@ -68,6 +76,9 @@ class PlacerTableTest(absltest.TestCase):
             placer_table("random"),
             "random: a random legal device for every group (baseline)\nno settings",
         )
+
+    def test_a_placer_that_needs_costs_says_so(self):
+        self.assertIn("\nneeds to know what the operations cost", placer_table("heft"))
 
     def test_the_nearest_is_suggested_for_what_there_is_not(self):
         with self.assertRaisesRegex(ValueError, r"no placer 'eagel' \(did you mean 'eagle'\?\)"):

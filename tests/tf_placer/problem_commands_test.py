@@ -156,6 +156,27 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.search("--max_secs=0.3")
         self.assertGreaterEqual(self.read("r.json")["elapsed_secs"], 0.3)
 
+    def test_auto_says_what_it_compared_and_what_another_machine_would_bring(self):
+        printed = self.search("--placer=auto", "--max_secs=4", "--max_trials=500")
+        result = self.read("r.json")
+        self.assertEqual(list(result), RESULT_ENTRIES)
+        self.assertEqual((result["step_secs"], result["placer"]), (4.5, "auto"))
+        self.assertIn("no placement is better", printed)
+        self.assertRegex(printed, r"(?m)^found +4\.500 s +2\.25x +yes$")
+        self.assertRegex(printed, r"(?m)^single_device +")
+        self.assertRegex(printed, r"(?m)^transfers twice as fast +[\d.]+ s +[\d.]+x +2\.000 s$")
+        self.assertRegex(printed, r"(?m)^one more .* \(searched\) +[\d.]+x")
+
+    def test_auto_learns_nothing_to_keep(self):
+        self.assert_refused(
+            "'auto' learns nothing that --log_dir could keep",
+            "search",
+            f"--problem={self.problem}",
+            f"--output={self.path('r.json')}",
+            "--placer=auto",
+            f"--log_dir={self.path('log')}",
+        )
+
     def test_a_problem_that_nothing_fits_is_answered_by_what_comes_closest(self):
         write_problem(small_problem(cpu_bytes=31, gpu_bytes=5), self.problem)
         printed = self.search("--max_trials=100")

@@ -17,6 +17,7 @@ from tf_placer.placers.systems import SYSTEMS, System
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
+    "AUTO",
     "PLACERS",
     "PlacerDescription",
     "Units",
@@ -40,6 +41,7 @@ class _Heuristic:
         module: where its class is.
         class_name: its class.
         needs_problem: whether it is made for a `PlacementProblem`.
+        uses_problem: whether it is given the problem where that is known.
     """
 
     summary: str
@@ -47,9 +49,20 @@ class _Heuristic:
     module: str
     class_name: str
     needs_problem: bool = False
+    uses_problem: bool = False
 
+
+AUTO = "auto"
+"""The placer that searches in simulation by itself."""
 
 _HEURISTICS: Mapping[str, _Heuristic] = {
+    AUTO: _Heuristic(
+        "all heuristics, improved in simulation; what is best is measured",
+        "this project",
+        "tf_placer.auto.auto_placer",
+        "AutoPlacer",
+        needs_problem=True,
+    ),
     "single_device": _Heuristic(
         "everything on each device in turn",
         "baseline of all papers",
@@ -67,6 +80,89 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
         "baseline of all papers",
         "tf_placer.placers.heuristics.contiguous",
         "Contiguous",
+    ),
+    "single_cpu": _Heuristic(
+        "everything on the CPU",
+        "baseline of all papers",
+        "tf_placer.placers.heuristics.single_cpu",
+        "SingleCpu",
+    ),
+    "heft": _Heuristic(
+        "operations with the longest way to the end first, each where it ends first",
+        "Topcuoglu et al. 2002",
+        "tf_placer.placers.heuristics.heft",
+        "Heft",
+        needs_problem=True,
+    ),
+    "topological": _Heuristic(
+        "the topological order cut into parts of equal work, one per device",
+        "baseline",
+        "tf_placer.placers.heuristics.topological",
+        "Topological",
+        needs_problem=True,
+    ),
+    "m_topo": _Heuristic(
+        "the topological order cut into parts of equal memory, one per device",
+        "Baechi (Jeon et al. 2020)",
+        "tf_placer.placers.heuristics.m_topo",
+        "MTopo",
+        needs_problem=True,
+    ),
+    "m_etf": _Heuristic(
+        "always the operation that can start first, where it can and fits",
+        "Baechi (Jeon et al. 2020)",
+        "tf_placer.placers.heuristics.m_etf",
+        "MEtf",
+        needs_problem=True,
+    ),
+    "m_sct": _Heuristic(
+        "m_etf with devices that wait for favourite children, found by a linear program",
+        "Baechi (Jeon et al. 2020)",
+        "tf_placer.placers.heuristics.m_sct",
+        "MSct",
+        needs_problem=True,
+    ),
+    "greedy_fill": _Heuristic(
+        "layer by layer to the first accelerator with memory left, then to the CPU",
+        'Hugging Face device_map="auto"',
+        "tf_placer.placers.heuristics.greedy_fill",
+        "GreedyFill",
+        needs_problem=True,
+    ),
+    "metis": _Heuristic(
+        "balanced parts that send each other little, one per accelerator",
+        "Karypis and Kumar 1998; baseline of Post",
+        "tf_placer.placers.heuristics.metis_partition",
+        "MetisPartition",
+        needs_problem=True,
+    ),
+    "scotch": _Heuristic(
+        "static mapping onto all devices and their links",
+        "Pellegrini and Roman 1996; baseline of ColocRL",
+        "tf_placer.placers.heuristics.scotch_partition",
+        "Scotch",
+        needs_problem=True,
+    ),
+    "mincut": _Heuristic(
+        "static mapping onto the accelerators and their links",
+        "Pellegrini and Roman 1996; baseline of ColocRL",
+        "tf_placer.placers.heuristics.scotch_partition",
+        "MinCut",
+        needs_problem=True,
+    ),
+    "hill_climbing": _Heuristic(
+        "moves of a few groups from the best simple placement, if not for the worse",
+        "Lourenço et al. 2003",
+        "tf_placer.placers.heuristics.hill_climbing",
+        "HillClimbing",
+        uses_problem=True,
+    ),
+    "simulated_annealing": _Heuristic(
+        "moves of a few groups, at first also for the worse",
+        "Kirkpatrick et al. 1983",
+        "tf_placer.placers.heuristics.simulated_annealing",
+        "SimulatedAnnealing",
+        uses_problem=True,
     ),
 }
 
@@ -213,9 +309,9 @@ def make_placer(
         return placer
     describe_placer(name, options)
     placer_type = getattr(importlib.import_module(entry.module), entry.class_name)
-    if entry.needs_problem:
-        if problem is None:
-            raise ValueError(f"placer {name!r} needs to know what the operations cost")
+    if entry.needs_problem and problem is None:
+        raise ValueError(f"placer {name!r} needs to know what the operations cost")
+    if entry.needs_problem or entry.uses_problem:
         made: Placer = placer_type(groups, legal, seed=seed, problem=problem)
     else:
         made = placer_type(groups, legal, seed=seed)

@@ -10,7 +10,7 @@ import numpy as np
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import StepTrace
 
-__all__ = ["PathItem", "Wait", "critical_path"]
+__all__ = ["PathItem", "Wait", "critical_jobs", "critical_path"]
 
 Wait = Literal["input", "transfer", "device", "channel", "nothing"]
 
@@ -59,6 +59,19 @@ def critical_path(trace: StepTrace) -> tuple[PathItem, ...]:
     Raises:
         ValueError: something in the trace starts without a reason.
     """
+    return tuple(_item(trace, job, waited_for) for job, waited_for in critical_jobs(trace))
+
+
+def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
+    """The critical path by numbers.
+
+    Returns:
+        For each item, in order, what it is: the index of an operation, or the number of operations
+        plus that of a transfer; and why it did not start earlier, see `PathItem`.
+
+    Raises:
+        ValueError: something in the trace starts without a reason.
+    """
     problem, transfers = trace.problem, trace.transfers
     num_operations = problem.num_operations
     # Operations and transfers are numbered as one. Each waits for an input, then for its place.
@@ -75,7 +88,7 @@ def critical_path(trace: StepTrace) -> tuple[PathItem, ...]:
         if start_secs[job] < end_secs[job]
     }
 
-    path: list[PathItem] = []
+    path: list[tuple[int, Wait]] = []
     job = int(np.argmax(trace.end_secs))
     while job >= 0:
         waited_for: Wait
@@ -87,14 +100,15 @@ def critical_path(trace: StepTrace) -> tuple[PathItem, ...]:
             waited_for = "input" if before < num_operations else "transfer"
         if before < 0:
             waited_for = "nothing"
-        path.append(_item(trace, job, waited_for))
+        path.append((job, waited_for))
         if before < 0 and start_secs[job] > 0:
+            item = _item(trace, job, waited_for)
             raise ValueError(
-                f"{path[-1].kind} of {path[-1].operation!r} starts after {start_secs[job]} s, "
-                "but nothing ends then that it could have waited for"
+                f"{item.kind} of {item.operation!r} starts after {start_secs[job]} s, but nothing "
+                "ends then that it could have waited for"
             )
         job = before
-    return tuple(reversed(path))
+    return path[::-1]
 
 
 def _channels(problem: PlacementProblem) -> np.ndarray:

@@ -11,14 +11,9 @@ import queue
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.simulation.event_loop import simulate_steps
-from tf_placer.simulation.step_tables import (
-    MemoryAccount,
-    StepState,
-    make_state,
-    make_tables,
-    make_times,
-)
+from tf_placer.simulation.step_simulation import simulate_steps
+from tf_placer.simulation.step_state import MemoryAccount, StepState, make_state, make_times
+from tf_placer.simulation.step_tables import make_tables
 
 __all__ = ["SimulatedBatch", "Simulator", "StepTrace", "Transfers"]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.convolution import ConvolutionLayers
+from benchmarks.models.convolution import ConvolutionLayers, batch_norm, dense
 
 tf1 = tf.compat.v1
 
@@ -28,6 +28,28 @@ class ConvolutionLayersTest(tf.test.TestCase):
         # The averages are of estimates for more data than the 3 * 5 * 5 values.
         self.assertAllClose(averages[0], 0.0003 * mean)
         self.assertAllClose(averages[1], 1 + 0.0003 * (variance * 75 / 74 - 1))
+
+    def test_scale_of_normalised_channels_is_learnt_if_wanted(self):
+        value = np.random.default_rng(0).standard_normal((3, 5, 5, 4)).astype(np.float32)
+        with tf.Graph().as_default(), tf1.Session() as session:
+            result = batch_norm(tf.constant(value), scale=True)
+            offset, scale = tf1.trainable_variables()
+            self.assertEqual((offset.op.name, scale.op.name), ("offset", "scale"))
+            session.run(tf1.global_variables_initializer())
+            plain = session.run(result)
+            scale.load(np.arange(4.0), session)
+            offset.load(np.ones(4), session)
+            self.assertAllClose(session.run(result), plain * np.arange(4) + 1, atol=1e-5)
+        mean, variance = value.mean((0, 1, 2)), value.var((0, 1, 2))
+        self.assertAllClose(plain, (value - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
+
+    def test_dense_layer_starts_with_small_logits_of_every_class(self):
+        with tf.Graph().as_default(), tf1.Session() as session:
+            logits = dense(tf.ones([2, 50]), 7)
+            session.run(tf1.global_variables_initializer())
+            found = session.run(logits)
+        self.assertEqual(found.shape, (2, 7))
+        self.assertAllInRange(found, -1.5, 1.5)
 
     def test_width_scales_channels_and_keeps_at_least_one(self):
         layers = ConvolutionLayers(width=0.25)

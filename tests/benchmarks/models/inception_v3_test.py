@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models import inception_v3
+from benchmarks.models.image_classifier import ImageClassifier
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 
@@ -18,7 +19,7 @@ tf1 = tf.compat.v1
 SMALL = {"batch": 16, "image_size": 75, "classes": 4, "width": 0.125, "learning_rate": 0.01}
 
 
-def parameters(model: inception_v3.InceptionV3) -> tuple[int, int]:
+def parameters(model: ImageClassifier) -> tuple[int, int]:
     """How many are trained, and how many are moving averages."""
     with model.graph.as_default():
         trained = sum(v.shape.num_elements() for v in tf1.trainable_variables())
@@ -140,21 +141,32 @@ class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
         self.assertGreaterEqual(last[1], 1)
         self.assertEqual(model.graph.get_tensor_by_name("auxiliary/Squeeze:0").shape, [2, 192])
 
-    def test_pictures_of_a_class_differ_by_noise_only(self):
-        model = self.model
-        images, labels = next(model.batches(seed=5))
-        self.assertEqual((images.dtype, labels.dtype), (np.float32, np.int32))
-        self.assertEqual((images.shape, labels.shape), ((16, 75, 75, 3), (16,)))
-        self.assertAllInRange(labels, 0, 3)
-        for (a, x), (b, y) in itertools.combinations(zip(labels, images, strict=True), 2):
-            # Noise of 0.1 in both, on top of tiles from -1 to 1.
-            self.assertEqual(np.mean((x - y) ** 2) < 0.05, a == b)
+    @parameterized.parameters(False, True)
+    def test_towers_are_replicas_that_share_the_variables(self, asynchronous):
+        model = inception_v3.build(
+            **SMALL, optimizer="sgd", aux=False, towers=2, asynchronous=asynchronous
+        )
+        types = collections.Counter(op.type for op in model.graph.get_operations())
+        self.assertEqual(types["Conv2D"], 2 * 94)
+        # Kernel and offset of each convolution, weights and bias of a classifier: one update of
+        # each, or one by each tower.
+        updates = (2 * 94 + 2) * (2 if asynchronous else 1)
+        self.assertEqual(types["ResourceApplyGradientDescent"], updates)
+        self.assertEqual(types["VarHandleOp"], 2 * 94 + 2 + 2 * 94 + 1)
+        for tower in range(2):
+            branch = model.graph.get_tensor_by_name(f"tower_{tower}/mixed_5b/concat:0")
+            self.assertEqual(branch.shape[0], 8)
 
-    def test_same_seed_gives_the_same_pictures_and_another_seed_others(self):
-        model = self.model
-        first, again, other = (next(model.batches(seed))[0] for seed in (0, 0, 1))
-        self.assertAllEqual(first, again)
-        self.assertNotAllEqual(first, other)
+    def test_towers_train(self):
+        model = inception_v3.build(**SMALL, optimizer="sgd", aux=False, towers=2)
+        with tf1.Session(graph=model.graph) as session:
+            session.run(model.initializer)
+            values = [
+                session.run([model.loss, model.train_op], feeds)[0]
+                for feeds in itertools.islice(model.feeds(seed=3), 3)
+            ]
+        self.assertNear(values[0], np.log(4), 0.3)
+        self.assertAllInRange(values, 0, 2 * np.log(4))
 
     def test_names_are_in_the_graph_and_the_training_operation_is_in_its_collection(self):
         model = self.model
@@ -173,6 +185,9 @@ class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
         ("width", 0.0),
         ("image_size", 74),
         ("optimizer", "adagrad"),
+        ("towers", 0),
+        ("towers", 3),
+        ("asynchronous", True),
     )
     def test_bad_argument_is_named(self, name, value):
         with self.assertRaisesRegex(ValueError, f"{name} must be .*{value}"):

@@ -4,8 +4,15 @@ import sys
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from tests.tf_placer.placers import graphs
-from tf_placer.placers import PLACERS, check_options, describe_placer, make_placer, units_of
+from tests.tf_placer.placers import graphs, problems
+from tf_placer.placers import (
+    PLACERS,
+    check_options,
+    describe_placer,
+    make_placer,
+    needs_problem,
+    units_of,
+)
 
 _LEGAL = np.ones([4, 2], np.bool_)
 _HEURISTICS = {"single_device", "random", "expert"}
@@ -18,9 +25,20 @@ class RegistryTest(parameterized.TestCase):
 
     @parameterized.parameters(sorted(PLACERS))
     def test_makes_every_placer_under_its_name(self, name):
-        placer = make_placer(name, graphs.chain(4), _LEGAL, seed=5)
+        groups = graphs.chain(4)
+        problem = problems.problem_of_groups(groups, _LEGAL) if needs_problem(name) else None
+        try:
+            placer = make_placer(name, groups, _LEGAL, seed=5, problem=problem)
+        except ImportError as error:
+            self.skipTest(str(error))  # It needs an extra.
         self.assertEqual(placer.name, name)
         self.assertEqual(placer.seed, 5)
+
+    def test_a_placer_for_costs_is_not_made_without_them(self):
+        self.assertTrue(needs_problem("heft"))
+        self.assertFalse(needs_problem("random"))
+        with self.assertRaisesRegex(ValueError, "'heft' needs to know what the operations cost"):
+            make_placer("heft", graphs.chain(4), _LEGAL)
 
     def test_options_reach_the_placer(self):
         options = {"batch_size": "6", "policy": "softmax"}

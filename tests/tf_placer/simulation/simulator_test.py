@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -14,7 +13,6 @@ from tests.tf_placer.simulation import oracle
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.problem_file import problem_from_json
-from tf_placer.simulation import event_loop
 from tf_placer.simulation.simulator import Simulator
 
 _WORKED_CASES = pathlib.Path(__file__).parents[1] / "problem" / "testdata" / "worked_cases.json"
@@ -303,19 +301,6 @@ class OrderTest(absltest.TestCase):
         trace = Simulator(problem).trace(np.array([0, 1]))
         np.testing.assert_array_equal(trace.start_secs[:count], 1 + np.arange(count))
         np.testing.assert_array_equal(trace.ready_secs[:count], np.zeros(count))
-
-
-class CompileTest(absltest.TestCase):
-    def test_without_a_folder_for_compiled_code_it_is_compiled_for_this_process(self):
-        def njit(cache=False, **options):
-            if cache:
-                raise RuntimeError("cannot cache function: no locator available")
-            return lambda function: (function, options)
-
-        with mock.patch.object(event_loop.numba, "njit", njit):
-            function, options = event_loop._compiled(max)
-        self.assertIs(function, max)
-        self.assertTrue(options["nogil"])
 
 
 class BadInputTest(parameterized.TestCase):

@@ -14,7 +14,10 @@ __all__ = ["CandidateList"]
 
 
 class CandidateList(Placer):
-    """Proposes a fixed list of placements, each until it was measured, and then nothing more."""
+    """Proposes a fixed list of placements, each until it was measured, and then nothing more.
+
+    A candidate is made when it is first asked for, since some take seconds to make.
+    """
 
     def __init__(
         self,
@@ -35,19 +38,26 @@ class CandidateList(Placer):
                 the same are proposed once.
         """
         super().__init__(groups, legal, seed=seed)
-        first_legal = legal.argmax(axis=1)
-        each = np.arange(groups.num_groups)
-        self._candidates: dict[bytes, np.ndarray] = {}
-        for wanted in candidates:
-            placement = np.where(legal[each, wanted], wanted, first_legal).astype(np.int32)
-            self._candidates.setdefault(placement.tobytes(), placement)
+        self._first_legal = legal.argmax(axis=1)
+        self._source = iter(candidates)
+        self._waiting: dict[bytes, np.ndarray] = {}
+        self._made_or_measured: set[bytes] = set()
 
     def propose(self, count: int) -> np.ndarray:
         """The next candidates; see `Placer.propose`."""
+        while len(self._waiting) < count and (wanted := next(self._source, None)) is not None:
+            is_legal = self.legal[np.arange(self.groups.num_groups), wanted]
+            placement = np.where(is_legal, wanted, self._first_legal).astype(np.int32)
+            key = placement.tobytes()
+            if key not in self._made_or_measured:
+                self._made_or_measured.add(key)
+                self._waiting[key] = placement
         empty = np.zeros([0, self.groups.num_groups], np.int32)
-        return np.concatenate([empty, *(row[None] for row in self._candidates.values())])[:count]
+        return np.concatenate([empty, *(row[None] for row in self._waiting.values())])[:count]
 
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Strikes measured placements off the list; see `Placer.observe`."""
         for placement in placements.astype(np.int32):
-            self._candidates.pop(placement.tobytes(), None)
+            key = placement.tobytes()
+            self._made_or_measured.add(key)
+            self._waiting.pop(key, None)

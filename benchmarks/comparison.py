@@ -1,0 +1,175 @@
+"""Every placer against every other on every problem, with equal time or with equal samples.
+
+A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK80". Runs are kept
+in `--runs_dir`; those that are there are not repeated. Writes NAME.md with the winner of each
+problem and every placer's distance to it, NAME.csv with a line for each run, and how fast a step
+was found when: NAME_curves.csv, and a picture for each problem in NAME_curves/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from benchmarks.comparison_report import comparison_markdown, write_comparison_csv
+from benchmarks.models.catalogue import MODELS
+from benchmarks.placement_runs import Run, RunKey, run_all
+from benchmarks.provenance import provenance, provenance_line
+from benchmarks.run_placers import ALL_PLACERS, check_placer, uses_seed
+from benchmarks.search_curves import plot_search_curves, write_curves
+from benchmarks.table_report import Cell
+from benchmarks.timed_search import SearchBudget
+from tf_placer.json_file import write_json
+from tf_placer.machine import MachineError
+
+__all__ = ["PROBLEMS", "main"]
+
+PROBLEMS = (
+    "rnnlm_2:4xK80",
+    "rnnlm_4:post-2xK80",
+    "rnnlm_large:4xK80",
+    "nmt_2:4xK80",
+    "nmt_4:post-4xK80",
+    "nmt_8:post-8xK80",
+    "nmt_large:4xK80",
+    "gnmt_4:eagle-4xP100",
+    "gnmt_4_wide:eagle-4xP100",
+    "inception_v3:4xK80",
+    "inception_v3_batch_1:eagle-4xP100",
+    "inception_v3_towers:4xK80",
+    "inception_v3_async_towers:4xK80",
+    "resnet_50:post-4xK80",
+    "resnet_101:post-8xK80",
+    "resnet_200:post-2xK80",
+    "bert_base:eagle-4xP100",
+    "decoder_only:4xV100",
+    "mixture_of_experts:4xA100",
+    "nasnet_a:4xV100",
+    "two_towers:4xA100",
+)
+"""The models of the papers on their machines, and the others on machines of their time."""
+
+
+def main() -> None:
+    """Makes the runs that are missing and writes tables and curves."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--problems", default=",".join(PROBLEMS), help="MODEL:MACHINE by comma (default: all)"
+    )
+    parser.add_argument(
+        "--placers",
+        default=",".join(ALL_PLACERS),
+        help="by comma, each with its options behind it, as in hierarchical:grouper=metis "
+        "(default: all)",
+    )
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument(
+        "--wall_secs", type=float, help="time on the clock of each run, which has all cores"
+    )
+    limit.add_argument(
+        "--samples", type=int, default=2400, help="of each run, which has one core (default 2400)"
+    )
+    parser.add_argument(
+        "--max_secs",
+        type=float,
+        default=600.0,
+        help="with --samples: processor time of each run (default 600)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=lambda text: [int(seed) for seed in text.split(",")],
+        default=[0],
+        help="by comma; the best of them counts (default 0)",
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="with --samples: runs at a time")
+    parser.add_argument("--small", action="store_true", help="models of small size")
+    parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")
+    parser.add_argument("--out_dir", default="benchmarks/results/comparison")
+    args = parser.parse_args()
+    try:
+        problems = [_problem(text) for text in args.problems.split(",")]
+        placers = [_placer(text) for text in args.placers.split(",")]
+        budget = (
+            SearchBudget(args.max_secs, args.samples)
+            if args.wall_secs is None
+            else SearchBudget(args.wall_secs, is_wall=True)
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    keys = {
+        (problem, placer): [
+            RunKey(*problem, *placer, seed=seed, small=args.small)
+            for seed in (args.seeds if uses_seed(placer[0]) else args.seeds[:1])
+        ]
+        for problem in problems
+        for placer in placers
+    }
+    try:
+        runs = run_all(
+            [key for of_cell in keys.values() for key in of_cell],
+            budget,
+            args.runs_dir,
+            jobs=1 if budget.is_wall else args.jobs,
+            report=lambda line: print(line, flush=True),
+        )
+    except MachineError as error:
+        parser.error(str(error))
+    comparison = {
+        f"{model} on {machine}": {
+            keys[(model, machine), placer][0].label: Cell(
+                None, tuple(runs[key] for key in keys[(model, machine), placer])
+            )
+            for placer in placers
+        }
+        for model, machine in problems
+    }
+    out, name = pathlib.Path(args.out_dir), budget.folder
+    out.mkdir(parents=True, exist_ok=True)
+    made_by = provenance("benchmarks.comparison")
+    write_json(out / f"{name}_provenance.json", made_by)
+    page = comparison_markdown(
+        f"Placers compared: {budget}", comparison, provenance_line(made_by, budget, args.seeds)
+    )
+    (out / f"{name}.md").write_text(page, encoding="utf-8")
+    write_comparison_csv(out / f"{name}.csv", comparison)
+    write_curves(out / f"{name}_curves.csv", list(runs.values()))
+    pictures = out / f"{name}_curves"
+    pictures.mkdir(exist_ok=True)
+    for model, machine in problems:
+        of_problem: list[Run] = [
+            run for run in runs.values() if (run.key.model, run.key.machine) == (model, machine)
+        ]
+        plot_search_curves(
+            pictures / f"{model}-{machine}.png", f"{model} on {machine}: {budget}", of_problem
+        )
+    print(page)
+
+
+def _problem(text: str) -> tuple[str, str]:
+    """Model and machine of "MODEL:MACHINE"."""
+    model, colon, machine = text.partition(":")
+    if not (model and colon and machine):
+        raise ValueError(f"--problems: {text!r} is not MODEL:MACHINE")
+    if model not in MODELS:
+        raise ValueError(f"--problems: there is no model {model!r}; there are {', '.join(MODELS)}")
+    return model, machine
+
+
+def _placer(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Name and options of "NAME:OPTION=VALUE:OPTION=VALUE"."""
+    name, *options = text.split(":")
+    pairs = []
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not (key and equals):
+            raise ValueError(f"--placers: {option!r} in {text!r} is not OPTION=VALUE")
+        pairs.append((key, value))
+    check_placer(name, dict(pairs))
+    return name, tuple(sorted(pairs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""Every placer against every other on every problem: tables in Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from benchmarks.markdown import markdown_table
+from benchmarks.placement_runs import Run
+from benchmarks.run_placers import is_learned
+from benchmarks.table_report import Cell, seconds
+from tf_placer.placers import AUTO
+
+__all__ = ["comparison_markdown", "write_comparison_csv"]
+
+# Steps that differ by less are as fast: they differ by the rounding of sums in another order.
+_TIE = 1e-9
+
+Comparison = Mapping[str, Mapping[str, Cell]]
+"""By problem ("nmt_2 on 4xK80"), the cell by placer; the placers are the same for all problems."""
+
+
+def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
+    """A page with the winner on each problem, and how far every placer is from it.
+
+    Args:
+        title: of the page.
+        comparison: see `Comparison`.
+        footer: what made it.
+    """
+    parts = [
+        f"# {title}",
+        "## Who wins",
+        "The fastest step of each problem, who found it, and the fastest of the placers that learn "
+        "and of all others. Placers that found the same step share the win.",
+        _winners(comparison),
+        "## Every placer on every problem",
+        "The step that a placer found by the fastest that any found; of several seeds the best. "
+        "OOM: nothing that it tried fitted into memory. The last two columns are over the problems "
+        "that it found a placement of: geometric mean, and how many it won.",
+        _ratios(comparison),
+    ]
+    if all(AUTO in cells for cells in comparison.values()):
+        parts += [
+            f"## {AUTO} against the fastest of all others",
+            "Each seed by itself, the worst first.",
+            _auto_ratios(comparison),
+        ]
+    failures = [
+        f"- {placer} on {problem}: {run.failure}"
+        for problem, cells in comparison.items()
+        for placer, cell in cells.items()
+        for run in cell.runs
+        if run.failure
+    ]
+    if failures:
+        parts += ["## Failed", "\n".join(failures)]
+    return "\n\n".join([*parts, footer]) + "\n"
+
+
+def write_comparison_csv(path: pathlib.Path, comparison: Comparison) -> None:
+    """Writes a line for each run.
+
+    Args:
+        path: where to.
+        comparison: see `Comparison`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    lines = [
+        _csv_line(run, fastest_secs, cell)
+        for cells in comparison.values()
+        for fastest_secs in [_fastest_secs(cells)]
+        for cell in cells.values()
+        for run in cell.runs
+    ]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def _csv_line(run: Run, fastest_secs: float | None, cell: Cell) -> dict[str, object]:
+    found, key = run.found, run.key
+    best_secs = None if found is None else found.best_secs
+    return {
+        "model": key.model,
+        "machine": key.machine,
+        "placer": key.label,
+        "seed": key.seed,
+        "state": Cell(None, (run,)).state,
+        "step_secs": best_secs,
+        "to_fastest": best_secs / fastest_secs if best_secs and fastest_secs else None,
+        "wins": _is_fastest(best_secs, fastest_secs),
+        "lower_bound_secs": run.lower_bound_secs,
+        "samples": found and found.samples,
+        "failures": found and found.failures,
+        "samples_to_best": found and found.samples_to_best,
+        "ended_by": found and found.ended,
+        "search_secs": found and found.search_secs,
+        "make_secs": found and found.make_secs,
+        "propose_secs": found and found.propose_secs,
+        "observe_secs": found and found.observe_secs,
+        "simulate_secs": found and found.simulate_secs,
+        "problem_digest": run.problem_digest[:12],
+        "message": run.failure,
+    }
+
+
+def _winners(comparison: Comparison) -> str:
+    rows = []
+    for problem, cells in comparison.items():
+        fastest_secs = _fastest_secs(cells)
+        winners = [
+            name for name, cell in cells.items() if _is_fastest(cell.best_secs, fastest_secs)
+        ]
+        bounds = [
+            run.lower_bound_secs
+            for cell in cells.values()
+            for run in cell.runs
+            if run.lower_bound_secs is not None
+        ]
+        to_bound = fastest_secs / min(bounds) if fastest_secs and min(bounds, default=0) else None
+        rows.append(
+            [
+                problem,
+                ", ".join(winners) or "nobody",
+                "" if fastest_secs is None else seconds(fastest_secs),
+                _best_of(cells, is_learned),
+                _best_of(cells, lambda name: not is_learned(name)),
+                "" if not bounds else seconds(min(bounds)),
+                "" if to_bound is None else f"{to_bound:.2f}",
+            ]
+        )
+    headers = ["problem", "winner", "s per step", "fastest that learns", "fastest other"]
+    return markdown_table([*headers, "lower bound", "winner / bound"], rows, "llrllrr")
+
+
+def _best_of(cells: Mapping[str, Cell], wanted: Callable[[str], bool]) -> str:
+    found = [
+        (secs, name)
+        for name, cell in cells.items()
+        if wanted(name) and (secs := cell.best_secs) is not None
+    ]
+    return f"{min(found)[1]} {seconds(min(found)[0])}" if found else "none fits"
+
+
+def _ratios(comparison: Comparison) -> str:
+    placers = list(next(iter(comparison.values())))
+    lines: list[tuple[tuple[float, ...], list[str]]] = []
+    for placer in placers:
+        texts, ratios, wins = [], [], 0
+        for cells in comparison.values():
+            cell, fastest_secs = cells[placer], _fastest_secs(cells)
+            if cell.best_secs is None or fastest_secs is None:
+                texts.append("OOM" if cell.state == "out of memory" else cell.state)
+                continue
+            ratios.append(cell.best_secs / fastest_secs)
+            wins += _is_fastest(cell.best_secs, fastest_secs)
+            texts.append(f"{ratios[-1]:.3f}")
+        mean = float(np.exp(np.mean(np.log(ratios)))) if ratios else np.inf
+        line = [placer, *texts, f"{mean:.3f}" if ratios else "", str(wins)]
+        # Whoever places more problems comes first: a mean over few says little.
+        lines.append(((-len(ratios), mean), line))
+    headers = ["placer", *comparison, "mean", "wins"]
+    rows = [line for _, line in sorted(lines)]
+    return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
+def _auto_ratios(comparison: Comparison) -> str:
+    lines = []
+    for problem, cells in comparison.items():
+        others = {name: cell for name, cell in cells.items() if name != AUTO}
+        others_secs = _fastest_secs(others)
+        for run in cells[AUTO].runs:
+            secs = None if run.found is None else run.found.best_secs
+            if secs is None:
+                # As good as the others only if they have nothing either.
+                ratio = 1.0 if others_secs is None else np.inf
+            else:
+                ratio = 0.0 if others_secs is None else secs / others_secs
+            bound_secs = run.lower_bound_secs
+            line = [
+                problem,
+                str(run.key.seed),
+                "none fits" if secs is None else seconds(secs),
+                _best_of(others, lambda name: True),
+                f"{ratio:.4f}" if 0.0 < ratio < np.inf else "",
+                f"{secs / bound_secs:.3f}" if secs and bound_secs else "",
+            ]
+            lines.append((-ratio, line, secs / bound_secs if secs and bound_secs else None))
+    to_bound = [each for _, _, each in lines if each is not None]
+    rows = [line for _, line, _ in sorted(lines, key=lambda each: each[0])]
+    headers = ["problem", "seed", "s per step", "fastest other", "ratio", "to lower bound"]
+    text = markdown_table(headers, rows, "lrrlrr")
+    if to_bound:
+        mean = float(np.exp(np.mean(np.log(to_bound))))
+        text += f"\n\nGeometric mean of step / lower bound: {mean:.3f}."
+    return text
+
+
+def _fastest_secs(cells: Mapping[str, Cell]) -> float | None:
+    return min((cell.best_secs for cell in cells.values() if cell.best_secs), default=None)
+
+
+def _is_fastest(secs: float | None, fastest_secs: float | None) -> bool:
+    return secs is not None and fastest_secs is not None and secs <= fastest_secs * (1 + _TIE)

@@ -1,0 +1,163 @@
+"""Residual networks of bottleneck blocks, as the plain graph code of a TF1 training script.
+
+References:
+    He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, 2015, table 1 and section 3.4
+    (50, 101 and 152 layers, activation after the addition).
+    He, Zhang, Ren, Sun: Identity Mappings in Deep Residual Networks, 2016, section 5 and appendix
+    (200 layers, activation before the convolutions).
+    Ioffe, Szegedy: Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+    Covariate Shift, 2015.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from benchmarks.models.convolution import batch_norm, convolve, dense
+from benchmarks.models.image_classifier import (
+    ImageClassifier,
+    apply,
+    build_classifier,
+    image_optimizer,
+)
+
+tf1 = tf.compat.v1
+
+__all__ = ["build"]
+
+#: Blocks of the four stages.
+_BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
+_PRE_ACTIVATION = (200,)
+_FIRST_CHANNELS = 64
+#: How many times as wide as its window of 3 x 3 a block ends.
+_EXPANSION = 4
+_MIN_IMAGE_SIZE = 32
+
+
+def build(
+    depth: int = 50,
+    batch: int = 32,
+    image_size: int = 224,
+    classes: int = 1000,
+    width: float = 1.0,
+    optimizer: str = "momentum",
+    use_resource: bool = True,
+    learning_rate: float = 0.0125,
+    blocks: tuple[int, int, int, int] | None = None,
+) -> ImageClassifier:
+    """Builds the model with its gradients and updates in a graph of its own.
+
+    There is no weight decay: it would add two operations per variable and no work to speak of.
+
+    Args:
+        depth: number of layers: 50, 101 or 152, which halve the size in the first convolution of a
+            stage and activate after the addition, or 200, which halves it in the second and
+            activates before the convolutions.
+        batch: images per step.
+        image_size: height and width of the images in pixels, at least 32.
+        classes: number of labels.
+        width: factor on the channels of every convolution.
+        optimizer: "momentum", "adam", "rmsprop" or "sgd".
+        use_resource: resource variables, or the ref variables of old training scripts.
+        learning_rate: of the optimizer; the default is the papers' 0.1 of a batch of 256, for 32.
+        blocks: of the four stages, instead of those of the depth: fewer for tests.
+
+    Returns:
+        The graph and its names.
+
+    Raises:
+        ValueError: a size is not positive, the images are too small, or the depth or the optimizer
+            is not one of these.
+    """
+    if depth not in _BLOCKS:
+        raise ValueError(f"depth must be one of {', '.join(map(str, _BLOCKS))}, not {depth}")
+    if width <= 0:
+        raise ValueError(f"width must be positive, not {width}")
+    stages = _BLOCKS[depth] if blocks is None else blocks
+    if len(stages) != 4 or min(stages) < 1:
+        raise ValueError(f"blocks must be four positive numbers, not {stages}")
+    update = image_optimizer(optimizer, learning_rate)
+    first_channels = max(1, round(_FIRST_CHANNELS * width))
+
+    def training(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
+        features = _stages(
+            _stem(images, first_channels), first_channels, stages, depth in _PRE_ACTIVATION
+        )
+        with tf1.variable_scope("logits"):
+            logits = dense(tf.reduce_mean(features, [1, 2]), classes)
+        with tf1.name_scope("loss"):
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            )
+        gradients = update.compute_gradients(loss)
+        averages = tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)
+        return loss, apply(gradients, averages, update)
+
+    return build_classifier(
+        training,
+        batch=batch,
+        image_size=image_size,
+        min_image_size=_MIN_IMAGE_SIZE,
+        classes=classes,
+        use_resource=use_resource,
+    )
+
+
+def _stem(images: tf.Tensor, channels: int) -> tf.Tensor:
+    """From 224 x 224 pixels to 56 x 56."""
+    with tf1.variable_scope("stem"):
+        value = tf.nn.relu(batch_norm(convolve(images, channels, 7, stride=2), scale=True))
+        return tf.nn.max_pool2d(value, 3, 2, "SAME", name="pool")
+
+
+def _stages(
+    value: tf.Tensor, channels: int, stages: tuple[int, ...], pre_activation: bool
+) -> tf.Tensor:
+    """From 56 x 56 pixels to 7 x 7, activated."""
+    for stage, blocks in enumerate(stages):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            with tf1.variable_scope(f"stage_{stage}/block_{block}"):
+                if not pre_activation:
+                    value = _block(value, channels * 2**stage, stride)
+                    continue
+                # The stem has activated already.
+                activated = value if not stage and not block else _activated(value, "preactivation")
+                value = _pre_activation_block(value, activated, channels * 2**stage, stride)
+    return _activated(value, "activation") if pre_activation else value
+
+
+def _block(value: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
+    """Convolutions that are normalised, a sum, and its activation."""
+    shortcut = value
+    if stride > 1 or value.shape[-1] != _EXPANSION * channels:
+        with tf1.variable_scope("shortcut"):
+            projected = convolve(value, _EXPANSION * channels, 1, stride=stride)
+            shortcut = batch_norm(projected, scale=True)
+    for i, (size, step) in enumerate(((1, stride), (3, 1))):
+        with tf1.variable_scope(f"conv_{i}"):
+            value = tf.nn.relu(batch_norm(convolve(value, channels, size, stride=step), scale=True))
+    with tf1.variable_scope("conv_2"):
+        value = batch_norm(convolve(value, _EXPANSION * channels, 1), scale=True)
+    return tf.nn.relu(value + shortcut)
+
+
+def _pre_activation_block(
+    value: tf.Tensor, activated: tf.Tensor, channels: int, stride: int
+) -> tf.Tensor:
+    """A sum that nothing normalises or activates, of convolutions of what is."""
+    shortcut = value
+    if stride > 1 or value.shape[-1] != _EXPANSION * channels:
+        with tf1.variable_scope("shortcut"):
+            shortcut = convolve(activated, _EXPANSION * channels, 1, stride=stride)
+    value = activated
+    for i, (size, step) in enumerate(((1, 1), (3, stride))):
+        with tf1.variable_scope(f"conv_{i}"):
+            value = tf.nn.relu(batch_norm(convolve(value, channels, size, stride=step), scale=True))
+    with tf1.variable_scope("conv_2"):
+        return convolve(value, _EXPANSION * channels, 1) + shortcut
+
+
+def _activated(value: tf.Tensor, name: str) -> tf.Tensor:
+    with tf1.variable_scope(name):
+        return tf.nn.relu(batch_norm(value, scale=True))

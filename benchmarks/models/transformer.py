@@ -1,0 +1,136 @@
+"""The layers of transformers, from primitive operations as TF1 training scripts had them.
+
+Values are matrices with one row per token, float32 [batch * length, units].
+
+References:
+    Vaswani et al.: Attention Is All You Need, 2017.
+    Ba, Kiros, Hinton: Layer Normalization, 2016.
+    Hendrycks, Gimpel: Gaussian Error Linear Units, 2016 (GELU, in its approximation with tanh).
+    Srivastava et al.: Dropout: A Simple Way to Prevent Neural Networks from Overfitting, 2014.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+__all__ = [
+    "INITIALIZER_STDDEV",
+    "attention",
+    "causal_bias",
+    "dense",
+    "dropped_out",
+    "feed_forward",
+    "gelu",
+    "layer_norm",
+]
+
+#: Standard deviation of the first weights, cut off at two of them.
+INITIALIZER_STDDEV = 0.02
+
+_NORM_EPSILON = 1e-12
+_HIDDEN_SCORE = -1e9
+
+
+def dense(value: tf.Tensor, units: int, name: str) -> tf.Tensor:
+    """Product with weights, plus a bias: float32 [rows, units], with variables of its own.
+
+    Args:
+        value: float32 [rows, input_units].
+        units: columns of the result.
+        name: scope of the variables and operations.
+
+    Returns:
+        float32 [rows, units].
+    """
+    with tf1.variable_scope(name):
+        kernel = tf1.get_variable("kernel", [value.shape[-1], units])
+        bias = tf1.get_variable("bias", [units], initializer=tf1.zeros_initializer())
+        return tf.nn.bias_add(tf.matmul(value, kernel), bias)
+
+
+def layer_norm(value: tf.Tensor, name: str = "norm") -> tf.Tensor:
+    """Each row with mean 0 and variance 1, scaled and shifted by variables."""
+    with tf1.variable_scope(name):
+        units = value.shape[-1]
+        scale = tf1.get_variable("scale", [units], initializer=tf1.ones_initializer())
+        offset = tf1.get_variable("offset", [units], initializer=tf1.zeros_initializer())
+        mean, variance = tf.nn.moments(value, [-1], keepdims=True)
+        return tf.nn.batch_normalization(value, mean, variance, offset, scale, _NORM_EPSILON)
+
+
+def gelu(value: tf.Tensor) -> tf.Tensor:
+    """Gaussian error linear units, approximated with tanh."""
+    with tf1.name_scope("gelu"):
+        inner = math.sqrt(2 / math.pi) * (value + 0.044715 * tf.pow(value, 3))
+        return value * (0.5 * (1.0 + tf.tanh(inner)))
+
+
+def dropped_out(value: tf.Tensor, rate: float) -> tf.Tensor:
+    """Sets a share of the values to 0 and scales the others to keep the mean.
+
+    Args:
+        value: float32, of a static shape.
+        rate: the share, at least 0 and less than 1; with 0 there is no operation for it.
+
+    Returns:
+        float32 of the same shape.
+    """
+    if rate == 0:
+        return value
+    with tf1.name_scope("dropout"):
+        # The mask is as wide as the values and is kept for the gradient, as it was in TF1.
+        mask = tf.floor((1 - rate) + tf.random.uniform(value.shape))
+        return (value / (1 - rate)) * mask
+
+
+def causal_bias(length: int) -> tf.Tensor:
+    """What keeps tokens from attending to later ones: float32 [length, length], for scores."""
+    with tf1.name_scope("causal_bias"):
+        seen = tf.linalg.band_part(tf.ones([length, length]), -1, 0)
+        return (1.0 - seen) * _HIDDEN_SCORE
+
+
+def attention(
+    value: tf.Tensor, length: int, heads: int, bias: tf.Tensor, dropout: float = 0.0
+) -> tf.Tensor:
+    """Multi-head attention of every sequence to itself, in the scope "attention".
+
+    Args:
+        value: float32 [batch * length, units].
+        length: tokens of a sequence.
+        heads: attention heads, a divisor of the units.
+        bias: added to the scores; float32, broadcast to [batch, heads, length, length].
+        dropout: share of the attention weights that are dropped.
+
+    Returns:
+        float32 [batch * length, units].
+
+    References:
+        Attention Is All You Need, section 3.2.
+    """
+    rows, units = value.shape
+    size = units // heads
+
+    def split(projected: tf.Tensor) -> tf.Tensor:
+        """Float32 [batch, heads, length, size]."""
+        by_head = tf.reshape(projected, [rows // length, length, heads, size])
+        return tf.transpose(by_head, [0, 2, 1, 3])
+
+    with tf1.variable_scope("attention"):
+        query, key, content = (
+            split(dense(value, units, name)) for name in ("query", "key", "value")
+        )
+        scores = tf.matmul(query, key, transpose_b=True, name="scores") * (1 / math.sqrt(size))
+        weights = dropped_out(tf.nn.softmax(scores + bias), dropout)
+        context = tf.transpose(tf.matmul(weights, content, name="context"), [0, 2, 1, 3])
+        return dense(tf.reshape(context, [rows, units]), units, "output")
+
+
+def feed_forward(value: tf.Tensor, inner_units: int) -> tf.Tensor:
+    """Two dense layers with GELU between them, in the scope "feed_forward"."""
+    with tf1.variable_scope("feed_forward"):
+        return dense(gelu(dense(value, inner_units, "inner")), value.shape[-1], "output")

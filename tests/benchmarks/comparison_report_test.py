@@ -1,0 +1,119 @@
+"""Tests of comparisons of placers, on runs made by hand."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+
+from absl.testing import absltest
+
+from benchmarks.comparison_report import comparison_markdown, write_comparison_csv
+from benchmarks.placement_runs import RunKey
+from benchmarks.table_report import Cell
+from tests.benchmarks.made_up_runs import failed_run, run
+
+# By model and placer: step times of the seeds, or why there are none.
+_SECS = {
+    "rnnlm_2": {"post": [0.6, 0.5], "heft": [0.4], "random": [0.8], "scotch": "not installed"},
+    "nmt_2": {"post": [1.0], "heft": [1.0 * (1 + 1e-12)], "random": [None], "scotch": [3.0]},
+    "bert_base": {"post": [None], "heft": [None], "random": [None], "scotch": [None]},
+}
+
+
+def _cell(model, placer):
+    secs = _SECS[model][placer]
+    key = RunKey(model, "2xK80", placer)
+    if isinstance(secs, str):
+        return Cell(None, (failed_run(key, secs),))
+    return Cell(None, tuple(run(key, each) for each in secs))
+
+
+_COMPARISON = {
+    f"{model} on 2xK80": {placer: _cell(model, placer) for placer in placers}
+    for model, placers in _SECS.items()
+}
+
+
+def _auto(model, seed=0):
+    return RunKey(model, "2xK80", "auto", seed=seed)
+
+
+def _tables():
+    """The lines of the two tables, and the page."""
+    page = comparison_markdown("Compared", _COMPARISON, "made by hand")
+    tables = [part.splitlines() for part in page.split("\n\n") if part.startswith("|")]
+    return *tables, page
+
+
+class ComparisonTest(absltest.TestCase):
+    def test_every_problem_has_its_winner(self):
+        winners, _, _ = _tables()
+        self.assertEqual(
+            winners[2:],
+            [
+                "| rnnlm_2 on 2xK80 | heft | 0.400 | post 0.500 | heft 0.400 | 0.250 | 1.60 |",
+                "| nmt_2 on 2xK80 | post, heft | 1.00 | post 1.00 | heft 1.00 | 0.250 | 4.00 |",
+                "| bert_base on 2xK80 | nobody |  | none fits | none fits | 0.250 |  |",
+            ],
+        )
+
+    def test_no_placer_is_hidden_and_those_that_place_more_come_first(self):
+        _, ratios, _ = _tables()
+        self.assertEqual(
+            ratios[2:],
+            [
+                "| heft | 1.000 | 1.000 | OOM | 1.000 | 2 |",
+                "| post | 1.250 | 1.000 | OOM | 1.118 | 1 |",
+                "| random | 2.000 | OOM | OOM | 2.000 | 0 |",
+                "| scotch | failed | 3.000 | OOM | 3.000 | 0 |",
+            ],
+        )
+
+    def test_auto_is_compared_seed_by_seed_the_worst_first(self):
+        comparison = {
+            problem: {**cells, "auto": Cell(None, tuple(runs))}
+            for (problem, cells), runs in zip(
+                _COMPARISON.items(),
+                (
+                    [run(_auto("rnnlm_2"), 0.4), run(_auto("rnnlm_2", 1), 0.44)],
+                    [run(_auto("nmt_2"), None)],
+                    [run(_auto("bert_base"), 9.0)],
+                ),
+                strict=True,
+            )
+        }
+        page = comparison_markdown("Compared", comparison, "made by hand")
+        section = page.split("## auto against the fastest of all others")[1]
+        lines = [line for line in section.splitlines() if line.startswith("| ")]
+        self.assertEqual(
+            lines[2:],
+            [
+                "| nmt_2 on 2xK80 | 0 | none fits | post 1.00 |  |  |",
+                "| rnnlm_2 on 2xK80 | 1 | 0.440 | heft 0.400 | 1.1000 | 1.760 |",
+                "| rnnlm_2 on 2xK80 | 0 | 0.400 | heft 0.400 | 1.0000 | 1.600 |",
+                "| bert_base on 2xK80 | 0 | 9.00 | none fits |  | 36.000 |",
+            ],
+        )
+        mean = (1.6 * 1.76 * 36.0) ** (1 / 3)
+        self.assertIn(f"Geometric mean of step / lower bound: {mean:.3f}.", section)
+
+    def test_failures_are_listed(self):
+        _, _, page = _tables()
+        self.assertIn("- scotch on rnnlm_2 on 2xK80: not installed", page)
+        self.assertEndsWith(page, "\nmade by hand\n")
+
+    def test_the_csv_has_every_run(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "runs.csv"
+        write_comparison_csv(path, _COMPARISON)
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertLen(rows, 13)
+        seeds = [row for row in rows if (row["model"], row["placer"]) == ("rnnlm_2", "post")]
+        self.assertEqual([row["to_fastest"] for row in seeds], ["1.4999999999999998", "1.25"])
+        self.assertEqual([row["wins"] for row in rows[:4]], ["False", "False", "True", "False"])
+        self.assertEqual(rows[4]["state"], "failed")
+        self.assertEqual(rows[4]["message"], "not installed")
+
+
+if __name__ == "__main__":
+    absltest.main()

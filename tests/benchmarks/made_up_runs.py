@@ -1,0 +1,36 @@
+"""Runs made by hand, for tests of what is told about them."""
+
+from __future__ import annotations
+
+from benchmarks.placement_runs import Run, RunKey
+from benchmarks.timed_search import Found, SearchBudget
+
+__all__ = ["BUDGET", "failed_run", "run"]
+
+BUDGET = SearchBudget(600.0, 2400)
+
+
+def run(key: RunKey, best_secs: float | None, **changes) -> Run:
+    """A run that found a step, or with None, that found nothing to fit."""
+    settings = {
+        "samples": 100,
+        "failures": 100 if best_secs is None else 0,
+        "samples_to_best": 0 if best_secs is None else 7,
+        "ended": "samples",
+        "search_secs": 2.0,
+        "make_secs": 0.5,
+        "propose_secs": 0.5,
+        "observe_secs": 0.5,
+        "simulate_secs": 0.5,
+        "curve": [] if best_secs is None else [[1, 0.1, 2 * best_secs], [7, 0.2, best_secs]],
+        "window": 100,
+        "mean_secs": [best_secs],
+        "assignment": None if best_secs is None else [0, 1],
+    } | {name: value for name, value in changes.items() if name != "lower_bound_secs"}
+    found = Found(best_secs=best_secs, **settings)
+    return Run(key, BUDGET, "digest", changes.get("lower_bound_secs", 0.25), found, None, {})
+
+
+def failed_run(key: RunKey, failure: str) -> Run:
+    """A run that failed."""
+    return Run(key, BUDGET, "", None, None, failure, {})

@@ -1,0 +1,139 @@
+"""Tests of what the commands run and write."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+
+from benchmarks import comparison, count_table, export_problems, tables
+from benchmarks.paper_problems import ProblemKey, write_parts
+from benchmarks.published_tables import TABLES
+from benchmarks.small_problems import SMALL_PROBLEMS
+from tests.benchmarks.made_up_runs import failed_run, run
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+
+def _made_up(keys, budget, runs_dir, **settings):
+    """Runs of which every other one fails."""
+    return {
+        key: run(key, 0.5) if number % 2 else failed_run(key, "not installed")
+        for number, key in enumerate(dict.fromkeys(keys))
+    }
+
+
+class CommandsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def write_problems(self, keys):
+        problem = SMALL_PROBLEMS["chain"]
+        groups, legal = group_graph(problem), legal_devices(problem)
+        for key in keys:
+            write_parts(
+                key, self.folder / "problems", groups, legal, problem, num_graph_operations=9
+            )
+
+    def call(self, module, *arguments):
+        """Calls the command of a module; what it prints, and its status."""
+        flags = [f"--runs_dir={self.folder}", f"--out_dir={self.folder / 'out'}", *arguments]
+        printed, status = io.StringIO(), 0
+        with (
+            mock.patch.object(sys, "argv", ["command", *flags]),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+        ):
+            try:
+                module.main()
+            except SystemExit as exit:
+                status = exit.code
+        return printed.getvalue(), status
+
+    def test_tables_are_written(self):
+        with mock.patch.object(tables, "run_all", _made_up):
+            text, status = self.call(tables, "--tables=post_1,eagle_4", "--seeds=0,1")
+        self.assertEqual(status, 0)
+        self.assertIn("# Post, table 1", text)
+        written = {path.name for path in (self.folder / "out").iterdir()}
+        for name in ("post_1", "eagle_4"):
+            self.assertContainsSubset([f"{name}.md", f"{name}.csv"], written)
+        self.assertIn("provenance.json", written)
+        page = (self.folder / "out" / "eagle_4.md").read_text()
+        self.assertIn("--tables=post_1,eagle_4", page)
+        self.assertIn("seeds: 0, 1", page)
+
+    def test_counts_stand_beside_those_of_the_paper(self):
+        keys = [ProblemKey(m, "4xK80", small=True) for m in ("rnnlm_2", "nmt_2", "inception_v3")]
+        self.write_problems(keys)
+        page = count_table.write_count_table(self.folder, self.folder / "problems", True, "made")
+        self.assertIn("| NMT | 22097 | 9 | 8 | 280 | 8 |", page)
+        self.assertEqual((self.folder / "colocrl_1.md").read_text(), page + "\n")
+
+    def test_a_quick_table_has_the_first_models_once(self):
+        quick = tables.quick_table(TABLES["colocrl_2"])
+        self.assertEqual([row.model for row in quick.rows], ["rnnlm_2", "nmt_2"])
+
+    def test_only_random_placers_run_with_all_seeds(self):
+        table = TABLES["post_1"]
+        runs = {
+            column.title: tables.row_keys(table.rows[0], column, [3, 4], True)
+            for column in table.columns
+        }
+        self.assertEqual([key.seed for key in runs["Post"]], [3, 4])
+        self.assertEqual([key.seed for key in runs["Single GPU"]], [3])
+        self.assertTrue(runs["Post"][0].small)
+        without = [row for row in TABLES["eagle_4"].rows if row.expert is None]
+        self.assertEqual(tables.row_keys(without[0], TABLES["eagle_4"].columns[1], [0], False), [])
+
+    def test_a_comparison_is_written(self):
+        flags = ("--problems=nmt_2:2xK80,bert_base:4xP100", "--placers=random,post:batch_size=24")
+        with mock.patch.object(comparison, "run_all", _made_up):
+            text, status = self.call(comparison, *flags, "--wall_secs=60")
+        self.assertEqual(status, 0, text)
+        self.assertIn("| post batch_size=24 |", text)
+        written = {path.name for path in (self.folder / "out").iterdir()}
+        names = ["60-wall-secs.md", "60-wall-secs.csv", "60-wall-secs_curves.csv"]
+        self.assertContainsSubset(names, written)
+
+    def test_wrong_names_are_refused_before_anything_runs(self):
+        for flag, message in (
+            ("--problems=nmt_2", "'nmt_2' is not MODEL:MACHINE"),
+            ("--problems=nmt_9:2xK80", "there is no model 'nmt_9'"),
+            ("--problems=nmt_2:2xK81", "unknown machine '2xK81'"),
+            ("--placers=posts", "no placer 'posts'"),
+            ("--placers=post:rate", "'rate' in 'post:rate' is not OPTION=VALUE"),
+            ("--wall_secs=0", "max_secs must be positive"),
+        ):
+            text, status = self.call(comparison, flag)
+            self.assertEqual(status, 2, text)
+            self.assertIn(message, text)
+
+    def test_problems_of_the_default_comparison_exist(self):
+        for text in comparison.PROBLEMS:
+            comparison._problem(text)
+
+    def test_problems_are_exported(self):
+        self.write_problems([ProblemKey("nmt_2", "2xK80", small=True)])
+        text, status = self.call(export_problems, "--models=nmt_2", "--machines=2xK80", "--small")
+        self.assertEqual(status, 0, text)
+        path = self.folder / "out" / "nmt_2-2xK80.json"
+        self.assertEqual(read_problem(path).num_operations, 8)
+        self.assertIn(f"{path}: ", text)
+
+    def test_what_cannot_be_exported_is_said(self):
+        text, status = self.call(export_problems, "--models=nmt_9")
+        self.assertEqual(status, 2)
+        self.assertIn("there is no model 'nmt_9'", text)
+        with mock.patch.object(export_problems, "make_problems", return_value={"nmt_2": "no"}):
+            _, status = self.call(export_problems, "--models=nmt_2")
+        self.assertEqual(status, 1)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,78 @@
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs, is_optimal
+from benchmarks.synthetic_problems import unrolled_lstm
+from tf_placer.auto.cost_fit import with_factors
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.placers import AUTO, make_placer
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+
+def make_auto(problem, search_secs=0.5):
+    groups = group_graph(problem)
+    placer = make_placer(AUTO, groups, legal_devices(problem), problem=problem)
+    placer._search_secs = search_secs  # A minute by default.
+    return placer
+
+
+def run(placer, measure, most=60):
+    """Measures one placement after the other until there are none; the step times."""
+    secs = []
+    while len(secs) < most:
+        [*rows] = placer.propose(1)
+        if not rows:
+            return secs
+        [measurement] = measure(np.stack(rows))
+        placer.observe(np.stack(rows), [measurement])
+        secs.append(measurement.median_secs)
+    raise AssertionError("it does not end")
+
+
+class AutoPlacerTest(absltest.TestCase):
+    def test_the_best_placement_comes_first(self):
+        problem = SMALL_PROBLEMS["fork and join"]
+        environment = SimulatedEnvironment(problem)
+        secs = run(make_auto(problem), environment.measure)
+        self.assertTrue(is_optimal(secs[0], all_step_secs(problem)[0]))
+
+    def test_proposing_again_changes_nothing(self):
+        placer = make_auto(SMALL_PROBLEMS["memory"])
+        first = placer.propose(3)
+        np.testing.assert_array_equal(placer.propose(3), first)
+        np.testing.assert_array_equal(placer.propose(1), first[:1])
+
+    def test_no_placement_is_proposed_twice(self):
+        problem = unrolled_lstm(3, 3)
+        environment, seen = SimulatedEnvironment(problem), []
+
+        def measure(rows):
+            seen.extend(row.tobytes() for row in rows)
+            return environment.measure(rows)
+
+        run(make_auto(problem), measure)
+        self.assertLen(set(seen), len(seen))
+
+    def test_wrong_costs_are_corrected_by_what_is_measured(self):
+        # Transfers take ten times as long as the problem says.
+        problem = unrolled_lstm(3, 3)
+        true = with_factors(problem, np.ones(problem.num_devices), 10.0)
+        placer = make_auto(problem, search_secs=2.0)
+        secs = run(placer, SimulatedEnvironment(true).measure)
+        self.assertGreater(placer.factors.transfer, 3.0)
+        self.assertLess(min(secs), secs[0])
+
+    def test_what_fails_is_not_proposed_again_and_ends(self):
+        failed = Measurement(None, Failure(FailureKind.OUT_OF_MEMORY, "too much"))
+        secs = run(make_auto(SMALL_PROBLEMS["two chains"]), lambda rows: [failed] * len(rows))
+        self.assertTrue(all(each is None for each in secs))
+
+    def test_needs_to_know_the_costs(self):
+        problem = SMALL_PROBLEMS["chain"]
+        with self.assertRaisesRegex(ValueError, "'auto' needs to know what the operations cost"):
+            make_placer(AUTO, group_graph(problem), legal_devices(problem))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,121 @@
+import itertools
+import sys
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers import problems
+from tf_placer.placers.heuristics.favourite_children import favourite_children
+from tf_placer.placers.heuristics.schedule_costs import schedule_costs
+from tf_placer.problem.problem_groups import legal_devices
+
+try:
+    import scipy
+except ImportError:
+    scipy = None
+
+
+def solve(problem):
+    return favourite_children(schedule_costs(problem), legal_devices(problem))
+
+
+def shortest_makespan(secs, edges):
+    """Of all schedules on as many devices as there are operations."""
+    count = len(secs)
+    orders = [
+        order
+        for order in itertools.permutations(range(count))
+        if all(order.index(before) < order.index(after) for before, after, _ in edges)
+    ]
+    # Devices are alike: operation i is on one of the first i + 1.
+    placements = itertools.product(*(range(i + 1) for i in range(count)))
+    shortest = float("inf")
+    for devices in placements:
+        for order in orders:
+            ends, free = [0.0] * count, [0.0] * count
+            for operation in order:
+                start = free[devices[operation]]
+                for before, after, size in edges:
+                    if after == operation:
+                        sent = size * (devices[before] != devices[after])
+                        start = max(start, ends[before] + sent)
+                ends[operation] = free[devices[operation]] = start + secs[operation]
+            shortest = min(shortest, max(ends))
+    return shortest
+
+
+def random_task_graph(rng, count):
+    secs = rng.integers(3, 9, count).tolist()
+    edges = [
+        (before, after, int(rng.integers(1, 4)))
+        for after in range(count)
+        for before in range(after)
+        if rng.random() < 0.5
+    ]
+    return secs, edges
+
+
+@absltest.skipIf(scipy is None, "SciPy is not installed")
+class FavouriteChildrenTest(absltest.TestCase):
+    def test_in_a_chain_each_is_the_favourite_of_the_one_before(self):
+        favourites, length = solve(
+            problems.task_problem([(2, 4), (1, 1), (5, 5)], [(0, 1, 7), (1, 2, 7)])
+        )
+        self.assertEqual(favourites, [1, 2, -1])
+        self.assertAlmostEqual(length, 3 + 1 + 5)
+
+    def test_the_longer_way_is_the_favourite(self):
+        secs, edges = [1, 9, 2, 1], [(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]
+        favourites, length = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
+        self.assertEqual(favourites[:2], [1, 3])
+        self.assertAlmostEqual(length, 11)
+
+    def test_what_stays_in_a_group_and_signals_need_no_favourites(self):
+        problem = problems.task_problem(
+            [(1, 1)] * 3, [(0, 1, 9), (1, 2, 0)], groups=[0, 0, 1], latency_secs=3.0
+        )
+        favourites, length = solve(problem)
+        self.assertEqual(favourites, [-1] * 3)
+        self.assertAlmostEqual(length, 3)
+
+    def test_no_schedule_is_shorter_where_transfers_are_short(self):
+        rng = np.random.default_rng(0)
+        tight = 0
+        for _ in range(25):
+            secs, edges = random_task_graph(rng, 4)
+            _, length = solve(problems.task_problem([(each,) * 2 for each in secs], edges))
+            shortest = shortest_makespan(secs, edges)
+            self.assertLessEqual(length, shortest + 1e-6)
+            tight += length > shortest - 1e-6
+        self.assertGreater(tight, 5)  # It is no empty bound.
+
+    def test_everyone_has_one_favourite_at_most_and_is_it_of_one_at_most(self):
+        rng = np.random.default_rng(1)
+        for _ in range(20):
+            secs, edges = random_task_graph(rng, 15)
+            favourites, _ = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
+            chosen = [favourite for favourite in favourites if favourite >= 0]
+            self.assertLen(set(chosen), len(chosen))
+            self.assertNotEmpty(chosen)
+            pairs = {(before, after) for before, after, _ in edges}
+            for before, favourite in enumerate(favourites):
+                if favourite >= 0:
+                    self.assertIn((before, favourite), pairs)
+
+    def test_operations_that_nothing_connects_have_none(self):
+        self.assertEqual(solve(problems.task_problem([(3, 1), (1, 1)])), ([-1, -1], 2.0))
+
+
+class WithoutScipyTest(absltest.TestCase):
+    def test_says_how_to_install_it(self):
+        problem = problems.task_problem([(1, 1)])
+        with (
+            mock.patch.dict(sys.modules, {"scipy": None}),
+            self.assertRaisesRegex(ImportError, r"'m_sct'.*pip install 'tf_placer\[solvers\]'"),
+        ):
+            solve(problem)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,42 @@
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers import placer_conformance, problems
+from tf_placer.placers.heuristics.m_etf import MEtf
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+
+def propose(problem):
+    placer = MEtf(group_graph(problem), legal_devices(problem), problem=problem)
+    return placer.propose(99).tolist()
+
+
+class MEtfTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups, legal, seed):
+        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        return MEtf(groups, legal, seed=seed, problem=problem)
+
+    def test_proposes_the_schedule_without_the_cpu_first_and_then_with_it(self):
+        problem = problems.task_problem([(1, 1, 1)] * 3)
+        self.assertEqual(propose(problem), [[1, 2, 1], [0, 1, 2]])
+
+    def test_operations_that_only_the_cpu_runs_stay_there(self):
+        inf = float("inf")
+        problem = problems.task_problem([(1, inf, inf), (1, 1, 1), (1, 1, 1)])
+        self.assertEqual(propose(problem)[0], [0, 1, 2])
+
+    def test_dearer_transfers_keep_things_together(self):
+        # 1 and 2 wait for 0. A device is free at 5 again, and 2 can be elsewhere at 3.
+        problem = problems.task_problem([(1, 1, 1), (4, 4, 4), (4, 4, 4)], [(0, 1, 0), (0, 2, 2)])
+        self.assertEqual(propose(problem)[:2], [[1, 1, 2], [1, 1, 1]])
+
+    def test_also_fills_less_of_the_memory(self):
+        problem = problems.task_problem(
+            [(9, 1, 1)] * 4, [(0, 1, 0)], resident_bytes=[3, 2, 2, 2], memory_bytes=[99, 12, 12]
+        )
+        held = [max(np.bincount(row, [3, 2, 2, 2], 3)[1:]) for row in propose(problem)]
+        self.assertLessEqual(min(held), 6)
+
+
+if __name__ == "__main__":
+    absltest.main()

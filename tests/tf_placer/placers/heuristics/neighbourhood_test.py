@@ -1,0 +1,112 @@
+from collections import Counter
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers import graphs
+from tf_placer.placers.heuristics.neighbourhood import Neighbourhood
+
+# Draws that choose the kind of a move.
+_ALONE, _NEIGHBOURS, _LAYER, _SWAP = 0.1, 0.3, 0.6, 0.9
+
+
+class _Draws:
+    """A generator that says what it is told."""
+
+    def __init__(self, *draws):
+        self.draws = draws
+
+    def random(self, count):
+        assert count == len(self.draws)
+        return np.array(self.draws)
+
+
+def _moved(groups, legal, placement, group, target, kind, partner=0.0):
+    """The placement after a move; `group` and `target` are draws."""
+    neighbourhood = Neighbourhood(groups, np.array(legal, np.bool_))
+    draws = _Draws(group, target, kind, partner)
+    return neighbourhood.moved(np.array(placement, np.int32), draws).tolist()
+
+
+class NeighbourhoodTest(absltest.TestCase):
+    def test_a_group_goes_alone(self):
+        everywhere = np.ones([4, 3])
+        placement = [0, 0, 0, 0]
+        for target, device in ((0.0, 1), (0.49, 1), (0.5, 2), (0.99, 2)):
+            found = _moved(graphs.chain(4), everywhere, placement, 0.5, target, _ALONE)
+            self.assertEqual(found, [0, 0, device, 0])
+
+    def test_a_group_goes_with_its_neighbours_on_the_same_device(self):
+        everywhere = np.ones([5, 3])
+        for placement, expected in (
+            ([0, 0, 0, 0, 0], [0, 1, 1, 1, 0]),
+            ([0, 2, 0, 0, 0], [0, 2, 1, 1, 0]),
+            ([0, 2, 0, 2, 0], [0, 2, 1, 2, 0]),
+        ):
+            found = _moved(graphs.chain(5), everywhere, placement, 0.5, 0.0, _NEIGHBOURS)
+            self.assertEqual(found, expected)
+
+    def test_neighbours_that_may_not_go_there_stay(self):
+        legal = [[1, 1], [1, 0], [1, 1], [1, 1]]
+        found = _moved(graphs.chain(4), legal, [0, 0, 0, 0], 0.5, 0.0, _NEIGHBOURS)
+        self.assertEqual(found, [0, 0, 1, 1])
+
+    def test_a_group_goes_with_its_layer(self):
+        groups = graphs.group_graph(5, layers=[4, 0, 4, 0, 4])
+        found = _moved(groups, np.ones([5, 2]), [0, 0, 0, 0, 1], 0.5, 0.0, _LAYER)
+        self.assertEqual(found, [1, 0, 1, 0, 1])
+
+    def test_two_groups_change_places(self):
+        placement = [0, 1, 2, 1]
+        for partner, expected in ((0.0, [1, 0, 2, 1]), (0.6, [1, 1, 2, 0])):
+            found = _moved(graphs.chain(4), np.ones([4, 3]), placement, 0.0, 0.0, _SWAP, partner)
+            self.assertEqual(found, expected)
+
+    def test_only_groups_that_may_come_are_exchanged(self):
+        legal = [[1, 1], [0, 1], [1, 1], [1, 1]]
+        found = _moved(graphs.chain(4), legal, [0, 1, 1, 0], 0.0, 0.0, _SWAP)
+        self.assertEqual(found, [1, 1, 0, 0])
+
+    def test_a_group_that_nothing_can_be_exchanged_for_goes_alone(self):
+        found = _moved(graphs.chain(3), np.ones([3, 2]), [0, 0, 0], 0.0, 0.0, _SWAP)
+        self.assertEqual(found, [1, 0, 0])
+
+    def test_groups_without_choice_are_never_drawn(self):
+        legal = [[1, 0], [1, 1], [0, 1]]
+        for group in (0.0, 0.5, 0.99):
+            found = _moved(graphs.chain(3), legal, [0, 0, 1], group, 0.0, _ALONE)
+            self.assertEqual(found, [0, 1, 1])
+
+    def test_counts_moves_of_one_group(self):
+        neighbourhood = Neighbourhood(
+            graphs.chain(3), np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], bool)
+        )
+        self.assertEqual(neighbourhood.num_single_moves, 3)
+        self.assertEqual(neighbourhood.num_movable, 2)
+
+    def test_the_placement_itself_is_not_changed(self):
+        placement = np.zeros(4, np.int32)
+        neighbourhood = Neighbourhood(graphs.chain(4), np.ones([4, 2], np.bool_))
+        generator = np.random.default_rng(0)
+        for _ in range(20):
+            self.assertTrue((neighbourhood.moved(placement, generator) != placement).any())
+        self.assertFalse(placement.any())
+
+    def test_all_moves_are_legal_and_every_single_move_comes_up(self):
+        rng = np.random.default_rng(1)
+        legal = rng.random([6, 4]) < 0.6
+        legal[np.arange(6), rng.integers(4, size=6)] = True
+        neighbourhood = Neighbourhood(graphs.two_chains(3), legal)
+        placement = legal.argmax(axis=1).astype(np.int32)
+        seen = Counter()
+        for _ in range(2000):
+            found = neighbourhood.moved(placement, rng)
+            self.assertTrue(legal[np.arange(6), found].all())
+            changed = np.flatnonzero(found != placement)
+            if len(changed) == 1:
+                seen[changed[0], found[changed[0]]] += 1
+        self.assertLen(seen, neighbourhood.num_single_moves)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,45 @@
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers import placer_conformance, problems
+from tf_placer.placers.heuristics.topological import Topological
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+
+def propose(problem):
+    placer = Topological(group_graph(problem), legal_devices(problem), problem=problem)
+    return placer.propose(99).tolist()
+
+
+class TopologicalTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups, legal, seed):
+        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        return Topological(groups, legal, seed=seed, problem=problem)
+
+    def test_gives_each_device_a_part_of_equal_work_without_and_with_the_cpu(self):
+        problem = problems.task_problem([(1, 1, 1)] * 6)
+        self.assertEqual(propose(problem), [[1, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2]])
+
+    def test_work_is_that_of_the_fastest_device(self):
+        problem = problems.task_problem([(9, 4, 9), (9, 1, 5), (2, 9, 9), (1, 1, 1)])
+        self.assertEqual(propose(problem)[0], [1, 2, 2, 2])
+
+    def test_a_group_is_where_its_first_operation_is_in_the_order_not_in_the_list(self):
+        # The order is 2, 0, 1, 3.
+        problem = problems.task_problem(
+            [(1, 1, 1)] * 4, [(2, 0, 0), (2, 1, 0)], groups=[1, 2, 0, 0]
+        )
+        self.assertEqual(propose(problem)[0], [1, 2, 2])
+
+    def test_groups_that_only_the_cpu_runs_stay_there(self):
+        inf = float("inf")
+        problem = problems.task_problem([(1, 1, 1), (1, inf, inf), (1, 1, 1)])
+        self.assertEqual(propose(problem)[0], [1, 0, 2])
+
+    def test_work_that_takes_no_time_and_a_single_device_are_no_problem(self):
+        self.assertEqual(propose(problems.task_problem([(0, 0)] * 2)), [[1, 1]])
+        self.assertEqual(propose(problems.task_problem([(1,)] * 2)), [[0, 0]])
+
+
+if __name__ == "__main__":
+    absltest.main()

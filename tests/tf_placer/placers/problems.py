@@ -1,0 +1,68 @@
+"""Placement problems made by hand for the tests of placers that know what operations cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+
+__all__ = ["problem_of_groups", "task_problem"]
+
+
+def task_problem(
+    secs: Sequence[Sequence[float]],
+    edges: Sequence[tuple[int, int, int]] = (),
+    *,
+    groups: Sequence[int] | None = None,
+    resident_bytes: Sequence[int] | None = None,
+    temp_bytes: Sequence[int] | None = None,
+    memory_bytes: int | Sequence[int] = 1 << 40,
+    latency_secs: float = 0.0,
+    slots: int = 1,
+) -> PlacementProblem:
+    """A problem in whose links a byte takes a second.
+
+    Args:
+        secs: what each operation takes on each device; infinite where it may not go.
+        edges: (operation before, operation after, bytes), one tensor each.
+        groups: the group of each operation; each its own by default.
+        resident_bytes: of each operation; 0 by default.
+        temp_bytes: of each operation; 0 by default.
+        memory_bytes: of each device, or of all.
+        latency_secs: of all links.
+        slots: of all devices.
+    """
+    count, num_devices = len(secs), len(secs[0])
+    memory = np.broadcast_to(memory_bytes, num_devices).tolist()
+    names = [f"device_{number}" for number in range(num_devices)]
+    return PlacementProblem(
+        devices=tuple(
+            ProblemDevice(name, "CPU" if name == names[0] else "GPU", size, slots)
+            for name, size in zip(names, memory, strict=True)
+        ),
+        links=tuple(
+            ProblemLink(source, destination, latency_secs, 1.0)
+            for source, destination in itertools.permutations(names, 2)
+        ),
+        operation_names=tuple(f"operation_{number}" for number in range(count)),
+        compute_secs=np.array(secs, np.float64),
+        resident_bytes=np.array([0] * count if resident_bytes is None else resident_bytes),
+        temp_bytes=np.array([0] * count if temp_bytes is None else temp_bytes),
+        groups=np.arange(count) if groups is None else np.array(groups),
+        tensor_producers=np.array([edge[0] for edge in edges], np.int64),
+        tensor_bytes=np.array([edge[2] for edge in edges], np.int64),
+        consumer_start=np.arange(len(edges) + 1),
+        consumers=np.array([edge[1] for edge in edges], np.int64),
+        control_edges=np.zeros([0, 2], np.int64),
+    )
+
+
+def problem_of_groups(groups: GroupGraph, legal: np.ndarray) -> PlacementProblem:
+    """A problem with one operation of a second per group of an acyclic graph of groups."""
+    return task_problem(
+        np.where(legal, 1.0, np.inf).tolist(), [(*edge, 1) for edge in groups.edges.tolist()]
+    )

@@ -1,0 +1,1 @@
+"""The search that needs no choice of a placer: strong starts, improved in simulation."""

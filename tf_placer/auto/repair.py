@@ -1,0 +1,92 @@
+"""Makes room on devices that hold too much."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["MemoryRepair"]
+
+# More groups than this are not moved to make room for one move.
+_MAX_GROUPS = 32
+
+
+class MemoryRepair:
+    """Sends groups away from devices that hold too much, to devices that have room.
+
+    How much a group holds is an estimate, so what comes out may still not fit.
+    """
+
+    def __init__(
+        self, problem: PlacementProblem, legal: np.ndarray, seed: int | np.random.SeedSequence
+    ) -> None:
+        """Estimates what groups hold.
+
+        Args:
+            problem: what is placed.
+            legal: bool [num_groups, num_devices], true where a group may go.
+            seed: of the choice of groups.
+        """
+        memories = group_memories(problem)
+        self._held_bytes = np.max([memory.kept_bytes for memory in memories], axis=0)
+        self._legal = legal
+        self._random = np.random.default_rng(seed)
+
+    def repair(
+        self,
+        placement: np.ndarray,
+        groups: np.ndarray,
+        devices: np.ndarray,
+        peak_bytes: np.ndarray,
+        capacities: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Extends a change of a placement until it may fit.
+
+        Args:
+            placement: int32 [num_groups], before the change.
+            groups: int32 [num_changed], the groups that go elsewhere.
+            devices: int32 [num_changed], where they go.
+            peak_bytes: int64 [num_devices], what the devices hold after the change.
+            capacities: int64 [num_devices], what they can hold.
+
+        Returns:
+            The change with further groups, none twice; None if no room was found.
+        """
+        after = placement.copy()
+        after[groups] = devices
+        fixed = np.zeros(len(placement), np.bool_)
+        fixed[groups] = True
+        room = (capacities - peak_bytes).astype(np.int64)
+        sent: list[int] = []
+        for device in np.flatnonzero(room < 0).tolist():
+            there = np.flatnonzero((after == device) & ~fixed & (self._held_bytes > 0))
+            self._random.shuffle(there)
+            # Of what was drawn, what is just large enough comes first.
+            there = there[: 8 * _MAX_GROUPS]
+            enough = self._held_bytes[there] >= -room[device]
+            there = there[np.lexsort([np.where(enough, self._held_bytes[there], 0), ~enough])]
+            for group in there.tolist():
+                if room[device] >= 0:
+                    break
+                held = self._held_bytes[group]
+                space = np.where(self._legal[group], room, -1)
+                space[device] = -1
+                to = int(np.argmax(space))
+                if space[to] < held:
+                    continue
+                after[group] = to
+                fixed[group] = True
+                room[to] -= held
+                room[device] += held
+                sent.append(group)
+                if len(sent) > _MAX_GROUPS:
+                    return None
+            if room[device] < 0:
+                return None
+        further = np.array(sent, np.int32)
+        return (
+            np.concatenate([groups, further]).astype(np.int32),
+            np.concatenate([devices, after[further]]).astype(np.int32),
+        )

@@ -1,0 +1,192 @@
+"""Earliest task first: always the operation that can start first, where it can start first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from tf_placer.placers.heuristics.group_binding import GroupBinding
+from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts
+
+__all__ = ["earliest_task_first"]
+
+_NONE = -1
+
+
+def earliest_task_first(
+    costs: ScheduleCosts, binding: GroupBinding, *, favourites: Sequence[int] | None = None
+) -> tuple[list[int], list[float], list[float]]:
+    """Schedules all operations.
+
+    Of all operations whose inputs are scheduled, and all devices that they may go to and fit on,
+    the pair comes next that can start first; ties go to what is first in topological order, and
+    then to the device where it ends first. If an operation fits nowhere, it is scheduled once
+    nothing else can be, where least room is missing.
+
+    With favourite children, a device whose last operation has a favourite that can start there no
+    later than elsewhere waits for it, and meanwhile takes only urgent operations: those that could
+    start anywhere by then.
+
+    Args:
+        costs: of the operations.
+        binding: what the groups may be bound to; they are bound to where they go.
+        favourites: for each operation its favourite among those that wait for it, -1 if it has
+            none; None if none has.
+
+    Returns:
+        For each operation its device, start and end, in seconds.
+    """
+    schedule = _Schedule(costs, binding, favourites)
+    for _ in costs.order:
+        schedule.take_next()
+    return schedule.devices, schedule.starts, schedule.ends
+
+
+class _Queue:
+    """The operations that a device could take next, earliest first."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[float, int, int]] = []  # (ready time, place in order, operation)
+        self._ready: list[tuple[int, int]] = []
+
+    def add(self, ready_secs: float, place: int, operation: int) -> None:
+        """Adds an operation whose inputs are there at some time."""
+        heapq.heappush(self._waiting, (ready_secs, place, operation))
+
+    def move_ready(self, now_secs: float) -> None:
+        """Turns to the time at which the device is free."""
+        while self._waiting and self._waiting[0][0] <= now_secs:
+            heapq.heappush(self._ready, heapq.heappop(self._waiting)[1:])
+
+    def first(self, now_secs: float) -> tuple[float, int, int] | None:
+        """(start, place in order, operation) of what can start first; None if there is nothing."""
+        if self._ready:
+            return (now_secs, *self._ready[0])
+        return self._waiting[0] if self._waiting else None
+
+    def drop_first(self) -> None:
+        """Forgets what `first` returned."""
+        if self._ready:
+            heapq.heappop(self._ready)
+        else:
+            heapq.heappop(self._waiting)
+
+
+class _Schedule:
+    """A schedule that grows by one operation at a time."""
+
+    def __init__(
+        self, costs: ScheduleCosts, binding: GroupBinding, favourites: Sequence[int] | None
+    ) -> None:
+        count = len(costs.order)
+        self.devices, self.starts, self.ends = [_NONE] * count, [0.0] * count, [0.0] * count
+        self._costs = costs
+        self._binding = binding
+        self._favourites = favourites
+        self._places = [0] * count
+        for place, operation in enumerate(costs.order):
+            self._places[operation] = place
+        self._missing = [len(inputs) for inputs in costs.inputs]
+        # When the inputs of an operation that can be scheduled are on each of its devices.
+        self._arrivals: list[dict[int, float]] = [{} for _ in costs.order]
+        self._slots = [[0.0] * min(slots, count) for slots in costs.slots]
+        self._last = [_NONE] * len(costs.slots)
+        self._queues = [_Queue() for _ in costs.slots]
+        self._urgent = [_Queue() for _ in costs.slots]
+        self._unscheduled: list[tuple[int, int]] = []  # A heap; some are scheduled since.
+        for operation in costs.order:
+            if not self._missing[operation]:
+                self._add(operation)
+
+    def take_next(self) -> None:
+        """Schedules one more operation."""
+        best: tuple[float, int, float, int] | None = None
+        for device in range(len(self._slots)):
+            found = self._next_on(device)
+            if found is not None:
+                start, place, operation = found
+                end = start + self._costs.secs[operation][device]
+                key = (start, place, end, device)
+                best = key if best is None else min(best, key)
+        if best is None:
+            self._force_first()
+            self.take_next()
+            return
+        start, place, end, device = best
+        operation = self._costs.order[place]
+        self._binding.bind(self._costs.groups[operation], device)
+        self.devices[operation], self.starts[operation], self.ends[operation] = device, start, end
+        self._last[device] = operation
+        heapq.heapreplace(self._slots[device], end)
+        for follower in self._costs.followers[operation]:
+            self._missing[follower] -= 1
+            if not self._missing[follower]:
+                self._add(follower)
+
+    def _add(self, operation: int) -> None:
+        """An operation can be scheduled from now on."""
+        place = self._places[operation]
+        arrivals = {
+            device: self._costs.arrival_secs(operation, device, self.devices, self.ends)
+            for device in self._binding.allowed(self._costs.groups[operation])
+        }
+        self._arrivals[operation] = arrivals
+        heapq.heappush(self._unscheduled, (place, operation))
+        for device, arrival in arrivals.items():
+            self._queues[device].add(arrival, place, operation)
+            if self._favourites is not None:
+                self._urgent[device].add(max(arrivals.values()), place, operation)
+
+    def _next_on(self, device: int) -> tuple[float, int, int] | None:
+        """(start, place in order, operation) of what can start first on a device, if anything."""
+        favourite = self._awaited(device)
+        if favourite == _NONE:
+            return self._first(self._queues[device], device)
+        start = max(self._slots[device][0], self._arrivals[favourite][device])
+        urgent = self._first(self._urgent[device], device)
+        if urgent is not None and urgent[0] < start:
+            return urgent
+        return start, self._places[favourite], favourite
+
+    def _first(self, queue: _Queue, device: int) -> tuple[float, int, int] | None:
+        now_secs = self._slots[device][0]
+        queue.move_ready(now_secs)
+        while (found := queue.first(now_secs)) is not None:
+            if self._can_go(found[2], device):
+                return found
+            # Rooms only become smaller, so it never can again.
+            queue.drop_first()
+        return None
+
+    def _can_go(self, operation: int, device: int) -> bool:
+        return self.devices[operation] == _NONE and self._binding.can_go(
+            self._costs.groups[operation], device
+        )
+
+    def _awaited(self, device: int) -> int:
+        """The favourite child that a device waits for; -1 if it waits for none."""
+        if self._favourites is None or self._last[device] == _NONE:
+            return _NONE
+        favourite = self._favourites[self._last[device]]
+        if favourite == _NONE or self._missing[favourite] or not self._can_go(favourite, device):
+            return _NONE
+        arrivals = self._arrivals[favourite]
+        starts = {
+            each: max(self._slots[each][0], arrival)
+            for each, arrival in arrivals.items()
+            if self._can_go(favourite, each)
+        }
+        return favourite if starts[device] <= min(starts.values()) else _NONE
+
+    def _force_first(self) -> None:
+        """Binds the first operation that fits nowhere to where least room is missing."""
+        while self.devices[self._unscheduled[0][1]] != _NONE:
+            heapq.heappop(self._unscheduled)
+        group = self._costs.groups[self._unscheduled[0][1]]
+        (device,) = self._binding.choices(group)
+        self._binding.bind(group, device)
+        for place, operation in self._unscheduled:
+            if self._costs.groups[operation] == group and self.devices[operation] == _NONE:
+                arrivals = self._arrivals[operation]
+                self._queues[device].add(arrivals[device], place, operation)
+                self._urgent[device].add(max(arrivals.values()), place, operation)

@@ -1,0 +1,157 @@
+"""HEFT: the operation with the longest way to the end first, where it ends first."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.heuristics.group_binding import GroupBinding
+from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.list_scheduler import (
+    COMMUNICATION_WEIGHTS,
+    MEMORY_SHARES,
+    ListScheduler,
+    accelerators_first,
+    bound_placements,
+    legal_on,
+)
+from tf_placer.placers.heuristics.schedule_costs import (
+    ScheduleCosts,
+    mean_link,
+    mean_secs,
+    schedule_costs,
+)
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["Heft", "heft_schedule", "upward_ranks"]
+
+
+class Heft(ListScheduler):
+    """Heterogeneous earliest finish time.
+
+    Operations are scheduled in the order of their upward ranks, the mean seconds from their start
+    to the end of the step, each where it ends first; it may start in a gap between others.
+
+    Proposes the schedules on all devices and on all but the CPU, for several weights of the
+    communication, each as published and then with the memory of the devices as a limit.
+
+    References:
+        Topcuoglu, Hariri and Wu, Performance-Effective and Low-Complexity Task Scheduling for
+        Heterogeneous Computing, IEEE TPDS 13(3), 2002, section 4.1. Memory as in Jeon et al.,
+        Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020.
+    """
+
+    name = "heft"
+
+    def _placements(
+        self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
+    ) -> Iterator[np.ndarray]:
+        memories = group_memories(problem)
+        memory_bytes = np.array([device.memory_bytes for device in problem.devices], np.float64)
+        no_limit = np.full(problem.num_devices, np.inf)
+        limits = [no_limit, *(memory_bytes * share for share in MEMORY_SHARES)]
+        for weight in COMMUNICATION_WEIGHTS:
+            costs = schedule_costs(problem, communication_weight=weight)
+            for devices in reversed(accelerators_first(problem.num_devices)):
+                allowed = legal_on(legal, devices)
+                ranks = upward_ranks(costs, allowed)
+                schedule = functools.partial(heft_schedule, costs, ranks)
+                yield from bound_placements(schedule, allowed, memories, limits)
+
+
+def upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
+    """The mean seconds from the start of each operation to the end of the step.
+
+    Args:
+        costs: of the operations.
+        allowed: bool [num_groups, num_devices], where groups may go.
+
+    Returns:
+        For each operation its own mean seconds on the devices that it may go to, and the most that
+        an operation after it has, with the mean seconds that lie between the two if they are on
+        different devices.
+    """
+    own_secs = mean_secs(costs, allowed)
+    latency, per_byte = mean_link(costs, allowed)
+    longest = [0.0] * len(own_secs)  # From the end of each operation.
+    ranks = [0.0] * len(own_secs)
+    for operation in reversed(costs.order):
+        ranks[operation] = rank = own_secs[operation] + longest[operation]
+        for before, size in costs.inputs[operation]:
+            longest[before] = max(longest[before], latency + size * per_byte + rank)
+    return ranks
+
+
+def heft_schedule(
+    costs: ScheduleCosts, ranks: list[float], binding: GroupBinding
+) -> tuple[list[int], list[float], list[float]]:
+    """Schedules all operations.
+
+    Args:
+        costs: of the operations.
+        ranks: the upward rank of each operation.
+        binding: what the groups may be bound to; they are bound to where they go.
+
+    Returns:
+        For each operation its device, start and end, in seconds.
+    """
+    count = len(costs.order)
+    timelines = [[_Timeline() for _ in range(min(slots, count))] for slots in costs.slots]
+    devices, starts, ends = [-1] * count, [0.0] * count, [0.0] * count
+    # Sorting is stable: operations without costs keep their topological order.
+    for operation in sorted(costs.order, key=lambda operation: -ranks[operation]):
+        group = costs.groups[operation]
+        first_end = float("inf")
+        for device in binding.choices(group):
+            arrival = costs.arrival_secs(operation, device, devices, ends)
+            secs = costs.secs[operation][device]
+            for timeline in timelines[device]:
+                start = timeline.earliest_start(arrival, secs)
+                if start + secs < first_end:
+                    first_end = start + secs
+                    best = device, timeline, start, secs
+        device, timeline, start, secs = best
+        timeline.add(start, secs)
+        binding.bind(group, device)
+        devices[operation], starts[operation], ends[operation] = device, start, start + secs
+    return devices, starts, ends
+
+
+class _Timeline:
+    """When a slot of a device is taken."""
+
+    def __init__(self) -> None:
+        # Blocks between which there is time, in order.
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+
+    def earliest_start(self, ready: float, secs: float) -> float:
+        """The first time from `ready` on at which nothing runs for so long."""
+        for block in range(bisect.bisect_right(self._ends, ready), len(self._ends)):
+            if ready + secs <= self._starts[block]:
+                break
+            ready = max(ready, self._ends[block])
+        return ready
+
+    def add(self, start: float, secs: float) -> None:
+        """Takes a time that is free."""
+        if not secs:
+            return
+        end = start + secs
+        place = bisect.bisect_left(self._starts, start)
+        joins_before = place > 0 and self._ends[place - 1] == start
+        joins_after = place < len(self._starts) and self._starts[place] == end
+        if joins_before and joins_after:
+            self._ends[place - 1] = self._ends.pop(place)
+            del self._starts[place]
+        elif joins_before:
+            self._ends[place - 1] = end
+        elif joins_after:
+            self._starts[place] = start
+        else:
+            self._starts.insert(place, start)
+            self._ends.insert(place, end)

@@ -1,0 +1,57 @@
+"""m-ETF: earliest task first with limited memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.heuristics.earliest_task_first import earliest_task_first
+from tf_placer.placers.heuristics.group_memory import group_memories
+from tf_placer.placers.heuristics.list_scheduler import (
+    COMMUNICATION_WEIGHTS,
+    MEMORY_SHARES,
+    ListScheduler,
+    accelerators_first,
+    bound_placements,
+    legal_on,
+)
+from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts, schedule_costs
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["MEtf"]
+
+
+class MEtf(ListScheduler):
+    """Always takes the operation that can start first to where it can, if it fits there.
+
+    Proposes the schedules on all devices but the CPU, as published, and on all devices, for
+    several weights of the communication and shares of the memory.
+
+    References:
+        Jeon et al., Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020; Hwang et
+        al., Scheduling precedence graphs in systems with interprocessor communication times, SIAM
+        Journal on Computing 18(2), 1989.
+    """
+
+    name = "m_etf"
+
+    def _placements(
+        self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
+    ) -> Iterator[np.ndarray]:
+        memories = group_memories(problem)
+        memory_bytes = np.array([device.memory_bytes for device in problem.devices], np.float64)
+        limits = [memory_bytes * share for share in MEMORY_SHARES]
+        costs = [schedule_costs(problem, communication_weight=w) for w in COMMUNICATION_WEIGHTS]
+        for devices in accelerators_first(problem.num_devices):
+            allowed = legal_on(legal, devices)
+            favourites = self._favourites(costs[0], allowed)
+            for weighted in costs:
+                schedule = functools.partial(earliest_task_first, weighted, favourites=favourites)
+                yield from bound_placements(schedule, allowed, memories, limits)
+
+    def _favourites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
+        """The favourite child of each operation; see `earliest_task_first`."""
+        return None

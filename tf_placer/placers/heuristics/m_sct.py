@@ -1,0 +1,42 @@
+"""m-SCT: small communication times with limited memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.heuristics.favourite_children import favourite_children, require_scipy
+from tf_placer.placers.heuristics.m_etf import MEtf
+from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["MSct"]
+
+
+class MSct(MEtf):
+    """m-ETF in which devices wait for the favourite child of what they ran last.
+
+    The favourite children of a device set are those of the linear program with links as they are,
+    for all weights of the communication.
+
+    References:
+        Jeon et al., Baechi: Fast Device Placement of Machine Learning Graphs, SoCC 2020; Hanen and
+        Munier, An approximation algorithm for scheduling dependent tasks on m processors with small
+        communication delays, ETFA 1995.
+    """
+
+    name = "m_sct"
+
+    def __init__(
+        self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0, problem: PlacementProblem
+    ) -> None:
+        """Makes the proposals; see `ListScheduler`.
+
+        Raises:
+            ImportError: SciPy is not installed.
+        """
+        require_scipy()
+        super().__init__(groups, legal, seed=seed, problem=problem)
+
+    def _favourites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
+        return favourite_children(costs, allowed)[0]

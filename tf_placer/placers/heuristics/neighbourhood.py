@@ -1,0 +1,96 @@
+"""The placements that are one move away from a placement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.grouping.undirected import undirected_graph
+
+__all__ = ["Neighbourhood"]
+
+_SINGLE, _NEIGHBOURS, _LAYER, _SWAP = range(4)
+_NUM_MOVES = 4
+
+
+class Neighbourhood:
+    """Moves that are drawn at random, from four kinds with equal chances.
+
+    A group that may go to several devices is drawn, and another device for it. It goes there
+
+    - alone,
+    - with those of its neighbours in the graph that are on its device,
+    - with those groups of its layer that are on its device, or
+    - in exchange for a group that is there.
+
+    What may not go there stays. A group that nothing can be exchanged for goes alone.
+
+    Attributes:
+        num_single_moves: how many moves of one group alone there are.
+    """
+
+    def __init__(self, groups: GroupGraph, legal: np.ndarray) -> None:
+        """Collects what travels together.
+
+        Args:
+            groups: the groups.
+            legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+        """
+        self._legal = legal
+        self._choices = [np.flatnonzero(row) for row in legal]
+        self._movable = np.flatnonzero(legal.sum(axis=1) > 1)
+        self.num_single_moves = int((legal.sum(axis=1) - 1).sum())
+        graph = undirected_graph(groups)
+        self._neighbours = np.split(graph.neighbours, graph.start[1:-1])
+        by_layer = np.argsort(groups.layers, kind="stable")
+        _, firsts, layers = np.unique(
+            groups.layers[by_layer], return_index=True, return_inverse=True
+        )
+        self._layers = np.split(by_layer, firsts[1:])
+        self._layer_of = np.empty(groups.num_groups, np.int64)
+        self._layer_of[by_layer] = layers
+
+    @property
+    def num_movable(self) -> int:
+        """How many groups may go to several devices."""
+        return len(self._movable)
+
+    def moved(self, placement: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """A placement one random move away.
+
+        Args:
+            placement: int32 [num_groups], where the groups are; each is where it may go.
+            generator: says which move. Four numbers are drawn from it.
+
+        Returns:
+            Another array, with the group that was drawn elsewhere. Some group must be movable.
+        """
+        draws = generator.random(_NUM_MOVES)
+        group = _drawn(self._movable, draws[0])
+        choices = self._choices[group]
+        source = placement[group]
+        target = _drawn(choices[choices != source], draws[1])
+        kind = int(draws[2] * _NUM_MOVES)
+        result = placement.copy()
+        if kind == _NEIGHBOURS:
+            self._take_along(result, self._neighbours[group], source, target)
+        elif kind == _LAYER:
+            self._take_along(result, self._layers[self._layer_of[group]], source, target)
+        elif kind == _SWAP:
+            others = self._movable[placement[self._movable] == target]
+            others = others[self._legal[others, source]]
+            if others.size:
+                result[_drawn(others, draws[3])] = source
+        result[group] = target
+        return result
+
+    def _take_along(
+        self, placement: np.ndarray, others: np.ndarray, source: int, target: int
+    ) -> None:
+        together = (placement[others] == source) & self._legal[others, target]
+        placement[others[together]] = target
+
+
+def _drawn(items: np.ndarray, draw: float) -> int:
+    """One of several, by a number from 0 to below 1."""
+    return int(items[int(draw * len(items))])

@@ -1,0 +1,169 @@
+"""The static mapping of Scotch, called in the shared library."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+
+import numpy as np
+
+from tf_placer.placers.heuristics.weighted_graph import WeightedGraph, whole_numbers
+
+__all__ = ["map_graph", "require_scotch"]
+
+# As Debian calls it, and others; the execution contexts that make it repeatable are new in 7.0.
+_FILES = ("libscotch-7.0.so", "libscotch.so.7.0", "libscotch.so.7", "libscotch.so")
+_CONTEXT_DOUBLES = 64
+_DETERMINISTIC = 0
+# What it adds up are bytes times costs of links, in numbers of 32 bits where it was built so.
+_MOST_TRAFFIC = 1 << 30
+_NUM_SEEDS = 1 << 31
+
+
+def require_scotch(placer: str) -> None:
+    """Makes sure that the library is installed.
+
+    Args:
+        placer: who needs it, for the message.
+
+    Raises:
+        ImportError: it is not; the message says how to install it.
+    """
+    if _library() is None:
+        raise ImportError(
+            f"placer {placer!r} needs Scotch 7.0, which is not installed: apt-get install "
+            "libscotch-7.0"
+        )
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """The library, or None where there is none of version 7."""
+    for file in _FILES:
+        try:
+            library = ctypes.CDLL(file)
+            has_contexts = hasattr(library, "SCOTCH_contextBindGraph")
+        except OSError:
+            continue
+        if has_contexts:
+            return library
+    return None
+
+
+def map_graph(graph: WeightedGraph, link_costs: np.ndarray, *, seed: int) -> np.ndarray:
+    """Maps the nodes of a graph to devices, with the default strategy of Scotch.
+
+    Scotch minimises the bytes of the edges, each times the cost of the way between the devices of
+    its ends, and keeps the devices loaded in proportion to their powers. A way over other devices
+    counts where it is cheaper.
+
+    Args:
+        graph: the graph, with the powers of the devices.
+        link_costs: int32 [num_devices, num_devices], symmetric and positive off the diagonal.
+        seed: of the random choices of Scotch.
+
+    Returns:
+        int64 [num_nodes], the device of each node.
+
+    Raises:
+        ImportError: Scotch is not installed.
+        RuntimeError: Scotch failed; it says why on standard error.
+
+    References:
+        Pellegrini and Roman, Scotch: A Software Package for Static Mapping by Dual Recursive
+        Bipartitioning of Process and Architecture Graphs, HPCN Europe 1996.
+    """
+    num_devices = len(graph.powers)
+    if num_devices == 1 or not graph.num_nodes:
+        return np.zeros(graph.num_nodes, np.int64)
+    require_scotch("scotch")
+    with contextlib.ExitStack() as stack:
+        scotch = _Scotch(stack, seed)
+        weights = whole_numbers(graph.edge_bytes, _MOST_TRAFFIC // int(link_costs.max()))
+        source = scotch.graph(graph.start, graph.neighbours, graph.work, weights)
+        sources, targets = np.nonzero(link_costs)
+        ends = np.arange(num_devices + 1) * (num_devices - 1)
+        powers = graph.device_powers()
+        target = scotch.graph(ends, targets, powers, link_costs[sources, targets])
+        return scotch.mapping(source, scotch.architecture(target), graph.num_nodes)
+
+
+class _Scotch:
+    """What is made by calls of the library, until the stack is left."""
+
+    def __init__(self, stack: contextlib.ExitStack, seed: int) -> None:
+        library = _library()
+        assert library is not None
+        self._library = library
+        self._stack = stack
+        self._kept: list[np.ndarray] = []  # The library refers to what it was given.
+        self._number = {4: ctypes.c_int32, 8: ctypes.c_int64}[library.SCOTCH_numSizeof()]
+        # One thread, so that the same seed gives the same mapping.
+        self._context = self._new("context", 8 * _CONTEXT_DOUBLES)
+        self._call("contextOptionSetNum", self._context, _DETERMINISTIC, self._number(1))
+        library.SCOTCH_contextRandomSeed(self._context, self._number(seed % _NUM_SEEDS))
+        self._call("contextThreadSpawn", self._context, 1, None)
+
+    def graph(
+        self, start: np.ndarray, neighbours: np.ndarray, weights: np.ndarray, edges: np.ndarray
+    ) -> ctypes.Array[ctypes.c_double]:
+        """A graph with weights, bound to the context."""
+        plain = self._new("graph", self._library.SCOTCH_graphSizeof())
+        self._call(
+            "graphBuild",
+            plain,
+            self._number(0),
+            self._number(len(weights)),
+            self._array(start),
+            None,
+            self._array(weights),
+            None,
+            self._number(len(neighbours)),
+            self._array(neighbours),
+            self._array(edges),
+        )
+        self._call("graphCheck", plain)
+        bound = self._new("graph", self._library.SCOTCH_graphSizeof())
+        self._call("contextBindGraph", self._context, plain, bound)
+        return bound
+
+    def architecture(self, graph: ctypes.Array[ctypes.c_double]) -> ctypes.Array[ctypes.c_double]:
+        """The machine that a graph describes: powers on its nodes, costs on its edges."""
+        architecture = self._new("arch", self._library.SCOTCH_archSizeof())
+        strategy = self._new("strat", self._library.SCOTCH_stratSizeof())
+        self._call("archBuild", architecture, graph, self._number(0), None, strategy)
+        return architecture
+
+    def mapping(
+        self,
+        graph: ctypes.Array[ctypes.c_double],
+        architecture: ctypes.Array[ctypes.c_double],
+        num_nodes: int,
+    ) -> np.ndarray:
+        """int64 [num_nodes], the device of each node."""
+        strategy = self._new("strat", self._library.SCOTCH_stratSizeof())
+        devices = np.zeros(num_nodes, np.dtype(self._number))
+        self._call("graphMap", graph, architecture, strategy, self._pointer(devices))
+        return devices.astype(np.int64)
+
+    def _new(self, kind: str, size_bytes: int) -> ctypes.Array[ctypes.c_double]:
+        """An object of the library, which is freed at the end."""
+        memory = (ctypes.c_double * (size_bytes // 8 + 1))()
+        self._call(f"{kind}Init", memory)
+        self._stack.callback(getattr(self._library, f"SCOTCH_{kind}Exit"), memory)
+        return memory
+
+    def _call(self, name: str, *arguments: object) -> None:
+        if getattr(self._library, f"SCOTCH_{name}")(*arguments):
+            raise RuntimeError(f"SCOTCH_{name} failed; what it printed says why")
+
+    def _array(self, values: np.ndarray) -> ctypes.c_void_p:
+        """Numbers of the size that the library has, alive as long as this is."""
+        array = np.ascontiguousarray(values, np.dtype(self._number))
+        self._kept.append(array)
+        return self._pointer(array)
+
+    @staticmethod
+    def _pointer(array: np.ndarray) -> ctypes.c_void_p:
+        return array.ctypes.data_as(ctypes.c_void_p)
