@@ -105,7 +105,8 @@ def auto_search(
     Args:
         problem: what is placed.
         groups: its groups.
-        max_secs: when to end. The first start is always simulated.
+        max_secs: when to end, counted from when the simulator is compiled, which happens once per
+            machine. The first start is always simulated.
         max_simulated: how many placements to simulate at most. Where this ends the search, the same
             seed gives the same placement on the same number of threads.
         memberships: int [num_groups] each, clusters of groups that belong together; if there are
@@ -150,6 +151,8 @@ class _Search:
         self._starts: list[tuple[Found, str]] = []
         self._tried: list[Found] = []
         self._all_tried = False
+        self._incremental = IncrementalSimulator(problem)
+        self._compile()
         self._start_secs = time.monotonic()
 
     def run(
@@ -182,6 +185,17 @@ class _Search:
             is_optimal=self._all_tried or self._is_at_bound(next(iter(finalists.values()))),
             interrupted=interrupted,
         )
+
+    def _compile(self) -> None:
+        """Has compiled, once and for all, what searches: no part of the search."""
+        placement = self._legal.argmax(axis=1).astype(np.int32)
+        self._simulator.trace(placement)
+        self._simulator.simulate(placement[None])
+        self._incremental.set_base(placement)
+        movable = np.flatnonzero(self._legal.sum(axis=1) > 1)[:1]
+        elsewhere = self._legal.shape[1] - 1 - self._legal[movable, ::-1].argmax(axis=1)
+        self._incremental.evaluate(movable, elsewhere)
+        self._incremental.accept(movable, elsewhere)
 
     # Starts.
 
@@ -277,12 +291,11 @@ class _Search:
             if count * 2 <= self._groups.num_groups and not self._memberships
         ]
         levels = make_levels(self._groups, [*self._memberships, self._groups.layers, *clusters])
-        incremental = IncrementalSimulator(self._problem)
         self._chains = [
             Annealer(
                 self._problem,
                 self._simulator,
-                incremental.another(),
+                self._incremental.another(),
                 self._legal,
                 levels,
                 self._starts[min(number, len(self._starts) - 1)][0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pathlib
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,8 @@ def compiled(function: Any, *modules: ModuleType) -> Any:
     """Compiles without the interpreter lock, and keeps the result for the next process.
 
     numba takes what it has kept under the name of a function, if the file of that function is the
-    same. So the name tells of the other files that matter to it.
+    same. So the name tells of the other files that matter to it, and the file is where it really
+    is: Bazel shows it to every test in another place.
 
     Args:
         function: what to compile.
@@ -26,6 +28,8 @@ def compiled(function: Any, *modules: ModuleType) -> Any:
     Returns:
         The function, which is compiled when it is called.
     """
+    code = function.__code__
+    function.__code__ = code.replace(co_filename=os.path.realpath(code.co_filename))
     sources = hashlib.sha256()
     try:
         for module in modules:

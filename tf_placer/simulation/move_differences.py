@@ -65,11 +65,7 @@ def find_differences(tables, memory, base, snapshots, move):
             ):
                 reader = readers[at].operation
                 where = operations[reader].group
-                was_here, is_here = base.placement[where] == before, move.placement[where] == device
-                if was_here or is_here:
-                    # It lets go of what was made.
-                    is_active[segments[reader]] = True
-                if was_here != is_here:
+                if (base.placement[where] == before) != (move.placement[where] == device):
                     _mark(is_different, end + 1, segments[reader])
 
 

@@ -14,21 +14,31 @@ __all__ = ["is_same_memory", "is_same_state"]
 
 
 @numba.njit
-def _is_same_job(tables, state, base, job, other):
-    """Whether a job of the working space is one of the base."""
+def _is_same_job(tables, state, base, move, job, other):
+    """Whether a job of the working space is one of the base, and not on its way to moved groups.
+
+    A moved operation may miss as many inputs as in the base, but others. Where nothing is under way
+    to it, it has all that were made.
+    """
+    operations, outputs, readers = tables.operations, tables.outputs, tables.readers
     num_operations = tables.compute_secs.shape[1]
     if job < num_operations:
-        group = tables.operations[job].group
-        return job == other and state.jobs[job].device == base.placement[group]
+        return job == other and not move.is_moved[operations[job].group]
     if other < num_operations:
         return False
     one = state.transfers[job - num_operations]
     two = base.transfers[other - num_operations]
-    return (
-        one.output == two.output
-        and one.source == two.source
-        and state.jobs[job].device == base.jobs[other - num_operations].device
-    )
+    if (
+        one.output != two.output
+        or one.source != two.source
+        or state.jobs[job].device != base.jobs[other - num_operations].device
+    ):
+        return False
+    first_reader = outputs[one.output].first_reader
+    for at in range(first_reader, first_reader + outputs[one.output].num_readers):
+        if move.is_moved[operations[readers[at].operation].group]:
+            return False
+    return True
 
 
 @numba.njit
@@ -57,7 +67,7 @@ def is_same_state(tables, state, watch, base, snapshots, move, number):
         if (
             found == clock.num_events
             or state.events[found].secs != other.secs
-            or not _is_same_job(tables, state, base, job, other.job)
+            or not _is_same_job(tables, state, base, move, job, other.job)
         ):
             return False
     jobs, queued, found, places = state.jobs, state.queued, state.arrived, move.places
@@ -78,7 +88,7 @@ def is_same_state(tables, state, watch, base, snapshots, move, number):
             not 0 <= place < clock.num_waiting
             or waiting[place].job != other
             or waiting[place].ready_secs != queued[job].ready_secs
-            or not _is_same_job(tables, state, base, job, other)
+            or not _is_same_job(tables, state, base, move, job, other)
         ):
             return False
     return True

@@ -39,6 +39,7 @@ def move_groups(tables, state, watch, base, move, groups, devices):
     move.num_moved[0] = 0
     for device in range(num_devices):
         move.resident_bytes[device] = base.resident_bytes[device]
+        move.moved_bytes[device] = 0
         watch.total_secs[device] = base.total_secs[device]
     is_legal = True
     for at in range(len(groups)):

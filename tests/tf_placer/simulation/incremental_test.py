@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import math
 
 import numpy as np
@@ -73,9 +74,9 @@ class RandomMovesTest(parameterized.TestCase):
         return num_cut
 
     @parameterized.parameters(
-        {"count": 80, "max_operations": 12, "whole_secs": True},
-        {"count": 40, "max_operations": 12, "whole_secs": False},
-        {"count": 30, "max_operations": 60, "whole_secs": True},
+        {"count": 160, "max_operations": 12, "whole_secs": True},
+        {"count": 80, "max_operations": 12, "whole_secs": False},
+        {"count": 60, "max_operations": 60, "whole_secs": True},
         {"count": 30, "max_operations": 60, "whole_secs": False},
         {"count": 10, "max_operations": 300, "whole_secs": None},
     )
@@ -119,6 +120,33 @@ class RandomMovesTest(parameterized.TestCase):
             )
             move = random_move(rng, problem)
             self.assert_is(simulator.evaluate(*move), reference.step(reference.moved(*move)))
+
+
+class ArrivalTest(absltest.TestCase):
+    def test_as_many_missing_inputs_are_not_the_same_ones(self):
+        # `one` runs on D0 and `other` on D1, both to 1. What they make is at the other device at 3
+        # and 8, also for `reader_1` and `reader_0`. A chain on D2 ends at 6. All three are for
+        # `all`, which takes 1 and misses two inputs from 1 to 3, on D0 as on D1. `last`, on D1,
+        # comes after `reader_0`.
+        num_links = 24
+        one, other, every, reader_0, reader_1, last = range(6)
+        chain = list(range(6, 6 + num_links))
+        problem = make_problem(
+            [[secs] * 3 for secs in [1.0, 1.0, 1.0, 0.5, 0.5, 3.0] + [0.25] * num_links],
+            tensors=[(one, 2, [every, reader_1]), (other, 7, [every, reader_0])],
+            control_edges=[
+                *itertools.pairwise(chain),
+                (chain[-1], every),
+                (reader_0, last),
+            ],
+        )
+        simulator = IncrementalSimulator(problem)
+        simulator.set_base(np.array([0, 1, 0, 0, 1, 1] + [2] * num_links))
+        reference = Simulator(problem, threads=1)
+        placement = np.array([0, 1, 1, 0, 1, 1] + [2] * num_links)
+        self.assertEqual(reference.simulate(placement[np.newaxis]).step_secs, 11.5)
+        self.assertEqual(simulator.evaluate([every], [1]).step_secs, 11.5)
+        self.assertEqual(simulator.evaluate([every], [1], 11.5).step_secs, 11.5)
 
 
 class LimitTest(absltest.TestCase):
