@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import concurrent.futures
 import dataclasses
 import itertools
@@ -30,13 +31,17 @@ __all__ = ["AutoProgress", "AutoResult", "auto_search"]
 _STARTS_SHARE = 0.25
 # Temperatures, as shares of the step time.
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.02, 2e-5
+# Where the chains start again, in turns: how far the next optimum is differs from graph to graph.
+_AGAIN_TEMPERATURES = (0.01, 0.002)
 # How often moves take clusters at first; from the middle on it falls to 0.
 _COARSE_SHARE = 0.9
 # How many clusters the graph is cut into where there are more groups and nobody knows better.
 _CLUSTERS = (32, 128, 512)
 _STEPS_PER_TURN = 50
-# When all chains go on from the best, as shares of the search.
-_MEETINGS = (0.5, 0.75, 0.9)
+# When all chains go on from the best, warmer again, as shares of the search.
+_MEETINGS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+# Every other chain starts again with this share of the groups anywhere.
+_KICKED_SHARE = 0.03
 # Placements that were tried to make one start fit.
 _REPAIRS = 20
 _START_BATCH = 16
@@ -151,6 +156,7 @@ class _Search:
         self._starts: list[tuple[Found, str]] = []
         self._tried: list[Found] = []
         self._all_tried = False
+        self._random = np.random.default_rng(seed)
         self._incremental = IncrementalSimulator(problem)
         self._compile()
         self._start_secs = time.monotonic()
@@ -310,20 +316,29 @@ class _Search:
                 if meetings and share >= meetings[0]:
                     meetings.pop(0)
                     best = min((chain.best for chain in self._chains), key=lambda f: f.rank)
-                    for chain in self._chains:
-                        chain.restart(best)
+                    for number, chain in enumerate(self._chains):
+                        chain.restart(self._kicked(best) if number % 2 else best)
                 # Nothing within a turn depends on the other chains, or on the time.
                 left = self._max_simulated - self._simulated()
                 steps = int(min(_STEPS_PER_TURN, -(-left // self._threads)))
-                temperature, coarse_share = _schedule(share)
                 turns = [
-                    executor.submit(chain.run, steps, temperature, coarse_share)
-                    for chain in self._chains
+                    executor.submit(chain.run, steps, *_schedule(share, number))
+                    for number, chain in enumerate(self._chains)
                 ]
                 for turn in turns:
                     turn.result()
                 if self._report is not None:
                     self._report(self._state())
+
+    def _kicked(self, found: Found) -> Found:
+        """A placement with a few groups anywhere, if that fits: out of the reach of moves."""
+        movable = np.flatnonzero(self._legal.sum(axis=1) > 1)
+        kicked = self._random.permutation(movable)[: max(2, int(_KICKED_SHARE * len(movable)))]
+        chances = self._random.random([len(kicked), self._legal.shape[1]]) * self._legal[kicked]
+        placement = found.placement.copy()
+        placement[kicked] = chances.argmax(axis=1)
+        [other] = self._simulate(placement[None])
+        return found if other.excess_bytes else other
 
     def _is_over(self) -> bool:
         """Whether nothing better can be found."""
@@ -352,10 +367,16 @@ class _Search:
         return time.monotonic() - self._start_secs
 
 
-def _schedule(progress: float) -> tuple[float, float]:
-    """Temperature and share of cluster moves."""
-    ratio = _LAST_TEMPERATURE / _FIRST_TEMPERATURE
+def _schedule(progress: float, chain: int) -> tuple[float, float]:
+    """Temperature and share of cluster moves: a long cooling, and short ones from lower down."""
+    if progress < _MEETINGS[0]:
+        first, share = _FIRST_TEMPERATURE, progress / _MEETINGS[0]
+    else:
+        number = bisect.bisect_right(_MEETINGS, progress)
+        start, end = _MEETINGS[number - 1], [*_MEETINGS, 1.0][number]
+        first = _AGAIN_TEMPERATURES[chain % len(_AGAIN_TEMPERATURES)]
+        share = (progress - start) / (end - start)
     return (
-        _FIRST_TEMPERATURE * ratio**progress,
+        first * (_LAST_TEMPERATURE / first) ** min(1.0, share),
         _COARSE_SHARE * min(1.0, 2.0 * (1.0 - progress)),
     )
