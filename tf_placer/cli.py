@@ -95,7 +95,7 @@ def _add_optimize(commands: argparse._SubParsersAction) -> None:
         "--max_secs",
         type=float,
         default=600.0,
-        help="seconds at most, the confirmation included (default 600)",
+        help="seconds at most, profiling and the confirmation included (default 600)",
     )
     parser.add_argument(
         "--log_dir",

@@ -47,6 +47,7 @@ _REPAIRS = 20
 _START_BATCH = 16
 # Up to how many placements all are tried.
 _FEW_PLACEMENTS = 20_000
+_LOG_OF_TOO_MANY = 30.0
 _BATCH = 512
 
 
@@ -272,7 +273,9 @@ class _Search:
     # Few placements.
 
     def _num_placements(self) -> float:
-        return float(np.prod(self._legal.sum(axis=1, dtype=np.float64)))
+        # There may be far more than a float can hold.
+        log_count = np.log(self._legal.sum(axis=1)).sum()
+        return round(math.exp(log_count)) if log_count < _LOG_OF_TOO_MANY else math.inf
 
     def _try_all(self) -> None:
         """Simulates every placement."""

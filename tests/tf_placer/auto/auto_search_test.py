@@ -1,4 +1,5 @@
 import itertools
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -86,6 +87,12 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertTrue(result.is_optimal)
         self.assertBetween(result.num_simulated, 2**8, 2**8 + 64)
         self.assertFalse(search(problem, max_simulated=2**8 - 1).is_optimal)
+
+    def test_more_placements_than_a_number_can_hold_are_not_tried(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = search(make_problem([[1.0] * 5] * 500), max_simulated=30)
+        self.assertFalse(result.is_optimal)
 
     def test_one_device_needs_no_search(self):
         result = search(make_problem([[1.0], [2.0]]))
