@@ -91,7 +91,7 @@ class AutoSearchTest(parameterized.TestCase):
     def test_more_placements_than_a_number_can_hold_are_not_tried(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = search(make_problem([[1.0] * 5] * 500), max_simulated=30)
+            result = search(make_problem([[1.0] * 5] * 503), max_simulated=30)
         self.assertFalse(result.is_optimal)
 
     def test_one_device_needs_no_search(self):
