@@ -92,6 +92,7 @@ class Annealer:
         self._simulator = simulator
         self._incremental = incremental
         self._hot: HotSpots | None = None
+        self._seen: Found | None = None
         self._steps_to_look = 0
         self.num_simulated = 0
         self.best = start
@@ -106,7 +107,7 @@ class Annealer:
         """Goes on from another placement."""
         self._incremental.set_base(start.placement)
         self._current = start
-        self._hot, self._steps_to_look = None, 0
+        self._hot, self._seen, self._steps_to_look = None, None, 0
         if start.rank < self.best.rank:
             self.best = start
 
@@ -129,8 +130,10 @@ class Annealer:
         if self._steps_to_look > 0:
             return
         self._steps_to_look = _STEPS_PER_LOOK
-        if self._hot is None:
+        # What the step waited for some moves ago is still a better guess than none.
+        if self._seen is not self._current:
             self._hot = hot_spots(self._simulator.trace(self._current.placement))
+            self._seen = self._current
 
     def _try(self, move: Move, temperature: float) -> None:
         current = self._current
@@ -170,6 +173,5 @@ class Annealer:
     def _take(self, groups: np.ndarray, devices: np.ndarray, found: Found) -> None:
         self._incremental.accept(groups, devices)
         self._current = found
-        self._hot = None
         if found.rank < self.best.rank:
             self.best = found
