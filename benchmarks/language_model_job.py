@@ -20,9 +20,9 @@ def main() -> None:
     """Builds the graph, searches, prints the table and writes what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--machine", default="local:2", help="where to place (default local:2)")
-    parser.add_argument("--placer", default="colocrl", help="who searches (default colocrl)")
+    parser.add_argument("--placer", default="auto", help="who searches (default auto)")
     parser.add_argument("--max_trials", type=int, default=150, help="default 150")
-    parser.add_argument("--max_secs", type=float, default=540.0, help="default 540")
+    parser.add_argument("--max_secs", type=float, default=285.0, help="default 285")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument(
         "--log_dir",
@@ -49,6 +49,8 @@ def main() -> None:
     if result.log_dir is not None:
         write_graph(graph_path, result.graph_def)
         print(f"\n{result.table()}\n")
+    if result.explanation is not None:
+        print(f"{result.explanation_table()}\n")
     print(f"{'placed' if result.changed else 'unchanged'}: {result.reason}")
     if result.log_dir is not None:
         print(f"graph:     {graph_path}")

@@ -19,24 +19,18 @@ from collections.abc import Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import numpy as np
 import tensorflow as tf
 
+from benchmarks.live_model import LiveModel
 from benchmarks.live_report import Search, placer_table, plot, search_table, write_trials
 from benchmarks.models import language_model
-from graph_passes.fingerprint import graph_fingerprint
-from graph_passes.op_graph import OpGraph
-from graph_passes.pipeline import GroupedGraph, group_operations
 from tf_placer.confirmation import Confirmation, confirm
-from tf_placer.environments.session import SessionEnvironment
 from tf_placer.json_file import write_json
-from tf_placer.machine import Machine
 from tf_placer.machine_lookup import find_machine
-from tf_placer.placers import describe_placer, make_placer, units_of
+from tf_placer.placers import make_placer, units_of
 from tf_placer.report.progress import format_measurement, progress_line
 from tf_placer.report.units import format_step
 from tf_placer.search import Budget, search
-from tf_placer.step import Step
 from tf_placer.trial_log import ORIGINAL, TrialLog
 
 __all__ = ["main"]
@@ -45,59 +39,11 @@ __all__ = ["main"]
 _DETERMINISTIC = ("single_device", "expert")
 
 
-class _Live:
-    """The graph on the machine, as each placer wants it grouped."""
-
-    def __init__(self, machine: Machine, directory: str) -> None:
-        """Builds the graph.
-
-        Args:
-            machine: where to run.
-            directory: an empty one for files; it stays until all environments are closed.
-        """
-        model = language_model.build()
-        graph_def = model.graph.as_graph_def()
-        self.machine = machine
-        self.fingerprint = graph_fingerprint(graph_def)
-        self.devices = tuple(device.name for device in machine.devices)
-        feeds = {model.tokens: next(model.batches())}
-        self._step = Step((model.train_op,), feeds, (model.initializer,))
-        self._op_graph = OpGraph.from_graph_def(graph_def, self._step.fetches, list(feeds))
-        self._grouped: dict[str, GroupedGraph] = {}
-        self._graph_path = pathlib.Path(directory) / "graph.pb"
-        self._graph_path.write_bytes(graph_def.SerializeToString())
-
-    def grouped(self, placer: str) -> GroupedGraph:
-        """The graph with the groups that a placer places."""
-        units = units_of(placer)
-        if units not in self._grouped:
-            self._grouped[units] = group_operations(self._op_graph, units)
-        return self._grouped[units]
-
-    def assignment(self, placer: str, row: Sequence[int] | np.ndarray) -> dict[str, str]:
-        """The device of each operation under a placement of a placer."""
-        return self.grouped(placer).assignment(np.asarray(row, np.int32), self.devices)
-
-    def environment(self, placer: str) -> SessionEnvironment:
-        """Measures placements of a placer; has started no process yet."""
-        return SessionEnvironment(
-            self._graph_path, self._step, self.machine, lambda row: self.assignment(placer, row)
-        )
-
-
-def _search(live: _Live, placer_name: str, seed: int, args: argparse.Namespace) -> Search:
+def _search(live: LiveModel, placer_name: str, seed: int, args: argparse.Namespace) -> Search:
     """One search, in processes of its own. What is in its log already is not measured again."""
     grouped = live.grouped(placer_name)
-    legal = grouped.grouping.legal_devices(grouped.colocation, live.devices)
-    placer = make_placer(placer_name, grouped.group_graph, legal, seed=seed)
-    header = {
-        "graph_fingerprint": live.fingerprint,
-        "placer": placer_name,
-        "configuration": {s.name: s.value for s in describe_placer(placer_name).settings},
-        "seed": seed,
-        "machine": live.machine.to_json(),
-        "grouping": units_of(placer_name),
-    }
+    placer = make_placer(placer_name, grouped.group_graph, live.legal(placer_name), seed=seed)
+    header = live.header(placer_name, seed)
     path = pathlib.Path(args.log_dir) / f"{placer_name}_{seed}" / "trials.jsonl"
     with TrialLog.open(path, header) as log, live.environment(placer_name) as environment:
         trials = search(
@@ -115,7 +61,7 @@ def _search(live: _Live, placer_name: str, seed: int, args: argparse.Namespace) 
 
 def _run(args: argparse.Namespace) -> tuple[list[Search], Confirmation]:
     with tempfile.TemporaryDirectory() as directory:
-        live = _Live(find_machine(args.machine), directory)
+        live = LiveModel(language_model.build(), find_machine(args.machine), directory)
         # Placers take turns, so that a slow quarter of an hour does not fall on one of them.
         wanted = [
             (placer, seed)

@@ -56,7 +56,12 @@ def check_placer(name: str, options: Mapping[str, str]) -> None:
 
 
 def run_units(name: str, options: Mapping[str, str]) -> Units:
-    """What a placer of a run wants placements to be made of; see `tf_placer.placers.units_of`."""
+    """What placements of a run are made of; see `tf_placer.placers.units_of`.
+
+    The search of "auto" refines what it finds with coarse groups.
+    """
+    if name == AUTO:
+        return "per_operation"
     return units_of(name, options) if name in PLACERS else "heuristic"
 
 

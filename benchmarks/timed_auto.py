@@ -7,23 +7,23 @@ import time
 
 import numpy as np
 
+from benchmarks.paper_problems import PaperProblem
 from benchmarks.timed_search import CurvePoint, Found, SearchBudget, samples_within, thinned
-from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.auto.auto_search import AutoProgress, auto_search
-from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.auto.auto_search import AutoProgress
+from tf_placer.auto.refined_search import clusters_of, refined_search
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["timed_auto"]
 
 
 def timed_auto(
-    problem: PlacementProblem, groups: GroupGraph, budget: SearchBudget, *, seed: int
+    fine: PaperProblem, coarse: PaperProblem, budget: SearchBudget, *, seed: int
 ) -> Found:
     """Searches as "auto" does before anything is measured, with all of the budget.
 
     Args:
-        problem: what to place.
-        groups: its groups.
+        fine: what to place.
+        coarse: the same with the coarse groups that the search starts with.
         budget: when to end.
         seed: of everything random.
 
@@ -32,7 +32,7 @@ def timed_auto(
         simulating takes time.
     """
     # The first simulation ever compiles the simulator, which is no part of the search.
-    Simulator(problem, threads=1).simulate(np.zeros([1, problem.num_groups], np.int32))
+    Simulator(fine.problem, threads=1).simulate(np.zeros([1, fine.problem.num_groups], np.int32))
     clock = time.monotonic if budget.is_wall else time.process_time
     curve: list[CurvePoint] = []
     start_secs = clock()
@@ -44,9 +44,10 @@ def timed_auto(
             curve.append((progress.num_simulated, elapsed_secs, best.step_secs))
 
     max_simulated = math.inf if budget.max_samples is None else budget.max_samples
-    result = auto_search(
-        problem,
-        groups,
+    result = refined_search(
+        fine.problem,
+        fine.groups,
+        clusters_of(fine.problem.groups, coarse.problem.groups),
         max_secs=budget.max_secs,
         max_simulated=max_simulated,
         seed=seed,

@@ -21,6 +21,7 @@ from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, require_tensorflow
 from tf_placer.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machine_lookup import find_machine
+from tf_placer.placers import AUTO
 from tf_placer.problem_arguments import add_problem_commands
 
 __all__ = ["main"]
@@ -80,14 +81,15 @@ def _add_optimize(commands: argparse._SubParsersAction) -> None:
         help="find a faster placement of a graph",
         description="Times steps of the graph as it came, on each device, and split by layer; then "
         "lets a placer search. The fastest placements are measured again beside the original. The "
-        "output is the graph with devices, or the graph as it came if nothing is faster.",
+        "output is the graph with devices, or the graph as it came if nothing is faster. Ctrl-C "
+        "ends the search with the best so far, after a short confirmation.",
         epilog=placers_help(),
     )
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--output_graph", help="where the graph with devices goes; by ending")
     add_step(parser)
     parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
-    add_placer(parser, "colocrl")
+    add_placer(parser, AUTO)
     parser.add_argument(
         "--max_trials", type=int, default=150, help="placements to measure at most (default 150)"
     )
@@ -95,7 +97,7 @@ def _add_optimize(commands: argparse._SubParsersAction) -> None:
         "--max_secs",
         type=float,
         default=600.0,
-        help="seconds at most, profiling and the confirmation included (default 600)",
+        help="seconds at most, starting, profiling and the confirmation included (default 600)",
     )
     parser.add_argument(
         "--log_dir",

@@ -55,6 +55,8 @@ def optimize_file(
         write_graph(output_graph, result.graph_def, graph.meta_graph)
     if result.confirmation is not None:
         print(result.table(), end="\n\n")
+    if result.explanation is not None:
+        print(result.explanation_table(), end="\n\n")
     print("placed" if result.changed else "unchanged", "-", result.reason)
     if output_graph is not None:
         print("graph:", output_graph)

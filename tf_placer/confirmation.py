@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from tf_placer.environments.environment import Measurement
 
-__all__ = ["Comparison", "Confirmation", "ConfirmationEnvironment", "confirm"]
+__all__ = ["Comparison", "Confirmation", "ConfirmationEnvironment", "compare", "confirm"]
 
 # An interval needs a spread, and a spread two values.
 _MIN_ROUNDS = 2
+# Two rounds give a very wide one.
+_SOON_ENOUGH = 3
 
 # 97.5 % quantiles of Student's t by degrees of freedom: two-sided 95 % intervals. From
 # NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2.
@@ -130,6 +132,7 @@ def confirm(
     rounds: int = 5,
     deadline_secs: float = math.inf,
     progress: Callable[[int, int, str, Measurement], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> Confirmation:
     """Measures placements side by side, in fresh processes, and compares them round by round.
 
@@ -153,11 +156,14 @@ def confirm(
             always run, because an interval needs them.
         progress: called after each measurement with the round (from 1), `rounds`, the label and
             the measurement.
+        should_stop: asked before each round but the first three; true ends the confirmation.
 
     Returns:
         All measurements, and how every other candidate compares with the reference.
 
     Raises:
+        KeyboardInterrupt: a measurement was broken off, and fewer than two rounds were complete;
+            with more, these are what counts.
         ValueError: the reference is not among the candidates, it is the only one, or there are
             fewer than 2 rounds.
     """
@@ -174,22 +180,33 @@ def confirm(
         out_of_time = time.monotonic() - start_secs >= deadline_secs
         if (number >= _MIN_ROUNDS and out_of_time) or len(failed) == len(candidates) - 1:
             break
-        environment.restart()
-        measurements = {}
-        for label in _order(list(candidates), number):
-            if label in failed:
-                continue
-            measurements[label] = environment.measure_assignment(candidates[label])
-            if measurements[label].failure is not None and label != reference:
-                failed.add(label)
-            if progress is not None:
-                progress(number + 1, rounds, label, measurements[label])
+        if number >= _SOON_ENOUGH and should_stop is not None and should_stop():
+            break
+        measurements: dict[str, Measurement] = {}
+        try:
+            environment.restart()
+            for label in _order(list(candidates), number):
+                if label in failed:
+                    continue
+                measurements[label] = environment.measure_assignment(candidates[label])
+                if progress is not None:
+                    progress(number + 1, rounds, label, measurements[label])
+        except KeyboardInterrupt:
+            if number < _MIN_ROUNDS:
+                raise
+            environment.restart()
+            break
+        failed |= {
+            label
+            for label, measurement in measurements.items()
+            if measurement.failure is not None and label != reference
+        }
         done.append(measurements)
     labels = [label for label in candidates if label != reference]
     return Confirmation(
         reference=reference,
         rounds=tuple(done),
-        comparisons={label: _compare(done, label, reference) for label in labels},
+        comparisons={label: compare(done, label, reference) for label in labels},
         best=_best(done, [reference, *labels]),
     )
 
@@ -211,7 +228,18 @@ def _medians(rounds: Sequence[Mapping[str, Measurement]], label: str) -> dict[in
     return medians
 
 
-def _compare(rounds: Sequence[Mapping[str, Measurement]], label: str, reference: str) -> Comparison:
+def compare(rounds: Sequence[Mapping[str, Measurement]], label: str, reference: str) -> Comparison:
+    """Compares two labels of a confirmation round by round.
+
+    Args:
+        rounds: for each round the measurement of each label; the two are in all of them, until one
+            has failed.
+        label: what is compared.
+        reference: with what.
+
+    Returns:
+        How `label` compares with `reference`.
+    """
     for number, measurements in enumerate(rounds, start=1):
         failure = measurements[label].failure
         if failure is not None:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pathlib
 import tempfile
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -106,6 +107,8 @@ def cost_graph(
     grouping: str = "heuristic",
     session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
+    timeout_secs: float = 300.0,
+    known_secs: Mapping[tuple[int, ...], float] | None = None,
 ) -> CostedGraph:
     """Finds out what a graph costs on a machine: measured where it is there, else computed.
 
@@ -116,6 +119,9 @@ def cost_graph(
         grouping: what a group of the graph is, as `group_operations` takes it.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
+        timeout_secs: seconds that each trace of the graph may take.
+        known_secs: by placement, a device index per group, seconds of a step that was measured on
+            the machine already.
 
     Raises:
         ValueError: the grouping is unknown.
@@ -135,6 +141,8 @@ def cost_graph(
             steps=steps,
             session_config=session_config,
             work_dir=directory,
+            timeout_secs=timeout_secs,
+            known_secs=known_secs,
         )
         machine = calibrate_links(machine, session_config, work_dir=directory)
     return CostedGraph(grouped, _with_memory(machine), costs)

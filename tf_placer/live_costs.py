@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -20,8 +20,9 @@ from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.report.units import format_duration
 from tf_placer.run_directory import Request, RunDirectory
 from tf_placer.sources import Source
+from tf_placer.trial_log import Trial
 
-__all__ = ["LiveCosts", "profile_costs", "read_costs", "secs_to_search"]
+__all__ = ["LiveCosts", "profile_costs", "read_costs"]
 
 _FORMAT = 1
 # As many as the command `profile` traces.
@@ -98,6 +99,9 @@ def profile_costs(
     session_config: tf.compat.v1.ConfigProto,
     header: Mapping[str, Any],
     report: Callable[[str], None],
+    *,
+    timeout_secs: float,
+    trials: Sequence[Trial],
 ) -> LiveCosts:
     """Profiles the graph on the machine of a search and keeps the costs in its directory.
 
@@ -108,6 +112,8 @@ def profile_costs(
         session_config: the configuration of the user's sessions.
         header: what the search is of, as `search_header` says it.
         report: called with lines of text for people.
+        timeout_secs: seconds that each trace of the graph may take.
+        trials: what was measured on the machine already.
 
     Returns:
         The costs.
@@ -129,6 +135,12 @@ def profile_costs(
             grouping=header["grouping"],
             session_config=session_config,
             work_dir=directory.work,
+            timeout_secs=timeout_secs,
+            known_secs={
+                trial.assignment: trial.measurement.median_secs
+                for trial in trials
+                if trial.assignment is not None and trial.measurement.median_secs is not None
+            },
         )
     except SearchError as error:
         raise SearchError(f"{needs}, but {error}") from None
@@ -150,29 +162,6 @@ def profile_costs(
         f"{format_duration(secs)}; the costs are in {directory.problem}"
     )
     return LiveCosts(problem, secs)
-
-
-def secs_to_search(max_secs: float, costs: LiveCosts | None) -> float:
-    """What is left of the time of a search beside profiling.
-
-    It is the same in the run that profiles and in those that go on from there: a search that has
-    ended has no time left when it is called again.
-
-    Args:
-        max_secs: the time of the whole search, in seconds.
-        costs: what is known of the costs, or None.
-
-    Raises:
-        ValueError: nothing is left.
-    """
-    if costs is None:
-        return max_secs
-    if costs.secs >= max_secs:
-        raise ValueError(
-            f"max_secs is {max_secs:g}, but profiling the graph alone took "
-            f"{format_duration(costs.secs)}: give the search more time"
-        )
-    return max_secs - costs.secs
 
 
 def _of(header: Mapping[str, Any]) -> dict[str, Any]:

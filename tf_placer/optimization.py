@@ -7,9 +7,12 @@ import dataclasses
 import math
 import os
 import pathlib
+import signal
 import sys
 import tempfile
+import threading
 import time
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,15 +22,24 @@ from graph_passes.annotate import Annotate
 from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
+from tf_placer.auto.explanation import Explanation
 from tf_placer.confirmation import Comparison, Confirmation
 from tf_placer.errors import SearchError
 from tf_placer.machine import Machine, MachineError
 from tf_placer.machine_lookup import find_machine
-from tf_placer.placers import check_options
-from tf_placer.processes import ChildDied, ChildProcess, await_message, environment_without_gpus
+from tf_placer.placers import AUTO, check_options
+from tf_placer.processes import (
+    ChildDied,
+    ChildProcess,
+    ChildTimeout,
+    await_message,
+    environment_without_gpus,
+)
 from tf_placer.result import OptimizeResult
 from tf_placer.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.search import Budget
+from tf_placer.search_header import request_digest
+from tf_placer.search_result import is_finished
 from tf_placer.sources import Source, read_source
 from tf_placer.trial_log import LogError, read_log
 
@@ -40,6 +52,8 @@ _REASONS = {
     Outcome.NOTHING_RUNS: "no placement ran",
     Outcome.NOT_FASTER: "no placement is faster than the graph as it came, beyond the noise",
     Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
+    Outcome.NOT_CONFIRMED: "no placement was confirmed to be faster",
+    Outcome.INTERRUPTED: "interrupted before a placement was confirmed to be faster",
 }
 # What the search process tells of an error is its class and its message.
 _ERRORS: Mapping[str, type[Exception]] = {
@@ -48,6 +62,8 @@ _ERRORS: Mapping[str, type[Exception]] = {
     "OSError": OSError,
     "ValueError": ValueError,
 }
+# The first interrupt ends the search, the second the confirmation.
+_PATIENCE = 2
 
 
 def optimize(
@@ -57,7 +73,7 @@ def optimize(
     initializers: Sequence[Any] | Any | None = None,
     *,
     machine: str | Machine | None = None,
-    placer: str = "colocrl",
+    placer: str = AUTO,
     placer_options: Mapping[str, Any] | None = None,
     max_trials: int = 150,
     max_secs: float = 600.0,
@@ -68,11 +84,15 @@ def optimize(
     """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
 
     Measures the graph as it came, everything on each device, and splits by layer; then lets the
-    placer search. The fastest placements are measured again beside the original, interleaved, in
-    fresh processes and under the user's session configuration. Only one that is faster beyond the
-    noise, and computes the same, is put on the graph. The search runs in processes of its own and
-    prints a line per trial to the standard error; this process needs no eager execution and
-    touches no GPU.
+    placer search: by default it profiles the graph, searches in simulation, measures the best
+    candidates, corrects the costs by that and goes on. The fastest placements are measured again
+    beside the original, interleaved, in fresh processes and under the user's session configuration.
+    Only one that is faster beyond the noise, and computes the same, is put on the graph. The search
+    runs in processes of its own and prints a line per trial to the standard error; this process
+    needs no eager execution and touches no GPU.
+
+    An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
+    a second one breaks that off, and the graph stays as it came. What was measured is in the log.
 
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
@@ -88,10 +108,11 @@ def optimize(
             "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
             TensorFlow cluster.
         placer: who searches after the baselines; see `tf_placer.placers.PLACERS`. For one that
-            needs to know what the operations cost, the graph is profiled first.
+            needs to know what the operations cost, such as "auto", the graph is profiled before.
         placer_options: settings of the placer that differ from its defaults.
         max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, profiling and the confirmation included.
+        max_secs: seconds at most, from the call on: starting, profiling and the confirmation
+            included.
         log_dir: directory for the log. One that holds the log of the same search is gone on with.
             By default a new temporary directory.
         seed: of everything random.
@@ -112,6 +133,7 @@ def optimize(
         >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
         >>> print(result.reason, result.table())
     """
+    start_secs = time.monotonic()
     options = check_options(placer, placer_options)
     Budget(max_trials, max_secs)
     if seed < 0:
@@ -143,15 +165,37 @@ def optimize(
         max_secs=max_secs,
         seed=seed,
     )
+    if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
+        _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
+        return _finished(RunDirectory(log_dir), source)
     with _run_directory(log_dir) as directory, tempfile.TemporaryDirectory() as given:
         # The search takes over what is asked once it has made sure that the directory is its own.
         RunDirectory(given).write_request(
             request, source.graph_def.SerializeToString(), config.SerializeToString()
         )
-        outcome = _run_search(directory, given, _print_line)
+        outcome = _run_search(directory, given, _print_line, start_secs)
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, _REASONS[outcome])
     return _finished(directory, source)
+
+
+def _is_answered(
+    directory: RunDirectory,
+    request: Request,
+    source: Source,
+    session_config: tf.compat.v1.ConfigProto,
+) -> bool:
+    """Whether a search of just this has ended there: then no process is needed."""
+    try:
+        result = directory.read_result()
+        if result is None or not result.get("is_complete"):
+            return False
+        _, trials = read_log(directory.trials)
+    except (OSError, ValueError):
+        return False  # The search looks into it, and says what is wrong.
+    return is_finished(result, request, len(trials)) and result["request_digest"] == request_digest(
+        request, source.graph_def, session_config
+    )
 
 
 @contextlib.contextmanager
@@ -172,13 +216,16 @@ def _print_line(line: str) -> None:
     print(f"tf_placer: {line}", file=sys.stderr, flush=True)
 
 
-def _run_search(directory: RunDirectory, given: str, report: Callable[[str], None]) -> Outcome:
+def _run_search(
+    directory: RunDirectory, given: str, report: Callable[[str], None], start_secs: float
+) -> Outcome:
     """Runs the process that searches.
 
     Args:
         directory: where everything goes.
         given: the directory with the request.
         report: called with each line that the process has for people.
+        start_secs: when the time of the search began, by `time.monotonic`.
 
     Returns:
         How the search ended.
@@ -186,20 +233,21 @@ def _run_search(directory: RunDirectory, given: str, report: Callable[[str], Non
     child = ChildProcess(
         "the search",
         "tf_placer.search_process",
-        {"request": given, "directory": str(directory.path)},
+        {"request": given, "directory": str(directory.path), "start_secs": start_secs},
         log_path=pathlib.Path(given, "search.log"),
         environ=environment_without_gpus(),
     )
     try:
-        while True:
-            # A trial may take long, and has its own time limit.
-            for message in await_message(child, [], time.monotonic() + 1e6):
-                if "line" in message:
-                    report(message["line"])
-                elif "error" in message:
-                    raise _ERRORS.get(message["kind"], SearchError)(message["error"])
-                else:
-                    return Outcome(message["outcome"])
+        with _interrupts_sent_to(child):
+            while True:
+                # A trial may take long, and has its own time limit.
+                for message in await_message(child, [], time.monotonic() + 1e6):
+                    if "line" in message:
+                        report(message["line"])
+                    elif "error" in message:
+                        raise _ERRORS.get(message["kind"], SearchError)(message["error"])
+                    else:
+                        return Outcome(message["outcome"])
     except ChildDied as death:
         text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
         if directory.trials.exists():
@@ -210,6 +258,33 @@ def _run_search(directory: RunDirectory, given: str, report: Callable[[str], Non
         raise SearchError(text) from None
     finally:
         child.stop()
+
+
+@contextlib.contextmanager
+def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
+    """Lets interrupts from the keyboard end a search; who insists gets a KeyboardInterrupt.
+
+    Nothing is changed where this is not the main thread, or where interrupts are not Python's.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    count = 0
+
+    def handle(number: int, frame: types.FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if count > _PATIENCE:
+            raise KeyboardInterrupt
+        with contextlib.suppress(ChildDied, ChildTimeout):
+            child.send({"command": "end"}, time.monotonic() + 1.0)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
@@ -228,6 +303,11 @@ def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
         trials=trials,
         log_dir=directory.path,
     )
+    # Results of earlier versions have none.
+    if result.get("explanation"):
+        unchanged = dataclasses.replace(
+            unchanged, explanation=Explanation.from_json(result["explanation"])
+        )
     winner, note = result["winner"], result["note"]
     if winner is None:
         reason = _REASONS[Outcome(result["outcome"])]

@@ -20,6 +20,7 @@ from tf_placer.arguments import (
     placers_help,
 )
 from tf_placer.errors import require_tensorflow
+from tf_placer.placers import AUTO
 
 __all__ = ["add_problem_commands"]
 
@@ -88,7 +89,7 @@ def _add_search(commands: argparse._SubParsersAction) -> None:
         "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed. "
         "If nothing fits, feasible is false and step_secs that of the closest placement",
     )
-    add_placer(parser, "random")
+    add_placer(parser, AUTO)
     parser.add_argument(
         "--max_trials",
         type=int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +37,8 @@ def profile_graph(
     steps: int = 10,
     session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
+    timeout_secs: float = _TIMEOUT_SECS,
+    known_secs: Mapping[tuple[int, ...], float] | None = None,
 ) -> OperationCosts:
     """Traces steps on one device of each kind and takes the costs from them.
 
@@ -52,6 +55,9 @@ def profile_graph(
         steps: how many steps to trace on each kind of device; two more run before.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
+        timeout_secs: seconds that each trace may take.
+        known_secs: by placement, a device index per group, seconds of a step that was measured on
+            the machine already.
 
     Returns:
         The costs of the graph's operations on each device.
@@ -60,13 +66,15 @@ def profile_graph(
         SearchError: no step could be traced on some kind of device.
         WorkerStartError: the processes do not start.
     """
-    profiler = _Profiler(graph_path, step, grouped, machine, steps, session_config, work_dir)
+    profiler = _Profiler(
+        graph_path, step, grouped, machine, steps, session_config, work_dir, timeout_secs
+    )
     kinds: dict[tuple[str, int], tuple[StepProfile, float | None]] = {}
     for d, device in enumerate(machine.devices):
         kind = (device.type, len(device.cores))
         if kind not in kinds:
             logging.info("profiling the graph on %s", device.name)
-            kinds[kind] = profiler.on_device(d)
+            kinds[kind] = profiler.on_device(d, known_secs or {})
     found = [kinds[device.type, len(device.cores)] for device in machine.devices]
     return profiled_costs(
         grouped.op_graph, [profile for profile, _ in found], [secs for _, secs in found]
@@ -85,7 +93,9 @@ class _Profiler:
         steps: int,
         session_config: tf.compat.v1.ConfigProto | None,
         work_dir: str | os.PathLike[str] | None,
+        timeout_secs: float,
     ) -> None:
+        self._timeout_secs = timeout_secs
         self._graph_path = pathlib.Path(graph_path)
         self._step = step
         self._grouped = grouped
@@ -96,8 +106,14 @@ class _Profiler:
         self._names = tuple(device.name for device in machine.devices)
         self._legal = grouped.grouping.legal_devices(grouped.colocation, self._names)
 
-    def on_device(self, d: int) -> tuple[StepProfile, float | None]:
+    def on_device(
+        self, d: int, known_secs: Mapping[tuple[int, ...], float]
+    ) -> tuple[StepProfile, float | None]:
         """Profiles one device.
+
+        Args:
+            d: its number.
+            known_secs: steps that were measured already, by placement.
 
         Returns:
             The profile, and the seconds of a whole step on the machine where they differ from
@@ -119,6 +135,9 @@ class _Profiler:
         everywhere = dict.fromkeys(self._grouped.op_graph.names, "")
         with self._environment(alone, config) as environment:
             profile = self._checked(environment.trace(everywhere), device)
+        known = known_secs.get(tuple(self._all_on(d).tolist()))
+        if known is not None:
+            return profile, known
         with self._environment(self._machine, self._session_config) as environment:
             [measurement] = environment.measure(self._all_on(d)[None])
         if measurement.median_secs is None:
@@ -167,7 +186,7 @@ class _Profiler:
             machine,
             self._assignment,
             protocol=self._protocol,
-            timeout_secs=_TIMEOUT_SECS,
+            timeout_secs=self._timeout_secs,
             session_config=config,
             work_dir=self._work_dir,
         )

@@ -7,7 +7,9 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from graph_passes.placement import Placement
+from tf_placer.auto.explanation import Explanation
 from tf_placer.confirmation import Confirmation
+from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.table import table
 from tf_placer.report.units import format_step
 from tf_placer.trial_log import ORIGINAL, Trial
@@ -34,6 +36,8 @@ class OptimizeResult:
         confirmation: original and finalists measured side by side, or None.
         finalists: per label in `confirmation`, the trial it is.
         trials: every trial of the search.
+        explanation: predicted and measured steps, what bounds the best placement, and what would
+            help it; None where the costs are not known, or nothing ran.
         log_dir: the directory with the log, to be given again to go on; None if nothing was
             measured.
     """
@@ -49,6 +53,7 @@ class OptimizeResult:
     finalists: dict[str, Trial] = dataclasses.field(default_factory=dict)
     trials: tuple[Trial, ...] = ()
     log_dir: pathlib.Path | None = None
+    explanation: Explanation | None = None
 
     @property
     def original_secs(self) -> float | None:
@@ -68,6 +73,8 @@ class OptimizeResult:
             return ""
         rows = []
         for label, trial in self.finalists.items():
+            if not any(label in measurements for measurements in self.confirmation.rounds):
+                continue  # There was no time for it.
             comparison = self.confirmation.comparisons.get(label)
             secs = self.confirmation.step_secs(label)
             low, high = (comparison.interval if comparison else None) or (None, None)
@@ -83,6 +90,10 @@ class OptimizeResult:
             )
         headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
         return table(headers, rows, "lrrrll")
+
+    def explanation_table(self) -> str:
+        """The explanation for people; empty if there is none."""
+        return "" if self.explanation is None else explanation_table(self.explanation)
 
 
 def _ratio(value: float | None) -> str:

@@ -4,6 +4,7 @@ request.json, graph.pb, feeds/, session_config   what was asked
 problem.json, profile.json                       what the operations cost, and what that is of, if
                                                  the placer needs to know
 trials.jsonl                                     every trial, as it was measured
+best_so_far.json                                 the fastest placement of these, not confirmed
 training.jsonl, tensorboard/, policy.weights.h5  what the placer has learned, if it learns
 result.json, placement.json                      what came out, when the search has ended
 """
@@ -37,6 +38,8 @@ class Outcome(enum.Enum):
     NOTHING_RUNS = "nothing_runs"
     NOT_FASTER = "not_faster"
     DIFFERENT_VALUES = "different_values"
+    NOT_CONFIRMED = "not_confirmed"
+    INTERRUPTED = "interrupted"
     FASTER = "faster"
 
 
@@ -50,8 +53,8 @@ class Request:
         placer: name of the placer that searches.
         placer_options: its settings that are not the defaults.
         max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, from the first trial to the end of the confirmation; profiling
-            the graph before, for a placer that needs its costs, counts.
+        max_secs: seconds at most, from the call to its end; what trials of earlier calls took
+            counts.
         seed: of everything random.
     """
 
@@ -135,6 +138,11 @@ class RunDirectory:
     def placement(self) -> pathlib.Path:
         """The placement that was found; only there if it is faster."""
         return self.path / "placement.json"
+
+    @property
+    def best(self) -> pathlib.Path:
+        """The fastest placement so far, as it was measured once; not confirmed."""
+        return self.path / "best_so_far.json"
 
     def write_request(self, request: Request, graph: bytes, session_config: bytes) -> None:
         """Writes what a search needs to know.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
+from tf_placer.auto.limits import limits_of
 from tf_placer.auto.what_if import WhatIf, what_if
 from tf_placer.errors import require_tensorflow
 from tf_placer.json_file import check_output, write_json
@@ -160,6 +161,7 @@ def _search_auto(
     found = outcome(result, result.interrupted)
     file.write(found)
     changes: tuple[WhatIf, ...] = ()
+    limits = limits_of(problem, result.best.placement) if found.feasible else None
     if found.feasible and not result.interrupted:
         changes = what_if(
             problem, groups, result.best.placement, search_secs=explain_secs, seed=seed
@@ -167,7 +169,7 @@ def _search_auto(
     print(_search_table(problem, found))
     if result.is_optimal:
         print("              no placement is better")
-    print(f"\n{auto_table(result, changes)}\n\nresult: {output}")
+    print(f"\n{auto_table(result, changes, limits)}\n\nresult: {output}")
 
 
 def _progress(outcome: SearchOutcome, eta_secs: float) -> str:

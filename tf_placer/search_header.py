@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from graph_passes.pipeline import GroupedGraph
 from tf_placer.placers import Units, describe_placer
 from tf_placer.run_directory import Request
 
-__all__ = ["search_header", "size_lines"]
+__all__ = ["request_digest", "search_header", "size_lines"]
 
 
 def search_header(
@@ -49,6 +50,29 @@ def search_header(
         "grouping": units,
         "grouping_fingerprint": digest.hexdigest(),
     }
+
+
+def request_digest(
+    request: Request, graph_def: tf.compat.v1.GraphDef, session_config: tf.compat.v1.ConfigProto
+) -> str:
+    """A name for all that a search depends on but its budget, for which nothing is grouped.
+
+    Args:
+        request: what is asked.
+        graph_def: the graph.
+        session_config: the configuration of the user's sessions.
+
+    Returns:
+        64 hexadecimal digits. Requests with the same have the same header; another serialisation of
+        a graph has the same, too.
+    """
+    asked = request.log_header(graph_fingerprint(graph_def)) | {
+        "session_config": text_format.MessageToString(session_config, as_one_line=True),
+    }
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
+    for node in graph_def.node:
+        digest.update(f"{node.name}\0{node.device}\0".encode())
+    return digest.hexdigest()
 
 
 def size_lines(request: Request, grouped: GroupedGraph) -> list[str]:

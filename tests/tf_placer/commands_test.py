@@ -28,8 +28,10 @@ _CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/tas
 def scripted(script: Script) -> Iterator[None]:
     """Searches in this process, with scripted measurements."""
 
-    def search(directory, given, report):
-        return search_process.run(RunDirectory(given), directory, report, script.environment)
+    def search(directory, given, report, start_secs):
+        return search_process.run(
+            RunDirectory(given), directory, report, script.environment, start_secs=start_secs
+        )
 
     with mock.patch.object(optimization, "_run_search", search):
         yield
@@ -267,7 +269,10 @@ class BadInputTest(CommandsTestCase):
             ("no=1", "placer 'colocrl' has no option 'no'"),
             ("learning_rate=fast", "option 'learning_rate' .* must be float, not 'fast'"),
         ):
-            self.refuses(message, "in.pb", "--fetches=y", f"--placer_option={option}")
+            self.refuses(
+                message,
+                *("in.pb", "--fetches=y", "--placer=colocrl", f"--placer_option={option}"),
+            )
         self.refuses("max_trials must be at least 1", "in.pb", "--fetches=y", "--max_trials=0")
 
     def test_outputs(self):

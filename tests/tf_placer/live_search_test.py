@@ -80,7 +80,7 @@ class LiveSearchTest(tf.test.TestCase):
             TrialLog.open(f"{log_dir}/trials.jsonl", header),
             self.assertRaisesRegex(LogError, "another search is writing"),
         ):
-            optimize(graphs.v1_ref_variables().graph, **settings)
+            optimize(graphs.v1_ref_variables().graph, **{**settings, "max_trials": 5})
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
 
     def test_a_graph_that_does_not_run_says_why(self):
@@ -88,14 +88,10 @@ class LiveSearchTest(tf.test.TestCase):
             w = tf1.get_variable("w", [4, 4])
             contents = tf.strings.to_number(tf.io.read_file("/no/such/file"))
             tf.multiply(tf.matmul(w, w), contents, name="y")
-        for placer, message in (
-            ("random", "does not run as it came"),
-            ("heft", "needs to know what the operations cost, but no step of the graph could be"),
-        ):
-            settings = {**_SETTINGS, "placer": placer, "log_dir": self.create_tempdir().full_path}
-            with self.assertRaisesRegex(SearchError, f"(?s){message}.*no/such/file"):
-                optimize(graph, "y", **settings)
-            self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
+        settings = {**_SETTINGS, "placer": "auto", "log_dir": self.create_tempdir().full_path}
+        with self.assertRaisesRegex(SearchError, "(?s)does not run as it came.*no/such/file"):
+            optimize(graph, "y", **settings)
+        self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
 
     def test_a_placer_that_needs_costs_searches_what_was_profiled(self):
         directory = RunDirectory(self.create_tempdir().full_path)

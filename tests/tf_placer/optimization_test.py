@@ -43,10 +43,14 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.log_dir = self.directory / "run"
         self.enter_context(mock.patch.object(optimization, "_run_search", self.search_here))
 
-    def search_here(self, directory, given, report):
+    def search_here(self, directory, given, report, start_secs):
         del report
         return search_process.run(
-            RunDirectory(given), directory, lambda line: None, self.script.environment
+            RunDirectory(given),
+            directory,
+            lambda line: None,
+            self.script.environment,
+            start_secs=start_secs,
         )
 
     def optimize(self, graph, fetches=None, **settings):
@@ -188,6 +192,37 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIn("nothing to place", result.reason)
         self.assertIs(result.graph_def, graph_def)
         self.assertFalse(self.log_dir.exists())
+
+    def test_a_search_that_has_ended_is_answered_without_another_process(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        first = self.optimize(graph_def, "result")
+        with mock.patch.object(optimization, "_run_search", None):
+            # Another serialisation of the same graph, as a training script builds it anew.
+            again = self.optimize(graphs.two_branches().graph, "result")
+            smaller = self.optimize(graph_def, "result", max_trials=5, max_secs=10.0)
+        for other in (again, smaller):
+            self.assertEqual(other.placement.assignment, first.placement.assignment)
+            self.assertEqual(other.reason, first.reason)
+            self.assertEqual(other.confirmation, first.confirmation)
+            self.assertEqual(devices(other.graph_def), devices(first.graph_def))
+
+    def test_what_has_not_been_asked_before_is_not_answered_from_the_directory(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        self.optimize(graph_def, "result")
+        for settings in ({"max_trials": 11}, {"max_secs": 601.0}):
+            with (
+                mock.patch.object(
+                    optimization, "_run_search", side_effect=RuntimeError("searches")
+                ),
+                self.assertRaisesRegex(RuntimeError, "searches"),
+            ):
+                self.optimize(graph_def, "result", **settings)
+        for settings in ({"seed": 1}, {"machine": "local:3"}, {"placer": "expert"}):
+            with self.assertRaises(LogError):
+                self.optimize(graph_def, "result", **settings)
+        (self.log_dir / "result.json").write_text("{")
+        with self.assertRaises(ValueError):
+            self.optimize(graph_def, "result")
 
     def test_placing_twice_changes_nothing_the_second_time(self):
         given = graphs.two_branches()

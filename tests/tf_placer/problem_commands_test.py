@@ -110,9 +110,14 @@ class SearchCommandTest(ProblemCommandsTestCase):
             "search",
             f"--problem={self.problem}",
             f"--output={self.path('r.json')}",
+            "--placer=random",
             *arguments,
             **kwargs,
         )
+
+    def test_auto_searches_where_nothing_else_is_asked(self):
+        self.call("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
+        self.assertEqual(self.read("r.json")["placer"], "auto")
 
     def test_writes_the_entries_that_other_programs_read(self):
         self.search("--placer=random", "--max_secs=60", "--max_trials=100", "--seed=3")
@@ -275,7 +280,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         log = (self.directory / "run" / "training.jsonl").read_bytes()
         arguments = (
             *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
-            f"--log_dir={self.path('run')}",
+            *(f"--log_dir={self.path('run')}", "--placer=random"),
         )
         self.assert_refused("a log of another seed", *arguments, "--seed=5")
         self.assert_refused("a log of another placer", *arguments, "--placer=expert")
@@ -288,7 +293,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
             self.assert_refused(
                 message,
                 *("search", f"--problem={self.path(problem)}", f"--output={self.path(output)}"),
-                "--max_trials=5",
+                *("--max_trials=5", "--placer=random"),
                 *arguments,
                 code=code,
             )

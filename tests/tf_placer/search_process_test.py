@@ -16,7 +16,7 @@ from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
-from tf_placer import search_process
+from tf_placer import live_job, search_process
 from tf_placer.log_header import LogMismatchError
 from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import make_placer
@@ -103,19 +103,37 @@ class SearchProcessTest(tf.test.TestCase):
     def test_the_search_is_quick_and_the_confirmation_is_as_the_user_runs(self):
         config = tf1.ConfigProto(inter_op_parallelism_threads=3)
         script = Script(secs=split_is_faster)
-        self.run_search(script, config=config)
+        self.run_search(script, config=config, max_secs=60.0)
         searching, confirming = script.made
         self.assertEqual(searching["session_config"], config)
         self.assertEqual(confirming["session_config"], config)
         self.assertFalse(searching["meta_optimizer"])
         self.assertTrue(confirming["meta_optimizer"])
         self.assertIn({}, script.measured)
-        self.assertEqual(script.confirmed.count({}), 5)
-
-    def test_time_that_is_left_makes_the_confirmation_surer(self):
-        script = Script(secs=split_is_faster)
-        self.run_search(script, max_secs=600.0)
         self.assertEqual(script.confirmed.count({}), 9)
+
+    def test_finalists_that_do_not_fit_into_the_time_are_left_out(self):
+        # A measurement takes two steps: 20 s, or 10 s of the fastest.
+        def slow(assignment):
+            return 5.0 if uses_two_devices(assignment) else 10.0
+
+        for max_secs, finalists, rounds in ((600.0, 5, 7), (300.0, 2, 8), (90.0, 2, 2)):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            script = Script(secs=slow)
+            self.run_search(script, max_secs=max_secs, max_trials=10)
+            self.assertEqual(script.confirmed.count({}), rounds, max_secs)
+            self.assertLen(script.confirmed, finalists * rounds)
+
+    def test_without_time_to_confirm_nothing_is_claimed(self):
+        script = Script(secs=lambda assignment: 10.0 / (1 + uses_two_devices(assignment)))
+        self.assertEqual(self.run_search(script, max_secs=40.0), Outcome.NOT_CONFIRMED)
+        self.assertFalse(self.directory.placement.exists())
+        result = self.directory.read_result()
+        self.assertIn("no time left of 40 s", result["note"])
+        # What was found is there all the same.
+        best = read_placement(self.directory.best)
+        self.assertTrue(uses_two_devices(best.assignment))
+        self.assertEqual(best.measurement, {"step_secs": 5.0})
 
     def test_a_placement_may_take_five_times_as_long_as_the_original_or_a_minute(self):
         for original_secs, expected in ((1.0, 60.0), (20.0, 200.0), (100.0, 250.0)):
@@ -287,7 +305,7 @@ class SearchProcessTest(tf.test.TestCase):
                 return LearningPlacer(groups, legal, seed=settings["seed"], name=name)
             return make_placer(name, groups, legal, **settings)
 
-        with mock.patch.object(search_process, "make_placer", make):
+        with mock.patch.object(live_job, "make_placer", make):
             self.run_search(
                 script or Script(secs=split_is_faster),
                 graph_def=self.graph_def,

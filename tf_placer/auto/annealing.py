@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 
+from tf_placer.auto.annealing_steps import (
+    BASE,
+    GIVEN,
+    GO_ON,
+    OVERFULL,
+    anneal,
+    make_chain,
+)
 from tf_placer.auto.hot_spots import hot_spots
 from tf_placer.auto.levels import Level
-from tf_placer.auto.moves import HotSpots, Move, Moves
+from tf_placer.auto.moves import make_drawn_move, make_move_tables, no_hot_spots
 from tf_placer.auto.repair import MemoryRepair
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_secs
 from tf_placer.simulation.incremental import IncrementalSimulator
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["Annealer", "Found"]
+__all__ = ["Annealer", "ChainPlan", "Found"]
 
 # After how many steps of the chain the critical path is looked at again. A look costs about as much
-# as ten steps.
-_STEPS_PER_LOOK = 100
+# as ten steps of a large graph; of a small one, many steps cost less than a call.
+_STEPS_PER_LOOK, _OPERATIONS_PER_LOOK = 100, 500_000
+# So many operations are simulated while room is made for a move.
+_OPERATIONS_PER_REPAIR = 1000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,16 +54,33 @@ class Found:
         return (self.excess_bytes, self.step_secs)
 
 
+@dataclasses.dataclass(frozen=True)
+class ChainPlan:
+    """How a chain goes on.
+
+    Attributes:
+        temperature: as a share of the step time; positive.
+        coarse_share: how often moves take clusters rather than single groups, from 0 to 1.
+        patience: after how many fruitless moves in a row to go on from the best placement with some
+            groups elsewhere; 0 for never.
+        kick: how many moves at once that are.
+
+    References:
+        Lourenço, Martin and Stützle, Iterated Local Search, Handbook of Metaheuristics, 2003.
+    """
+
+    temperature: float
+    coarse_share: float
+    patience: int = 0
+    kick: int = 0
+
+
 class Annealer:
     """One chain: moves that make the step shorter are taken, others with a probability.
 
     While the placement does not fit, the bytes that are too many are annealed instead of the step.
     Once it fits, nothing that does not fit is taken: a move that puts too much on a device takes
     others off it, or is dropped.
-
-    Attributes:
-        best: the best placement so far.
-        num_simulated: how many placements were simulated.
 
     References:
         Kirkpatrick, Gelatt and Vecchi, Optimization by Simulated Annealing, Science 220, 1983.
@@ -84,94 +110,111 @@ class Annealer:
         """
         secs = device_secs(problem)
         work_secs = np.where(np.isfinite(secs), secs, np.inf).min(axis=1)
-        seeds = np.random.SeedSequence(seed).spawn(3)
+        seeds = np.random.SeedSequence(seed).spawn(2)
         self._random = np.random.default_rng(seeds[0])
-        self._moves = Moves(levels, legal, np.where(np.isfinite(work_secs), work_secs, 0), seeds[1])
-        self._repair = MemoryRepair(problem, legal, seeds[2])
-        self._capacities = np.array([device.memory_bytes for device in problem.devices])
-        self._simulator = simulator
-        self._incremental = incremental
-        self._hot: HotSpots | None = None
-        self._seen: Found | None = None
-        self._steps_to_look = 0
-        self.num_simulated = 0
-        self.best = start
+        self._tables = make_move_tables(
+            levels, legal, np.where(np.isfinite(work_secs), work_secs, 0)
+        )
+        self._drawn = make_drawn_move(problem.num_groups)
+        self._repair = MemoryRepair(problem, legal, seeds[1])
+        self._simulator, self._space = simulator, incremental.space
+        self._placement: np.ndarray = self._space[4].placement
+        self._chain = make_chain(
+            problem.num_groups, np.array([device.memory_bytes for device in problem.devices])
+        )
+        # A look costs as much as some steps, a call as much as a few operations.
+        self._steps_per_repair = _OPERATIONS_PER_REPAIR // problem.num_operations
+        self._steps_per_look = max(_STEPS_PER_LOOK, _OPERATIONS_PER_LOOK // problem.num_operations)
+        self._hot, self._seen, self._steps_to_look = no_hot_spots(), start.placement, 0
         self.restart(start)
 
     @property
-    def can_move(self) -> bool:
-        """Whether there is anything to choose."""
-        return self._moves.can_move
+    def best(self) -> Found:
+        """The best placement so far."""
+        record = self._chain.record[0]
+        return Found(
+            self._chain.best_placement.copy(),
+            float(record["best_secs"]),
+            self._chain.best_peak_bytes.copy(),
+            int(record["best_excess_bytes"]),
+        )
+
+    @property
+    def num_simulated(self) -> int:
+        """How many placements were simulated."""
+        return int(self._chain.record["num_simulated"][0])
 
     def restart(self, start: Found) -> None:
         """Goes on from another placement."""
-        self._incremental.set_base(start.placement)
-        self._current = start
-        self._hot, self._seen, self._steps_to_look = None, None, 0
-        if start.rank < self.best.rank:
-            self.best = start
+        self._hot, self._steps_to_look = no_hot_spots(), 0
+        self._anneal(BASE, 0, ChainPlan(1.0, 0.0), start.placement)
 
-    def run(self, steps: int, temperature: float, coarse_share: float) -> None:
+    def run(self, steps: int, plan: ChainPlan) -> None:
         """Makes some steps of the chain.
 
         Args:
             steps: how many.
-            temperature: as a share of the step time; positive.
-            coarse_share: how often moves take clusters rather than single groups, from 0 to 1.
+            plan: how.
         """
-        for _ in range(steps):
+        first = GO_ON
+        while steps > 0 or first == GIVEN:
             self._look()
-            move = self._moves.draw(self._current.placement, self._hot, coarse_share)
-            if move is not None:
-                self._try(move, temperature)
+            # What room was made for is judged even if that took all steps.
+            count = max(0, min(steps, self._steps_to_look))
+            reason, made = self._anneal(first, count, plan)
+            made -= first == GIVEN
+            first = GO_ON
+            if reason == OVERFULL:
+                made += self._steps_per_repair
+                first = GIVEN if self._make_room() else GO_ON
+            steps -= made
+            self._steps_to_look -= made
 
     def _look(self) -> None:
-        self._steps_to_look -= 1
+        """Finds what the step waits for, if that was long ago."""
         if self._steps_to_look > 0:
             return
-        self._steps_to_look = _STEPS_PER_LOOK
+        self._steps_to_look = self._steps_per_look
         # What the step waited for some moves ago is still a better guess than none.
-        if self._seen is not self._current:
-            self._hot = hot_spots(self._simulator.trace(self._current.placement))
-            self._seen = self._current
+        placement = self._placement
+        if not len(self._hot.groups) or (placement != self._seen).any():
+            self._hot = hot_spots(self._simulator.trace(placement))
+            self._seen = placement.copy()
 
-    def _try(self, move: Move, temperature: float) -> None:
-        current = self._current
-        # How much worse may be taken is drawn first, so that what is worse need not be simulated
-        # to its end.
-        slack = 1.0 - temperature * math.log(1.0 - self._random.random())
-        groups, devices = move.groups, np.full(len(move.groups), move.device, np.int32)
-        if current.excess_bytes:
-            found = self._evaluate(groups, devices, math.inf)
-            if found is not None and found.excess_bytes <= current.excess_bytes * slack:
-                self._take(groups, devices, found)
-            return
-        limit_secs = current.step_secs * slack
-        found = self._evaluate(groups, devices, limit_secs)
-        if found is not None and found.excess_bytes:
-            change = self._repair.repair(
-                current.placement, groups, devices, found.peak_bytes, self._capacities
-            )
-            if change is None:
-                return
-            groups, devices = change
-            found = self._evaluate(groups, devices, limit_secs)
-        if found is not None and not found.excess_bytes and found.step_secs <= limit_secs:
-            self._take(groups, devices, found)
+    def _anneal(
+        self, first: int, steps: int, plan: ChainPlan, start: np.ndarray | None = None
+    ) -> tuple[int, int]:
+        reason, made = anneal(
+            self._space,
+            self._tables,
+            self._hot,
+            self._drawn,
+            self._chain,
+            self._random,
+            self._chain.all_groups if start is None else start.astype(np.int64),
+            first,
+            steps,
+            plan.temperature,
+            plan.coarse_share,
+            plan.patience,
+            plan.kick,
+        )
+        return reason, made
 
-    def _evaluate(self, groups: np.ndarray, devices: np.ndarray, limit_secs: float) -> Found | None:
-        """The placement with a change; None if its step is longer than the limit."""
-        self.num_simulated += 1
-        step = self._incremental.evaluate(groups, devices, limit_secs)
-        if step.is_cut:
-            return None
-        placement = self._current.placement.copy()
-        placement[groups] = devices
-        excess = np.maximum(step.peak_bytes - self._capacities, 0).sum()
-        return Found(placement, float(step.step_secs), step.peak_bytes, int(excess))
-
-    def _take(self, groups: np.ndarray, devices: np.ndarray, found: Found) -> None:
-        self._incremental.accept(groups, devices)
-        self._current = found
-        if found.rank < self.best.rank:
-            self.best = found
+    def _make_room(self) -> bool:
+        """Extends a move that does not fit, if there is room for what has to go."""
+        count = self._chain.record["num_moved"][0]
+        change = self._repair.repair(
+            self._placement,
+            self._drawn.groups[:count],
+            self._drawn.devices[:count],
+            self._chain.peak_bytes,
+            self._chain.capacities,
+        )
+        if change is None:
+            return False
+        groups, devices = change
+        self._drawn.groups[: len(groups)] = groups
+        self._drawn.devices[: len(devices)] = devices
+        self._chain.record["num_moved"] = len(groups)
+        return True

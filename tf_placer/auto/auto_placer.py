@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from absl import logging
@@ -25,7 +26,10 @@ _FIRST_CANDIDATES, _LATER_CANDIDATES = 6, 3
 # Two placements that differ in less than this share of the work are one candidate.
 _LEAST_DIFFERENCE = 0.02
 # A placement is measured only if it may be the fastest were the costs wrong by so many deviations.
-_DEVIATIONS = 2.0
+# A few measurements may agree with the costs by chance.
+_DEVIATIONS, _LEAST_DEVIATION = 2.0, 0.05
+# A search that is shorter finds nothing.
+_LEAST_SECS = 0.1
 
 
 class AutoPlacer(Placer):
@@ -37,8 +41,13 @@ class AutoPlacer(Placer):
     proposed only if it may be faster than the best measured, given how wrong the costs are. It ends
     when there is no such placement.
 
+    What others had measured can be shown to it before it is first asked: it corrects the costs by
+    that, too, starts from it, and proposes only what may be faster.
+
     Attributes:
         factors: the correction of the costs so far; None before anything was measured.
+        search_secs: seconds for all searches in simulation together, at most.
+        left_secs: says how many seconds a search in simulation may take now.
     """
 
     name = "auto"
@@ -51,6 +60,7 @@ class AutoPlacer(Placer):
         seed: int,
         problem: PlacementProblem,
         search_secs: float = 60.0,
+        max_simulated: int | None = None,
     ) -> None:
         """Makes the placer; it searches when it is first asked.
 
@@ -60,10 +70,14 @@ class AutoPlacer(Placer):
             seed: see `Placer`.
             problem: what everything costs.
             search_secs: seconds for all searches in simulation together, at most.
+            max_simulated: how many placements to simulate in all, in place of a time: then the same
+                measurements lead to the same proposals, on the same number of cores.
         """
         super().__init__(groups, legal, seed=seed)
         self._problem = problem
-        self._search_secs = search_secs
+        self.search_secs = search_secs
+        self.left_secs: Callable[[], float] = lambda: math.inf
+        self._max_simulated = max_simulated
         self._work = groups.work / max(float(groups.work.sum()), 1e-300)
         self._candidates: list[np.ndarray] | None = None
         self._round = 0
@@ -105,28 +119,36 @@ class AutoPlacer(Placer):
                 self.factors.transfer,
                 100 * self.factors.deviation,
             )
-        share = _LATER_SHARE if self._round else _FIRST_SHARE
+        share, most = (
+            (_LATER_SHARE, _LATER_CANDIDATES) if self._round else (_FIRST_SHARE, _FIRST_CANDIDATES)
+        )
+        max_secs, max_simulated = min(share * self.search_secs, self.left_secs()), math.inf
+        if self._max_simulated is not None:
+            max_secs, max_simulated = math.inf, max(1.0, share * self._max_simulated)
+        if max_secs < _LEAST_SECS:
+            return []
         result = auto_search(
             problem,
             self.groups,
-            max_secs=share * self._search_secs,
+            max_secs=max_secs,
+            max_simulated=max_simulated,
             starts=[("measured", row) for row, _ in sorted(known, key=lambda pair: pair[1])],
             seed=self.seed + self._round,
         )
         self._round += 1
         found = self._distinct(result, problem)
         if not known:
-            return found[:_FIRST_CANDIDATES]
+            return found[:most]
         assert self.factors is not None
         best_secs = min(secs for _, secs in known)
         if not found:
             return []
         simulated = Simulator(problem).simulate(np.stack(found)).step_secs
-        doubt = np.exp(-_DEVIATIONS * self.factors.deviation)
+        doubt = np.exp(-_DEVIATIONS * max(self.factors.deviation, _LEAST_DEVIATION))
         hopeful = [
             row for row, secs in zip(found, simulated, strict=True) if secs * doubt < best_secs
         ]
-        return hopeful[:_LATER_CANDIDATES]
+        return hopeful[:most]
 
     def _distinct(self, result: AutoResult, problem: PlacementProblem) -> list[np.ndarray]:
         """Placements that fit, differ and were not measured, the fastest first."""
@@ -138,7 +160,9 @@ class AutoPlacer(Placer):
             if found.excess_bytes:
                 continue
             row = found.placement
-            if all(
+            # The best is worth a measurement also if little is different.
+            is_new_best = found.rank == result.best.rank and not chosen
+            if (is_new_best and row.tobytes() not in self._measured) or all(
                 self._work[row != other].sum() > _LEAST_DIFFERENCE for other in [*seen, *chosen]
             ):
                 chosen.append(row)

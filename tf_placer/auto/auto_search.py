@@ -15,9 +15,10 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
-from tf_placer.auto.annealing import Annealer, Found
-from tf_placer.auto.levels import make_levels
-from tf_placer.auto.repair import MemoryRepair
+from tf_placer.auto.annealing import Annealer, ChainPlan, Found
+from tf_placer.auto.exhaustive import ExhaustiveSearch
+from tf_placer.auto.levels import Level, make_levels
+from tf_placer.auto.simulated_starts import SimulatedStarts
 from tf_placer.auto.starts import starting_placements
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
@@ -27,27 +28,29 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["AutoProgress", "AutoResult", "auto_search"]
 
-# What the starts may take of the time.
-_STARTS_SHARE = 0.25
 # Temperatures, as shares of the step time.
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.02, 2e-5
-# Where the chains start again, in turns: how far the next optimum is differs from graph to graph.
+# Where they start again, in turns.
 _AGAIN_TEMPERATURES = (0.01, 0.002)
 # How often moves take clusters at first; from the middle on it falls to 0.
 _COARSE_SHARE = 0.9
 # How many clusters the graph is cut into where there are more groups and nobody knows better.
 _CLUSTERS = (32, 128, 512)
-_STEPS_PER_TURN = 50
+# What a chain does between two looks at the clock: at least so many steps, or operations.
+_STEPS_PER_TURN, _OPERATIONS_PER_TURN = 50, 500_000
 # When all chains go on from the best, warmer again, as shares of the search.
 _MEETINGS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-# Every other chain starts again with this share of the groups anywhere.
-_KICKED_SHARE = 0.03
-# Placements that were tried to make one start fit.
-_REPAIRS = 20
-_START_BATCH = 16
+# Between them every other chain only climbs, seldom with clusters, and goes on from its best after
+# so many moves at once, as a share of the groups, whenever nothing helps: what is out of the reach
+# of single moves is found by one kind of chain or by the other.
+_CLIMBING_COARSE_SHARE, _KICK_SHARE, _LEAST_KICK = 0.3, 0.03, 2
 # Up to how many placements all are tried.
 _FEW_PLACEMENTS = 20_000
 _LOG_OF_TOO_MANY = 30.0
+# Up to how many those that may be better are tried where there is time, and what that may take of
+# the time that is left.
+_MANY_PLACEMENTS = 1e8
+_TRY_SHARE = 0.8
 _BATCH = 512
 
 
@@ -79,8 +82,8 @@ class AutoResult:
         lower_bound_secs: no placement takes less.
         num_simulated: placements simulated, repeats included.
         elapsed_secs: what the search took.
-        is_optimal: whether it is certain that no placement is better: all were tried, or it takes
-            no longer than the lower bound.
+        is_optimal: whether it is certain that no placement is better: all that may be were tried,
+            or it takes no longer than the lower bound.
         interrupted: whether it was ended from the keyboard.
     """
 
@@ -102,6 +105,7 @@ def auto_search(
     max_simulated: float = math.inf,
     memberships: Sequence[np.ndarray] = (),
     starts: Iterable[tuple[str, np.ndarray]] = (),
+    refines: bool = False,
     seed: int = 0,
     threads: int | None = None,
     report: Callable[[AutoProgress], None] | None = None,
@@ -118,6 +122,8 @@ def auto_search(
         memberships: int [num_groups] each, clusters of groups that belong together; if there are
             none, the graph is cut into some by METIS.
         starts: names and placements, int32 [num_groups], beside those of the heuristics.
+        refines: whether the starts are so good that those of the heuristics, and a long cooling,
+            would lead away from them.
         seed: of everything random.
         threads: how many chains anneal at once; as many as this process may use cores if None.
         report: called every now and then.
@@ -131,7 +137,7 @@ def auto_search(
     if not max_secs > 0 or not max_simulated >= 1:
         raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
     search = _Search(
-        problem, groups, memberships, seed, threads or len(os.sched_getaffinity(0)), report
+        problem, groups, memberships, refines, seed, threads or len(os.sched_getaffinity(0)), report
     )
     return search.run(starts, max_secs, max_simulated)
 
@@ -142,22 +148,26 @@ class _Search:
         problem: PlacementProblem,
         groups: GroupGraph,
         memberships: Sequence[np.ndarray],
+        refines: bool,
         seed: int,
         threads: int,
         report: Callable[[AutoProgress], None] | None,
     ) -> None:
         self._problem, self._groups, self._memberships = problem, groups, memberships
+        self._refines = refines
         self._seed, self._threads, self._report = seed, threads, report
         self._legal = legal_devices(problem)
+        self._can_move = bool((self._legal.sum(axis=1) > 1).any())
         self._capacities = np.array([device.memory_bytes for device in problem.devices])
+        self._steps_per_turn = max(_STEPS_PER_TURN, _OPERATIONS_PER_TURN // problem.num_operations)
         self._simulator = Simulator(problem, threads=threads)
         self._bound_secs = float(lower_bounds(problem).step_secs)
         self._num_simulated = 0
         self._chains: list[Annealer] = []
-        self._starts: list[tuple[Found, str]] = []
+        self._starts = SimulatedStarts(self._simulate, self._progress)
         self._tried: list[Found] = []
         self._all_tried = False
-        self._random = np.random.default_rng(seed)
+        self._exhaustive: ExhaustiveSearch | None = None
         self._incremental = IncrementalSimulator(problem)
         self._compile()
         self._start_secs = time.monotonic()
@@ -172,12 +182,14 @@ class _Search:
             if self._num_placements() <= min(_FEW_PLACEMENTS, max_simulated):
                 self._try_all()
             else:
-                self._anneal()
+                self._try_promising()
+                if not self._all_tried:
+                    self._anneal()
         except KeyboardInterrupt:
-            if not self._starts:
+            if not self._starts.found:
                 raise
             interrupted = True
-        best_starts = self._best_starts()
+        best_starts = self._starts.best()
         every = [best_starts[0][1], *(chain.best for chain in self._chains), *self._tried]
         finalists = {
             found.placement.tobytes(): found for found in sorted(every, key=lambda f: f.rank)
@@ -196,40 +208,21 @@ class _Search:
     def _compile(self) -> None:
         """Has compiled, once and for all, what searches: no part of the search."""
         placement = self._legal.argmax(axis=1).astype(np.int32)
-        self._simulator.trace(placement)
-        self._simulator.simulate(placement[None])
-        self._incremental.set_base(placement)
-        movable = np.flatnonzero(self._legal.sum(axis=1) > 1)[:1]
-        elsewhere = self._legal.shape[1] - 1 - self._legal[movable, ::-1].argmax(axis=1)
-        self._incremental.evaluate(movable, elsewhere)
-        self._incremental.accept(movable, elsewhere)
-
-    # Starts.
+        [start] = self._simulate(placement[None])
+        self._num_simulated = 0
+        self._make_chain(make_levels(self._groups, []), start, 0).run(1, ChainPlan(1.0, 0.0))
 
     def _simulate_starts(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
-        """Simulates all starts that there is time for, and makes the best of them fit."""
-        heuristics = starting_placements(self._problem, self._groups, self._memberships, self._seed)
-        known: set[bytes] = set()
-        batch: list[tuple[str, np.ndarray]] = []
-        for source in (starts, heuristics):
-            for name, placement in source:  # Making the next one may take seconds.
-                if placement.tobytes() not in known:
-                    known.add(placement.tobytes())
-                    batch.append((name, placement))
-                if len(batch) == (_START_BATCH if self._starts else 1):
-                    self._simulate_batch(batch)
-                    batch = []
-                if self._progress() >= _STARTS_SHARE:
-                    break
-        self._simulate_batch(batch)
-        self._starts.sort(key=lambda pair: pair[0].rank)
-        if self._starts[0][0].excess_bytes:
-            self._make_fit()
-
-    def _simulate_batch(self, batch: Sequence[tuple[str, np.ndarray]]) -> None:
-        if batch:
-            found = self._simulate(np.stack([placement for _, placement in batch]))
-            self._starts += [(each, name) for each, (name, _) in zip(found, batch, strict=True)]
+        heuristics = (
+            ()
+            if self._refines
+            else starting_placements(self._problem, self._groups, self._memberships, self._seed)
+        )
+        self._starts.add(starts, heuristics)
+        if self._starts.found[0][0].excess_bytes:
+            self._starts.make_fit(
+                self._problem, self._legal, count=self._threads * 2, seed=self._seed
+            )
 
     def _simulate(self, placements: np.ndarray) -> list[Found]:
         self._num_simulated += len(placements)
@@ -241,34 +234,6 @@ class _Search:
                 placements, simulated.step_secs, simulated.peak_bytes, excess, strict=True
             )
         ]
-
-    def _make_fit(self) -> None:
-        """Repairs the starts that come closest to fitting."""
-        repair = MemoryRepair(self._problem, self._legal, self._seed)
-        nothing = np.zeros(0, np.int32)
-        for start, name in self._starts[: self._threads * 2]:
-            for _ in range(_REPAIRS):
-                change = repair.repair(
-                    start.placement, nothing, nothing, start.peak_bytes, self._capacities
-                )
-                if change is None:
-                    break
-                placement = start.placement.copy()
-                placement[change[0]] = change[1]
-                [found] = self._simulate(placement[None])
-                if found.rank < start.rank:
-                    start = found
-                    self._starts.append((found, name))
-                if not found.excess_bytes:
-                    break
-        self._starts.sort(key=lambda pair: pair[0].rank)
-
-    def _best_starts(self) -> tuple[tuple[str, Found], ...]:
-        """The best of each name, best first."""
-        best: dict[str, Found] = {}
-        for found, name in sorted(self._starts, key=lambda pair: pair[0].rank):
-            best.setdefault(name, found)
-        return tuple(best.items())
 
     # Few placements.
 
@@ -291,6 +256,28 @@ class _Search:
                 self._report(self._state())
         self._all_tried = True
 
+    def _try_promising(self) -> None:
+        """Simulates every placement that may be better, if there is time for that."""
+        if self._num_placements() > _MANY_PLACEMENTS:
+            return
+        if self._exhaustive is None:
+            self._exhaustive = ExhaustiveSearch(self._problem, self._simulator, self._seed)
+        best = self._state().best
+        limit_secs = math.inf if best.excess_bytes else best.step_secs
+        count, secs = self._exhaustive.expected(limit_secs)
+        left_secs = _TRY_SHARE * (self._max_secs - self._elapsed_secs())
+        if secs > left_secs or self._simulated() + count > self._max_simulated:
+            return
+        for found, number in self._exhaustive.run(limit_secs):
+            self._num_simulated += number
+            if found is not None:
+                self._tried = [found]
+            if self._report is not None:
+                self._report(self._state())
+            if self._progress() >= 1.0:
+                return
+        self._all_tried = not self._state().best.excess_bytes
+
     # Annealing.
 
     def _anneal(self) -> None:
@@ -301,14 +288,8 @@ class _Search:
         ]
         levels = make_levels(self._groups, [*self._memberships, self._groups.layers, *clusters])
         self._chains = [
-            Annealer(
-                self._problem,
-                self._simulator,
-                self._incremental.another(),
-                self._legal,
-                levels,
-                self._starts[min(number, len(self._starts) - 1)][0],
-                seed=self._seed * 1009 + number,
+            self._make_chain(
+                levels, self._starts.found[min(number, len(self._starts.found) - 1)][0], number
             )
             for number in range(self._threads)
         ]
@@ -318,14 +299,18 @@ class _Search:
                 share = self._progress()
                 if meetings and share >= meetings[0]:
                     meetings.pop(0)
+                    # The better the best is, the fewer may be better still.
+                    self._try_promising()
+                    if self._all_tried:
+                        break
                     best = min((chain.best for chain in self._chains), key=lambda f: f.rank)
-                    for number, chain in enumerate(self._chains):
-                        chain.restart(self._kicked(best) if number % 2 else best)
+                    for chain in self._chains:
+                        chain.restart(best)
                 # Nothing within a turn depends on the other chains, or on the time.
                 left = self._max_simulated - self._simulated()
-                steps = int(min(_STEPS_PER_TURN, -(-left // self._threads)))
+                steps = int(min(self._steps_per_turn, -(-left // self._threads)))
                 turns = [
-                    executor.submit(chain.run, steps, *_schedule(share, number))
+                    executor.submit(chain.run, steps, self._plan(share, number))
                     for number, chain in enumerate(self._chains)
                 ]
                 for turn in turns:
@@ -333,25 +318,48 @@ class _Search:
                 if self._report is not None:
                     self._report(self._state())
 
-    def _kicked(self, found: Found) -> Found:
-        """A placement with a few groups anywhere, if that fits: out of the reach of moves."""
-        movable = np.flatnonzero(self._legal.sum(axis=1) > 1)
-        kicked = self._random.permutation(movable)[: max(2, int(_KICKED_SHARE * len(movable)))]
-        chances = self._random.random([len(kicked), self._legal.shape[1]]) * self._legal[kicked]
-        placement = found.placement.copy()
-        placement[kicked] = chances.argmax(axis=1)
-        [other] = self._simulate(placement[None])
-        return found if other.excess_bytes else other
+    def _plan(self, progress: float, number: int) -> ChainPlan:
+        """What a chain does next: cools down slowly, and then several times, or climbs."""
+        coarse_share = _COARSE_SHARE * min(1.0, 2.0 * (1.0 - progress))
+        if self._refines:
+            progress = _MEETINGS[0] + (1.0 - _MEETINGS[0]) * progress
+        if progress < _MEETINGS[0]:
+            first, share = _FIRST_TEMPERATURE, progress / _MEETINGS[0]
+        elif number % 2:
+            return ChainPlan(
+                _LAST_TEMPERATURE,
+                min(coarse_share, _CLIMBING_COARSE_SHARE),
+                patience=int((self._legal.sum(axis=1) - 1).sum()),
+                kick=max(_LEAST_KICK, int(_KICK_SHARE * (self._legal.sum(axis=1) > 1).sum())),
+            )
+        else:
+            phase = bisect.bisect_right(_MEETINGS, progress)
+            start, end = _MEETINGS[phase - 1], [*_MEETINGS, 1.0][phase]
+            # How far the next optimum is differs from graph to graph.
+            first = _AGAIN_TEMPERATURES[phase % len(_AGAIN_TEMPERATURES)]
+            share = (progress - start) / (end - start)
+        return ChainPlan(first * (_LAST_TEMPERATURE / first) ** min(1.0, share), coarse_share)
+
+    def _make_chain(self, levels: tuple[Level, ...], start: Found, number: int) -> Annealer:
+        return Annealer(
+            self._problem,
+            self._simulator,
+            self._incremental.another(),
+            self._legal,
+            levels,
+            start,
+            seed=self._seed * 1009 + number,
+        )
 
     def _is_over(self) -> bool:
         """Whether nothing better can be found."""
-        return not self._chains[0].can_move or self._is_at_bound(self._state().best)
+        return not self._can_move or self._is_at_bound(self._state().best)
 
     def _is_at_bound(self, found: Found) -> bool:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + 1e-9)
 
     def _state(self) -> AutoProgress:
-        found = [*(chain.best for chain in self._chains), self._starts[0][0], *self._tried]
+        found = [*(chain.best for chain in self._chains), self._starts.found[0][0], *self._tried]
         return AutoProgress(
             min(found, key=lambda f: f.rank),
             self._progress(),
@@ -368,18 +376,3 @@ class _Search:
 
     def _elapsed_secs(self) -> float:
         return time.monotonic() - self._start_secs
-
-
-def _schedule(progress: float, chain: int) -> tuple[float, float]:
-    """Temperature and share of cluster moves: a long cooling, and short ones from lower down."""
-    if progress < _MEETINGS[0]:
-        first, share = _FIRST_TEMPERATURE, progress / _MEETINGS[0]
-    else:
-        number = bisect.bisect_right(_MEETINGS, progress)
-        start, end = _MEETINGS[number - 1], [*_MEETINGS, 1.0][number]
-        first = _AGAIN_TEMPERATURES[chain % len(_AGAIN_TEMPERATURES)]
-        share = (progress - start) / (end - start)
-    return (
-        first * (_LAST_TEMPERATURE / first) ** min(1.0, share),
-        _COARSE_SHARE * min(1.0, 2.0 * (1.0 - progress)),
-    )

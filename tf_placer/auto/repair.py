@@ -11,12 +11,15 @@ __all__ = ["MemoryRepair"]
 
 # More groups than this are not moved to make room for one move.
 _MAX_GROUPS = 32
+# Groups that are looked at to be sent away, and those to come back for them, where none just goes.
+_MAX_SENT, _MAX_TAKEN = 32, 256
 
 
 class MemoryRepair:
     """Sends groups away from devices that hold too much, to devices that have room.
 
-    How much a group holds is an estimate, so what comes out may still not fit.
+    Where no device has room enough, groups change places with smaller ones. How much a group holds
+    is an estimate, so what comes out may still not fit.
     """
 
     def __init__(
@@ -83,10 +86,45 @@ class MemoryRepair:
                 sent.append(group)
                 if len(sent) > _MAX_GROUPS:
                     return None
-            if room[device] < 0:
-                return None
+            while room[device] < 0:
+                swap = self._swap(device, after, fixed, room)
+                if swap is None or len(sent) + 2 > _MAX_GROUPS:
+                    return None
+                group, other = swap
+                moved = self._held_bytes[group] - self._held_bytes[other]
+                room[after[other]] -= moved
+                room[device] += moved
+                after[group], after[other] = after[other], device
+                fixed[[group, other]] = True
+                sent += [group, other]
         further = np.array(sent, np.int32)
         return (
             np.concatenate([groups, further]).astype(np.int32),
             np.concatenate([devices, after[further]]).astype(np.int32),
         )
+
+    def _swap(
+        self, device: int, after: np.ndarray, fixed: np.ndarray, room: np.ndarray
+    ) -> tuple[int, int] | None:
+        """A group of a device, and a smaller one elsewhere that it can change places with.
+
+        Just large enough is the difference if possible, else as large as possible.
+        """
+        is_free = ~fixed
+        groups = np.flatnonzero(is_free & (after == device) & (self._held_bytes > 0))
+        others = np.flatnonzero(is_free & (after != device) & self._legal[:, device])
+        groups = self._random.permutation(groups)[:_MAX_SENT]
+        others = self._random.permutation(others)[:_MAX_TAKEN]
+        if not len(groups) or not len(others):
+            return None
+        moved = self._held_bytes[groups][:, None] - self._held_bytes[others]
+        ends = after[others]
+        allowed = (moved > 0) & (moved <= room[ends]) & self._legal[groups][:, ends]
+        if not allowed.any():
+            return None
+        needed = -room[device]
+        # What is enough is better than what is not.
+        worth = np.where(moved >= needed, needed - moved, moved - np.iinfo(np.int64).max)
+        at = int(np.argmax(np.where(allowed, worth, np.iinfo(np.int64).min)))
+        row, column = divmod(at, len(others))
+        return int(groups[row]), int(others[column])

@@ -1,23 +1,32 @@
-"""Why a search in simulation chose what it chose, for people."""
+"""Why a search chose what it chose, for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tf_placer.auto.auto_search import AutoResult
+from tf_placer.auto.explanation import Explanation
+from tf_placer.auto.limits import Limit, Limits
 from tf_placer.auto.what_if import WhatIf
+from tf_placer.report.device_labels import device_labels
 from tf_placer.report.table import table
 from tf_placer.report.units import format_step
 
-__all__ = ["auto_table"]
+__all__ = ["auto_table", "explanation_table"]
+
+_KINDS = ("compute", "link", "memory")
+_OF = {"memory": "it"}
+# From what shares on something bounds the step.
+_AT_BOUND, _BUSY, _FULL = 0.97, 0.9, 0.9
 
 
-def auto_table(result: AutoResult, changes: Sequence[WhatIf]) -> str:
-    """Two tables without a final newline: what was compared, and what another machine would bring.
+def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | None = None) -> str:
+    """Tables without a final newline: what was compared, and what another machine would bring.
 
     Args:
         result: of the search.
         changes: what `what_if` says of its best placement.
+        limits: what `limits_of` says of it; None if it has no step.
     """
     bound_secs, best_secs = result.lower_bound_secs, result.best.step_secs
     rows = [
@@ -30,18 +39,100 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf]) -> str:
         for name, found in [("found", result.best), *result.starts]
     ]
     parts = [table(["candidate", "simulated step", "to lower bound", "fits"], rows, "lrrl")]
+    if limits is not None:
+        parts.append(_limits_table(limits, "found"))
     if changes:
-        rows = [
-            [
-                change.change,
-                format_step(change.step_secs) + (" (searched)" if change.is_searched else ""),
-                _ratio(best_secs, change.step_secs),
-                format_step(change.lower_bound_secs),
-            ]
-            for change in changes
-        ]
-        parts.append(table(["what if", "simulated step", "speedup", "lower bound"], rows, "lrrr"))
+        parts.append(_changes_table(changes, best_secs))
     return "\n\n".join(parts)
+
+
+def explanation_table(explanation: Explanation) -> str:
+    """Predicted and measured steps, what bounds the best of them, and what would help it.
+
+    Returns:
+        Tables without a final newline.
+    """
+    limits = explanation.limits
+    rows = [
+        [
+            candidate.label,
+            candidate.predicted_secs and format_step(candidate.predicted_secs),
+            "failed" if candidate.measured_secs is None else format_step(candidate.measured_secs),
+            candidate.measured_secs and _ratio(candidate.measured_secs, limits.lower_bound_secs),
+        ]
+        for candidate in explanation.candidates
+    ]
+    headers = ["candidate", "predicted step", "measured step", "to lower bound"]
+    parts = [
+        f"{table(headers, rows, 'lrrr')}\npredictions are off by {explanation.error:.0%}",
+        _limits_table(limits, explanation.label),
+    ]
+    if explanation.changes:
+        parts.append(_changes_table(explanation.changes, limits.step_secs))
+    return "\n\n".join(parts)
+
+
+def _limits_table(limits: Limits, label: str) -> str:
+    """What bounds a placement: a sentence, and how near each limit is."""
+    labels = device_labels([limit.where for limit in limits.limits if limit.kind == "compute"])
+
+    def where(limit: Limit) -> str:
+        return " -> ".join(labels.get(part, part) for part in limit.where.split(" -> "))
+
+    rows = [
+        [limit.kind, where(limit), f"{limit.share:.0%} of {_OF.get(limit.kind, 'the step')}"]
+        for limit in limits.limits
+    ]
+    by_kind = {kind: [each for each in limits.limits if each.kind == kind] for kind in _KINDS}
+    return (
+        f"lower bound {format_step(limits.lower_bound_secs)}; {label} is bound by "
+        f"{_verdict(limits, by_kind, where)}\n{table(['limit', 'where', 'used'], rows, 'llr')}"
+    )
+
+
+def _verdict(
+    limits: Limits,
+    by_kind: Mapping[str, Sequence[Limit]],
+    where: Callable[[Limit], str],
+) -> str:
+    """What bounds a placement, as a clause."""
+    bound_share = limits.lower_bound_secs / max(limits.step_secs, 1e-300)
+    is_path_longer = limits.critical_path_secs >= limits.work_secs
+    compute = max(by_kind["compute"], key=_used)
+    link = max(by_kind["link"], key=_used, default=None)
+    if bound_share >= _AT_BOUND:
+        text = (
+            "the critical path: operations that wait for each other"
+            if is_path_longer
+            else "compute: the devices share the work, and hardly ever wait"
+        )
+    elif link is not None and link.share >= max(_BUSY, compute.share):
+        text = f"the link {where(link)}"
+    elif compute.share >= _BUSY:
+        text = f"compute on {where(compute)}"
+    elif is_path_longer and bound_share >= _BUSY:
+        text = "the critical path: operations that wait for each other, wherever they are"
+    else:
+        text = "the critical path: operations wait for each other, and for transfers"
+    full = [where(limit) for limit in by_kind["memory"] if limit.share >= _FULL]
+    return f"{text}; memory is nearly full on {', '.join(full)}" if full else text
+
+
+def _used(limit: Limit) -> float:
+    return limit.share
+
+
+def _changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
+    rows = [
+        [
+            change.change,
+            format_step(change.step_secs) + (" (searched)" if change.is_searched else ""),
+            _ratio(now_secs, change.step_secs),
+            format_step(change.lower_bound_secs),
+        ]
+        for change in changes
+    ]
+    return table(["what if", "simulated step", "speedup", "lower bound"], rows, "lrrr")
 
 
 def _ratio(secs: float, by_secs: float) -> str:

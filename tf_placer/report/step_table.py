@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from tf_placer.report.device_labels import device_labels, shortened
 from tf_placer.report.table import table
 from tf_placer.report.units import format_bytes, format_step
 from tf_placer.simulation.critical_path import PathItem, Wait
@@ -16,7 +17,6 @@ from tf_placer.simulation.step_report import DeviceReport, StepReport
 __all__ = ["step_table"]
 
 _WIDTH = 100
-_DEVICE_WIDTH = 20
 _CHANNEL_WIDTH = 10
 _OPERATION_WIDTH = 55
 _MAX_LINKS = 10
@@ -38,7 +38,7 @@ def step_table(report: StepReport, bounds: LowerBounds) -> str:
         report: the step.
         bounds: of the problem that it is a step of.
     """
-    labels = _labels([device.name for device in report.devices])
+    labels = device_labels([device.name for device in report.devices])
     parts = [
         _summary(report, bounds, labels),
         _devices(report, labels),
@@ -103,7 +103,7 @@ def _links(report: StepReport, labels: Mapping[str, str]) -> str:
             format_bytes(link.bytes),
             format_step(link.busy_secs),
             format_step(link.waiting_secs),
-            _short(link.channel or "", _CHANNEL_WIDTH),
+            shortened(link.channel or "", _CHANNEL_WIDTH),
         ]
         for link in links[:_MAX_LINKS]
     ]
@@ -138,12 +138,12 @@ class _Stretch:
         size = format_bytes(sum(item.bytes for item in self.items))
         if count == 1:
             start = {"compute": "", "transfer": f"{size} of ", "control": "signal of "}[first.kind]
-            return start + _short(first.operation, width - len(start))
+            return start + shortened(first.operation, width - len(start))
         if first.kind != "compute":
             return f"{count} transfers, {size}"
         start = f"{count} operations, "
         each = (width - len(start) - len(" to ")) // 2
-        return f"{start}{_short(first.operation, each)} to {_short(last.operation, each)}"
+        return f"{start}{shortened(first.operation, each)} to {shortened(last.operation, each)}"
 
 
 def _path(report: StepReport, labels: Mapping[str, str]) -> str:
@@ -180,7 +180,7 @@ def _path_operations(report: StepReport, labels: Mapping[str, str]) -> str:
     operations.sort(key=lambda item: -item.secs)
     rows = [
         [
-            _short(item.operation, _OPERATION_WIDTH),
+            shortened(item.operation, _OPERATION_WIDTH),
             labels[item.device],
             format_step(item.secs),
             _share(item.secs, report.step_secs),
@@ -212,7 +212,7 @@ def _holders(report: StepReport, labels: Mapping[str, str]) -> str:
         [
             labels[device.name],
             holder.kind,
-            _short(holder.operation, _OPERATION_WIDTH),
+            shortened(holder.operation, _OPERATION_WIDTH),
             format_bytes(holder.bytes),
         ]
         for device in _holding(report)
@@ -223,28 +223,6 @@ def _holders(report: StepReport, labels: Mapping[str, str]) -> str:
 
 def _holding(report: StepReport) -> list[DeviceReport]:
     return [device for device in report.devices if device.peak_bytes > 0]
-
-
-def _labels(names: Sequence[str]) -> dict[str, str]:
-    """Short names of devices: "task:1/GPU:0" where all are "/job:a/replica:0/task:…/device:…"."""
-    num_common = 0
-    for parts in zip(*(name.split("/")[:-1] for name in names), strict=False):
-        if len(set(parts)) > 1:
-            break
-        num_common += 1
-    short = {name: "/".join(name.split("/")[num_common:]) for name in names}
-    return {
-        name: _short(text.replace("device:", ""), _DEVICE_WIDTH) for name, text in short.items()
-    }
-
-
-def _short(text: str, width: int) -> str:
-    """The text on one line, shortened in the middle."""
-    text = " ".join(text.split())
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def _share(part_secs: float, step_secs: float) -> str:

@@ -33,7 +33,7 @@ from tf_placer.simulation.step_control import (
     set_limit,
 )
 
-__all__ = ["simulate_base"]
+__all__ = ["BASE_MODULES", "simulate_base"]
 
 # numba cannot work with type hints.
 # mypy: disallow-untyped-defs=False
@@ -139,8 +139,7 @@ def _simulate_base(
     return ENDED
 
 
-simulate_base = compiled(
-    _simulate_base,
+BASE_MODULES = (
     base_step,
     event_heap,
     event_loop,
@@ -151,3 +150,6 @@ simulate_base = compiled(
     step_state,
     step_tables,
 )
+"""Those with what it calls."""
+
+simulate_base = compiled(_simulate_base, *BASE_MODULES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +82,14 @@ class IncrementalSimulator:
         other._problem, other._tables, other._slots = self._problem, self._tables, self._slots
         other._make_space()
         return other
+
+    @property
+    def space(self) -> tuple[Any, ...]:
+        """What compiled code works with that calls `simulate_base` and `simulate_moved` itself.
+
+        Who does so sets every base that way: this object does not notice.
+        """
+        return self._space
 
     @property
     def base(self) -> np.ndarray:

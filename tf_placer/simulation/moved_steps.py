@@ -34,7 +34,7 @@ from tf_placer.simulation.step_control import (
     set_limit,
 )
 
-__all__ = ["simulate_moved"]
+__all__ = ["MOVED_MODULES", "simulate_moved"]
 
 # numba cannot work with type hints.
 # mypy: disallow-untyped-defs=False
@@ -145,8 +145,7 @@ def _simulate_moved(
     return _simulate(tables, state, memory, watch, base, snapshots, move, peaks)
 
 
-simulate_moved = compiled(
-    _simulate_moved,
+MOVED_MODULES = (
     base_step,
     event_heap,
     event_loop,
@@ -158,3 +157,6 @@ simulate_moved = compiled(
     step_state,
     step_tables,
 )
+"""Those with what it calls."""
+
+simulate_moved = compiled(_simulate_moved, *MOVED_MODULES)

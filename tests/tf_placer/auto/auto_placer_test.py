@@ -3,6 +3,7 @@ from absl.testing import absltest
 
 from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs, is_optimal
 from benchmarks.synthetic_problems import unrolled_lstm
+from tf_placer.auto.auto_placer import AutoPlacer
 from tf_placer.auto.cost_fit import with_factors
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -13,7 +14,7 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 def make_auto(problem, search_secs=0.5):
     groups = group_graph(problem)
     placer = make_placer(AUTO, groups, legal_devices(problem), problem=problem)
-    placer._search_secs = search_secs  # A minute by default.
+    placer.search_secs = search_secs  # A minute by default.
     return placer
 
 
@@ -62,6 +63,33 @@ class AutoPlacerTest(absltest.TestCase):
         secs = run(placer, SimulatedEnvironment(true).measure)
         self.assertGreater(placer.factors.transfer, 3.0)
         self.assertLess(min(secs), secs[0])
+
+    def test_a_budget_in_placements_makes_the_same_proposals_again(self):
+        problem = unrolled_lstm(3, 3)
+        groups, legal = group_graph(problem), legal_devices(problem)
+        placers = [
+            AutoPlacer(groups, legal, seed=3, problem=problem, max_simulated=2000) for _ in range(2)
+        ]
+        first, second = (placer.propose(6) for placer in placers)
+        np.testing.assert_array_equal(first, second)
+        for placer in placers:
+            placer.observe(first, SimulatedEnvironment(problem).measure(first))
+        np.testing.assert_array_equal(placers[0].propose(6), placers[1].propose(6))
+
+    def test_what_others_had_measured_corrects_the_costs_before_the_first_search(self):
+        problem = unrolled_lstm(3, 3)
+        true = with_factors(problem, np.full(problem.num_devices, 3.0), 1.0)
+        placer = make_auto(problem)
+        rows = np.zeros([1, problem.num_groups], np.int32)
+        rows = np.where(legal_devices(problem)[:, 0], rows, 1).astype(np.int32)
+        placer.observe(rows, SimulatedEnvironment(true).measure(rows))
+        placer.propose(1)
+        self.assertGreater(placer.factors.compute[0], 1.5)
+
+    def test_without_time_nothing_is_searched(self):
+        placer = make_auto(SMALL_PROBLEMS["chain"])
+        placer.left_secs = lambda: 0.0
+        self.assertEmpty(placer.propose(1))
 
     def test_what_fails_is_not_proposed_again_and_ends(self):
         failed = Measurement(None, Failure(FailureKind.OUT_OF_MEMORY, "too much"))

@@ -59,6 +59,16 @@ class MemoryRepairTest(absltest.TestCase):
     def test_says_when_there_is_no_room(self):
         self.assertIsNone(repaired(weights([30, 30], [40, 20]), [0, 0]))
 
+    def test_changes_places_where_there_is_no_room_for_what_has_to_go(self):
+        # 30 + 25 | 15 in 45 and 30: neither 30 nor 25 fit beside the 15, but 25 does without.
+        problem = weights([30, 25, 15], [45, 30])
+        self.assertEqual(repaired(problem, [0, 0, 1]).tolist(), [0, 1, 0])
+
+    def test_what_was_moved_does_not_change_places(self):
+        problem = weights([30, 25, 15], [45, 30])
+        self.assertEqual(repaired(problem, [0, 1, 1], [1], [0]).tolist(), [1, 0, 0])
+        self.assertIsNone(repaired(problem, [1, 1, 0], [0, 1, 2], [0, 0, 1]))
+
     def test_what_fits_is_left_alone(self):
         self.assertEqual(repaired(weights([30, 30], [60, 20]), [0, 0]).tolist(), [0, 0])
 

@@ -1,0 +1,66 @@
+"""Tests of what the live table refuses, and of the papers' placements on a machine without GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from unittest import mock
+
+from absl.testing import absltest
+
+from benchmarks import live_tables
+from benchmarks.live_model import LiveModel
+from benchmarks.models.catalogue import build_model
+from tf_placer.machine_lookup import find_machine
+
+
+class ArgumentsTest(absltest.TestCase):
+    def _refusal(self, *arguments):
+        """What the command says on the error stream when it exits without running anything."""
+        errors = io.StringIO()
+        with (
+            mock.patch("sys.argv", ["live_tables", *arguments]),
+            contextlib.redirect_stderr(errors),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            live_tables.main()
+        self.assertEqual(raised.exception.code, 2)
+        return errors.getvalue()
+
+    def test_unknown_models_and_placers_are_refused(self):
+        self.assertIn("no 'nmt_3'; there are: rnnlm_2", self._refusal("--models", "nmt_3"))
+        self.assertIn("no 'eagel'", self._refusal("--placers", "post,eagel"))
+
+    def test_no_trials_and_one_round_are_refused(self):
+        self.assertIn("--rounds at least 2", self._refusal("--rounds", "1"))
+        self.assertIn("--trials must be at least 1", self._refusal("--trials", "0"))
+
+
+class PapersExpertTest(absltest.TestCase):
+    def _devices(self, model):
+        """For each rule, the device of each operation."""
+        directory = self.create_tempdir().full_path
+        live = LiveModel(build_model(model, small=True), find_machine("local:2"), directory)
+        return live.devices, [
+            live.assignment(live_tables.MODEL_EXPERT, placement)
+            for placement in live_tables.papers_expert(model, live)
+        ]
+
+    def test_every_layer_has_a_device_of_its_own(self):
+        devices, placements = self._devices("rnnlm_2")
+        (assignment,) = placements
+        for layer in (0, 1):
+            found = {
+                device
+                for name, device in assignment.items()
+                if name.startswith(f"layer_{layer}/step_") and "MatMul" in name
+            }
+            self.assertEqual(found, {devices[layer]})
+
+    def test_a_model_for_one_gpu_is_on_the_first_device(self):
+        devices, placements = self._devices("inception_v3")
+        self.assertEqual({*placements[0].values()}, {devices[0]})
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,79 @@
+"""Tests of what the command takes apart, on a small problem."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+
+from benchmarks import table_causes
+from benchmarks.paper_problems import ProblemKey, read_paper_problem, write_parts
+from benchmarks.placement_runs import RunKey
+from benchmarks.small_problems import SMALL_PROBLEMS
+from tests.benchmarks.made_up_runs import run
+from tf_placer.json_file import write_json
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+_KEY = ProblemKey("rnnlm_2", "1xK80", small=True)
+_QUICK = ("single_gpu", "single_cpu", "topological", "heft", "random")
+
+
+class TableCausesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        problem = SMALL_PROBLEMS["two chains"]
+        write_parts(
+            _KEY,
+            self.folder / "problems",
+            group_graph(problem),
+            legal_devices(problem),
+            problem,
+            num_graph_operations=9,
+        )
+        self.problem = read_paper_problem(_KEY, self.folder / "problems")
+
+    def call(self, *flags):
+        with (
+            mock.patch.object(sys, "argv", ["command", f"--runs_dir={self.folder}", *flags]),
+            contextlib.redirect_stdout(io.StringIO()) as printed,
+        ):
+            table_causes.main()
+        return printed.getvalue()
+
+    def test_every_problem_of_the_tables_is_taken_apart_once(self):
+        keys = table_causes.problem_keys()
+        self.assertLen(set(keys), len(keys))
+        self.assertContainsSubset(
+            [("nmt_2", "2xK80"), ("resnet_101", "post-8xK80"), ("two_towers", "4xA100")],
+            [(key.model, key.machine) for key in keys],
+        )
+
+    def test_the_fastest_run_of_the_same_problem_is_taken_apart(self):
+        runs = self.folder / "9-core-secs"
+        runs.mkdir()
+        for placer, secs, digest in (("auto", 0.4, None), ("post", 0.5, None), ("eagle", 0.1, "x")):
+            key = RunKey("rnnlm_2", "1xK80", placer, small=True)
+            made = run(key, secs, assignment=[0, 0, 0, 0, 1, 1, 1, 1]).to_json()
+            made["problem_digest"] = digest or self.problem.digest
+            write_json(runs / key.file_name, made)
+        out = self.folder / "out"
+        page = self.call(
+            "--problems=rnnlm_2:1xK80",
+            "--small",
+            f"--placers={','.join(_QUICK)}",
+            f"--out_dir={out}",
+        )
+        self.assertIn("| found by auto | 0.400 | 1.00 | at the bound |", page)
+        self.assertEqual((out / "causes.md").read_text(), page[page.index("# Why") : -1])
+        self.assertContainsSubset(
+            ["causes.csv", "provenance.json"], [path.name for path in out.iterdir()]
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,76 @@
+"""Tests of what people are told about why a placement was chosen."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from tf_placer.auto.explanation import Candidate, Explanation
+from tf_placer.auto.limits import Limit, Limits
+from tf_placer.auto.what_if import WhatIf
+from tf_placer.report.auto_table import explanation_table
+
+_A, _B = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2))
+
+
+def limits(
+    step_secs=0.1, path_secs=0.05, work_secs=0.05, compute=(0.5, 0.5), link=0.1, memory=0.1
+) -> Limits:
+    return Limits(
+        step_secs,
+        path_secs,
+        work_secs,
+        (
+            Limit("compute", _A, compute[0]),
+            Limit("compute", _B, compute[1]),
+            Limit("link", f"{_A} -> {_B}", link),
+            Limit("critical path", "", 0.8),
+            Limit("transfers on it", "", 0.2),
+            Limit("memory", _A, memory),
+            Limit("memory", _B, 0.1),
+        ),
+    )
+
+
+def text(of: Limits, changes=()) -> str:
+    candidates = (Candidate("original", None, 0.2), Candidate("auto", 0.11, 0.1))
+    return explanation_table(
+        Explanation("auto", (*candidates, Candidate("expert", 0.3, None)), 0.07, of, changes)
+    )
+
+
+class ExplanationTableTest(absltest.TestCase):
+    def test_predicted_and_measured_steps_stand_side_by_side(self):
+        lines = text(limits()).splitlines()
+        self.assertRegex(lines[0], "candidate +predicted step +measured step +to lower bound")
+        self.assertRegex(lines[2], r"^original +200\.0 ms +4\.00x$")
+        self.assertRegex(lines[3], r"^auto +110\.0 ms +100\.0 ms +2\.00x$")
+        self.assertRegex(lines[4], r"^expert +300\.0 ms +failed$")
+        self.assertEqual(lines[5], "predictions are off by 7%")
+
+    def test_a_sentence_says_what_bounds_the_step(self):
+        for of, expected in (
+            (limits(path_secs=0.098), "the critical path: operations that wait for each other"),
+            (limits(work_secs=0.098), "compute: the devices share the work, and hardly ever wait"),
+            (limits(compute=(0.5, 0.95)), "compute on task:1/CPU:0"),
+            (limits(link=0.95), "the link task:0/CPU:0 -> task:1/CPU:0"),
+            (
+                limits(path_secs=0.092),
+                "the critical path: operations that wait for each other, wherever they are",
+            ),
+            (limits(), "the critical path: operations wait for each other, and for transfers"),
+            (
+                limits(compute=(0.95, 0.5), memory=0.93),
+                "compute on task:0/CPU:0; memory is nearly full on task:0/CPU:0",
+            ),
+        ):
+            lines = text(of).splitlines()
+            [line] = [line for line in lines if line.startswith("lower bound")]
+            self.assertEndsWith(line, f"; auto is bound by {expected}")
+
+    def test_what_another_machine_would_bring_is_a_factor_of_the_step(self):
+        shown = text(limits(), (WhatIf("one more CPU", 0.05, 0.04, is_searched=True),))
+        self.assertRegex(shown, r"one more CPU +50\.00 ms \(searched\) +2\.00x +40\.00 ms")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,179 @@
+"""The whole search in simulation: with coarse groups first, then with the groups inside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.grouping.merged_groups import in_order, merge_group_graph
+from tf_placer.auto.annealing import Found
+from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import legal_devices
+
+__all__ = ["clusters_of", "refined_search"]
+
+# What the search with coarse groups may take of the budget.
+_COARSE_BUDGET = 0.4
+
+
+def clusters_of(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:
+    """In which coarse group each group is.
+
+    Args:
+        groups: int [num_operations], the group of every operation.
+        coarse_groups: int [num_operations], its coarse group.
+
+    Returns:
+        int32 [num_groups].
+
+    Raises:
+        ValueError: a group is in several coarse ones, or the shapes differ.
+    """
+    if groups.shape != coarse_groups.shape:
+        raise ValueError(
+            f"there are groups of {len(groups)} operations and coarse ones of {len(coarse_groups)}"
+        )
+    # A group without operations goes with others: no coarse group is without any.
+    clusters = np.full(int(groups.max(initial=-1)) + 1, coarse_groups[:1], np.int32)
+    clusters[groups] = coarse_groups
+    wrong = np.flatnonzero(clusters[groups] != coarse_groups)
+    if wrong.size:
+        raise ValueError(f"group {groups[wrong[0]]} is in several coarse groups")
+    return clusters
+
+
+def refined_search(
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    clusters: np.ndarray | None,
+    *,
+    max_secs: float,
+    max_simulated: float = math.inf,
+    starts: Iterable[tuple[str, np.ndarray]] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    report: Callable[[AutoProgress], None] | None = None,
+) -> AutoResult:
+    """Searches for the fastest placement that fits.
+
+    What belongs together moves together at first, which leads far in little time; the rest of the
+    time refines what that found.
+
+    Args:
+        problem: what is placed.
+        groups: its groups.
+        clusters: int [num_groups], the coarse group of each; None if there are none.
+        max_secs: see `auto_search`, as everything that follows.
+        max_simulated: how many placements at most.
+        starts: names and placements, int32 [num_groups].
+        seed: of everything random.
+        threads: how many chains.
+        report: called every now and then.
+
+    Returns:
+        The best placement, and others, of groups.
+
+    Raises:
+        ValueError: the budget is not positive, or an argument does not fit the problem.
+    """
+    if not max_secs > 0 or not max_simulated >= 1:
+        raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
+    starts = list(starts)
+    if clusters is not None:
+        clusters = in_order(np.unique(clusters, return_inverse=True)[1].astype(np.int32))
+        legal = np.ones([clusters.max() + 1, problem.num_devices], np.bool_)
+        np.logical_and.at(legal, clusters, legal_devices(problem))
+    # What cannot stay together anywhere is of no use.
+    if clusters is None or len(legal) == groups.num_groups or not legal.any(axis=1).all():
+        return auto_search(
+            problem,
+            groups,
+            max_secs=max_secs,
+            max_simulated=max_simulated,
+            starts=starts,
+            seed=seed,
+            threads=threads,
+            report=report,
+        )
+
+    def lifted(found: Found) -> Found:
+        return dataclasses.replace(found, placement=found.placement[clusters])
+
+    def report_coarse(progress: AutoProgress) -> None:
+        if report is not None:
+            best, share = lifted(progress.best), _COARSE_BUDGET * progress.share
+            report(dataclasses.replace(progress, best=best, share=share))
+
+    coarse = auto_search(
+        dataclasses.replace(problem, groups=clusters[problem.groups]),
+        merge_group_graph(groups, clusters),
+        max_secs=_COARSE_BUDGET * max_secs,
+        max_simulated=max(1.0, _COARSE_BUDGET * max_simulated),
+        starts=_coarse_starts(starts, clusters),
+        seed=seed,
+        threads=threads,
+        report=report_coarse,
+    )
+    coarse = dataclasses.replace(
+        coarse,
+        best=lifted(coarse.best),
+        finalists=tuple(lifted(found) for found in coarse.finalists),
+        starts=tuple((name, lifted(found)) for name, found in coarse.starts),
+    )
+    left_secs = max_secs - coarse.elapsed_secs
+    left_simulated = max_simulated - coarse.num_simulated
+    if coarse.interrupted or left_secs <= 0 or left_simulated < 1:
+        return dataclasses.replace(coarse, is_optimal=False)
+
+    def report_fine(progress: AutoProgress) -> None:
+        if report is not None:
+            report(
+                AutoProgress(
+                    progress.best,
+                    _COARSE_BUDGET + (1.0 - _COARSE_BUDGET) * progress.share,
+                    progress.num_simulated + coarse.num_simulated,
+                    progress.elapsed_secs + coarse.elapsed_secs,
+                )
+            )
+
+    fine = auto_search(
+        problem,
+        groups,
+        max_secs=left_secs,
+        max_simulated=left_simulated,
+        memberships=[clusters],
+        starts=[("coarse groups", coarse.best.placement), *starts],
+        refines=True,
+        seed=seed,
+        threads=threads,
+        report=report_fine,
+    )
+    finalists = {
+        found.placement.tobytes(): found
+        for found in sorted([*fine.finalists, *coarse.finalists], key=lambda each: each.rank)
+    }
+    given = {name for name, _ in coarse.starts}
+    others = [each for each in fine.starts if each[0] not in {*given, "coarse groups"}]
+    return dataclasses.replace(
+        fine,
+        finalists=tuple(finalists.values()),
+        starts=tuple(sorted([*coarse.starts, *others], key=lambda each: each[1].rank)),
+        num_simulated=fine.num_simulated + coarse.num_simulated,
+        elapsed_secs=fine.elapsed_secs + coarse.elapsed_secs,
+    )
+
+
+def _coarse_starts(
+    starts: Iterable[tuple[str, np.ndarray]], clusters: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Those that have each coarse group on one device."""
+    for name, placement in starts:
+        coarse = np.zeros(clusters.max() + 1, np.int32)
+        coarse[clusters] = placement
+        if (coarse[clusters] == placement).all():
+            yield name, coarse

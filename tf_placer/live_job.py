@@ -1,0 +1,294 @@
+"""One live search: its stages, its confirmation and its explanation, within its time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.pipeline import GroupedGraph
+from graph_passes.placement import write_placement
+from tf_placer.auto.auto_placer import AutoPlacer
+from tf_placer.choice import choose_finalists, choose_winner
+from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
+from tf_placer.errors import SearchError
+from tf_placer.interrupts import Interrupts
+from tf_placer.live_costs import LiveCosts, profile_costs
+from tf_placer.live_stages import BreakableEnvironment, DeferredPlacer
+from tf_placer.placers import make_placer, needs_problem
+from tf_placer.placers.placer import Placer
+from tf_placer.report.progress import format_measurement, progress_line
+from tf_placer.run_directory import Outcome, Request, RunDirectory
+from tf_placer.search import Budget, Progress, search
+from tf_placer.search_result import confirmed_measurement, found_placement
+from tf_placer.time_plan import TimePlan, trial_secs
+from tf_placer.training_log import TrainingLog
+from tf_placer.training_recorder import TrainingRecorder
+from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
+
+__all__ = ["BASELINES", "LiveJob"]
+
+#: The placers whose proposals are measured before those of any other.
+BASELINES = ("single_device", "expert")
+# How long the graph as it came may take to be measured, and how many times that, but not less than
+# a minute, a placement: one that is far slower is of no use.
+_TIMEOUT_SECS = 120.0
+_TIMEOUT_RATIO = 5.0
+_LEAST_TIMEOUT_SECS = 60.0
+# Where little time is left, a placement may still take this many times as long as the original.
+_LAST_TIMEOUT_RATIO = 2.0
+_SHORTEST_TIMEOUT_SECS = 10.0
+# What searching in simulation may take of the time that is left to search, and at most.
+_SIMULATE_SHARE, _MOST_SIMULATE_SECS = 0.5, 60.0
+
+
+@dataclasses.dataclass
+class LiveJob:
+    """One live search.
+
+    Attributes:
+        request: what is asked.
+        directory: where everything goes.
+        grouped: the graph and its groups.
+        legal: bool [num_groups, num_devices], where they may go.
+        header: what the search is of, as `search_header` says it.
+        session_config: the configuration of the user's sessions.
+        environment_type: makes the environments that measure.
+        plan: how long everything may take.
+        interrupts: requests to end early.
+        report: called with lines of text for people.
+        costs: what is known of the costs.
+        notes: what the result should say beside how it ended.
+    """
+
+    request: Request
+    directory: RunDirectory
+    grouped: GroupedGraph
+    legal: np.ndarray
+    header: Mapping[str, Any]
+    session_config: tf.compat.v1.ConfigProto
+    environment_type: Callable[..., SessionEnvironment]
+    plan: TimePlan
+    interrupts: Interrupts
+    report: Callable[[str], None]
+    costs: LiveCosts | None
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def search(self, log: TrialLog) -> list[Trial]:
+        """Measures the graph as it came, the baselines, and what the placer proposes.
+
+        Args:
+            log: of this search, new or to go on with.
+
+        Returns:
+            All trials.
+        """
+        with (
+            TrainingLog(self.directory.path, self.header) as training,
+            self._environment(meta_optimizer=False) as environment,
+        ):
+            if not log.trials:
+                training.restart()
+            live = BreakableEnvironment(
+                environment, self.interrupts, lambda: self._timeout_secs(log.trials)
+            )
+            names = dict.fromkeys([*BASELINES, self.request.placer])
+            stages = [self._stage(name, log) for name in names]
+            recorder = TrainingRecorder(training, stages[-1], self.directory.path)
+
+            def on_trial(trial: Trial, progress: Progress) -> None:
+                if progress.best is trial and trial.assignment is not None:
+                    self._write_best(trial)
+                self.report(progress_line(trial, progress))
+
+            trials = search(
+                lambda: live.measure_assignment({}),
+                live,
+                stages,
+                log,
+                Budget(self.request.max_trials, self.request.max_secs),
+                report=on_trial,
+                observed=recorder.observed,
+                should_stop=lambda: self._is_over(log.trials),
+            )
+            recorder.finish()
+        return trials
+
+    def _stage(self, name: str, log: TrialLog) -> Placer:
+        if name != self.request.placer or self.costs is not None or not needs_problem(name):
+            return self._placer(name, log)
+        return DeferredPlacer(
+            name,
+            self.grouped.group_graph,
+            self.legal,
+            seed=self.request.seed,
+            interrupts=self.interrupts,
+            make=lambda: self._profiled_placer(name, log),
+        )
+
+    def _profiled_placer(self, name: str, log: TrialLog) -> Placer | None:
+        """Profiles the graph and makes the placer; None if that is not possible."""
+        try:
+            self.costs = profile_costs(
+                self.directory,
+                self.request,
+                self.grouped.op_graph,
+                self.session_config,
+                self.header,
+                self.report,
+                timeout_secs=max(_SHORTEST_TIMEOUT_SECS, self._left_to_search_secs(log.trials)),
+                trials=log.trials,
+            )
+        except (SearchError, WorkerStartError) as error:
+            # What was measured so far stands.
+            self.notes.append(str(error))
+            self.report(str(error))
+            return None
+        return self._placer(name, log)
+
+    def _placer(self, name: str, log: TrialLog) -> Placer:
+        placer = make_placer(
+            name,
+            self.grouped.group_graph,
+            self.legal,
+            seed=self.request.seed,
+            options=self.request.placer_options if name == self.request.placer else None,
+            problem=None if self.costs is None else self.costs.problem,
+        )
+        if isinstance(placer, AutoPlacer):
+            left_secs = self._left_to_search_secs(log.trials)
+            placer.search_secs = min(_MOST_SIMULATE_SECS, _SIMULATE_SHARE * left_secs)
+            placer.left_secs = lambda: self._left_to_search_secs(log.trials)
+            # It begins with what the baselines have taught.
+            known = [trial for trial in log.trials if trial.placer in BASELINES]
+            if known:
+                rows = np.array([trial.assignment for trial in known], np.int32)
+                placer.observe(rows, [trial.measurement for trial in known])
+        return placer
+
+    def _environment(self, *, meta_optimizer: bool) -> SessionEnvironment:
+        return self.environment_type(
+            self.directory.graph,
+            self.request.step,
+            self.request.machine,
+            self._assign,
+            protocol=COLOCRL,
+            session_config=self.session_config,
+            meta_optimizer=meta_optimizer,
+            work_dir=self.directory.work,
+            timeout_secs=self._first_timeout_secs(),
+        )
+
+    def _assign(self, row: np.ndarray) -> dict[str, str]:
+        devices = tuple(device.name for device in self.request.machine.devices)
+        return self.grouped.assignment(row, devices)
+
+    def _assignment(self, trial: Trial) -> dict[str, str]:
+        """The devices of a trial by operation."""
+        if trial.assignment is None:
+            return {}
+        return self._assign(np.array(trial.assignment, np.int32))
+
+    # Time.
+
+    def _first_timeout_secs(self) -> float:
+        max_secs = self.request.max_secs
+        return min(max(_TIMEOUT_SECS, max_secs / 4), max(max_secs, _SHORTEST_TIMEOUT_SECS))
+
+    def _timeout_secs(self, trials: Sequence[Trial]) -> float:
+        """How long the next trial may take."""
+        secs = self._first_timeout_secs()
+        if not trials or trials[0].measurement.step_secs is None:
+            return secs
+        original_secs = trial_secs(trials[0].measurement)
+        left_secs = max(
+            self._left_to_search_secs(trials),
+            _LAST_TIMEOUT_RATIO * original_secs,
+            _SHORTEST_TIMEOUT_SECS,
+        )
+        return min(secs, max(_LEAST_TIMEOUT_SECS, _TIMEOUT_RATIO * original_secs), left_secs)
+
+    def _left_to_search_secs(self, trials: Sequence[Trial]) -> float:
+        return self.plan.left_to_search_secs(trials, choose_finalists(trials, BASELINES))
+
+    def _is_over(self, trials: Sequence[Trial]) -> bool:
+        if self.interrupts.count:
+            return True
+        return bool(trials) and self._left_to_search_secs(trials) <= 0
+
+    # What came out.
+
+    def _write_best(self, trial: Trial) -> None:
+        secs = trial.measurement.median_secs
+        placement = found_placement(
+            self.request, self.header, self._assignment(trial), trial, {"step_secs": secs}
+        )
+        write_placement(placement, self.directory.best)
+
+    def confirm(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial]
+    ) -> tuple[Outcome, Confirmation | None, str | None, str | None]:
+        """Measures the finalists again, side by side, and writes the one that wins.
+
+        Args:
+            trials: of the search.
+            finalists: by label, the graph as it came first.
+
+        Returns:
+            How it ended, what was measured, the label of what was found, and what else to say.
+        """
+        asked_before = self.interrupts.count
+        plan = self.plan.confirmation(trials, finalists, impatient=asked_before > 0)
+        if plan is None:
+            return (
+                Outcome.NOT_CONFIRMED,
+                None,
+                None,
+                f"there was no time left of {self.request.max_secs:g} s to measure the graph as it "
+                "came and the fastest placement again",
+            )
+        if asked_before:
+            self.report("interrupted: confirming the best so far; once more ends this, too")
+        labels = {label: self._assignment(finalists[label]) for label in plan.labels}
+        with self._environment(meta_optimizer=True) as fresh:
+            fresh.timeout_secs = min(
+                fresh.timeout_secs, max(_LEAST_TIMEOUT_SECS, self._timeout_secs(trials))
+            )
+            try:
+                with self.interrupts.breakable(asked_before + 1 if asked_before else 2):
+                    confirmation = confirm(
+                        fresh,
+                        labels,
+                        ORIGINAL,
+                        rounds=plan.rounds,
+                        deadline_secs=plan.deadline_secs,
+                        progress=lambda number, rounds, label, measurement: self.report(
+                            f"confirming {number}/{rounds}: {label} "
+                            f"{format_measurement(measurement)}"
+                        ),
+                        should_stop=lambda: self.interrupts.count > asked_before,
+                    )
+                fresh.timeout_secs = self._first_timeout_secs()
+                with self.interrupts.breakable(self.interrupts.count + 1):
+                    outcome, winner, note = choose_winner(
+                        fresh,
+                        confirmation,
+                        labels,
+                        mixed_devices=len({d.type for d in self.request.machine.devices}) > 1,
+                    )
+            except KeyboardInterrupt:
+                return Outcome.INTERRUPTED, None, None, None
+        if winner is not None:
+            placement = found_placement(
+                self.request,
+                self.header,
+                labels[winner],
+                finalists[winner],
+                confirmed_measurement(confirmation, winner),
+            )
+            write_placement(placement, self.directory.placement)
+        return outcome, confirmation, winner, note

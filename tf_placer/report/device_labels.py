@@ -1,0 +1,29 @@
+"""Names of devices and operations that fit a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["device_labels", "shortened"]
+
+_WIDTH = 20
+
+
+def device_labels(names: Sequence[str]) -> dict[str, str]:
+    """Short names of devices: "task:1/GPU:0" where all are "/job:a/replica:0/task:…/device:…"."""
+    num_common = 0
+    for parts in zip(*(name.split("/")[:-1] for name in names), strict=False):
+        if len(set(parts)) > 1:
+            break
+        num_common += 1
+    short = {name: "/".join(name.split("/")[num_common:]) for name in names}
+    return {name: shortened(text.replace("device:", ""), _WIDTH) for name, text in short.items()}
+
+
+def shortened(text: str, width: int) -> str:
+    """The text on one line, shortened in the middle."""
+    text = " ".join(text.split())
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
