@@ -35,7 +35,8 @@ _RECORD = np.dtype(
         ("excess_bytes", np.int64),
         ("num_moved", np.int64),  # groups of the last move
         ("num_simulated", np.int64),
-        ("num_fruitless", np.int64),  # moves in a row that made nothing shorter
+        ("num_fruitless", np.int64),  # moves since the shortest step since the last kick
+        ("climb_secs", np.float64),  # which was that
         ("best_secs", np.float64),
         ("best_excess_bytes", np.int64),
     ]
@@ -157,6 +158,11 @@ def _rebase(space, chain, groups, devices, is_new):
         is_new,
     )
     _note(chain, base.placement, base.step_secs[0])
+    record = chain.record[0]
+    # Small ups and downs lead nowhere.
+    if is_new or record.excess_bytes or record.step_secs < record.climb_secs:
+        record.climb_secs = record.step_secs
+        record.num_fruitless = 0
 
 
 @numba.njit
@@ -219,7 +225,6 @@ def _anneal(
     for step in range(steps):
         is_given = first == GIVEN and step == 0
         if patience and record.num_fruitless >= patience and not is_given:
-            record.num_fruitless = 0
             _kick(space, tables, hot, drawn, chain, random, kick)
         is_too_large = record.excess_bytes > 0
         if not is_given:
@@ -242,8 +247,6 @@ def _anneal(
             if is_given or is_too_large:
                 continue
             return OVERFULL, step + 1
-        if excess_bytes < record.excess_bytes or step_secs < record.step_secs:
-            record.num_fruitless = 0
         count = record.num_moved
         _rebase(space, chain, drawn.groups[:count], drawn.devices[:count], False)
     return DONE, steps

@@ -38,6 +38,8 @@ _COARSE_SHARE = 0.9
 _CLUSTERS = (32, 128, 512)
 # What a chain does between two looks at the clock: at least so many steps, or operations.
 _STEPS_PER_TURN, _OPERATIONS_PER_TURN = 50, 500_000
+# Fewer turns than this do not cool slowly.
+_TURNS = 200
 # When all chains go on from the best, warmer again, as shares of the search.
 _MEETINGS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # Between them every other chain only climbs, seldom with clusters, and goes on from its best after
@@ -308,7 +310,8 @@ class _Search:
                         chain.restart(best)
                 # Nothing within a turn depends on the other chains, or on the time.
                 left = self._max_simulated - self._simulated()
-                steps = int(min(self._steps_per_turn, -(-left // self._threads)))
+                most = min(self._steps_per_turn, self._max_simulated / _TURNS // self._threads)
+                steps = int(min(max(_STEPS_PER_TURN, most), -(-left // self._threads)))
                 turns = [
                     executor.submit(chain.run, steps, self._plan(share, number))
                     for number, chain in enumerate(self._chains)

@@ -30,7 +30,7 @@ KINDS = ("one", "neighbours", "stretch", "join", "swap")
 
 _ONE, _NEIGHBOURS, _STRETCH, _JOIN, _SWAP = range(5)
 # How often a move starts from what the step waits for, where that is known.
-_HOT_SHARE = 0.5
+_HOT_SHARE = 0.8
 # How often a move takes along only what is where it starts.
 _SAME_DEVICE_SHARE = 0.6
 # How often neighbours of neighbours come along, and of how many neighbours.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tf_placer.auto.annealing import Found
 from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["clusters_of", "refined_search"]
 
@@ -128,7 +129,7 @@ def refined_search(
     left_secs = max_secs - coarse.elapsed_secs
     left_simulated = max_simulated - coarse.num_simulated
     if coarse.interrupted or left_secs <= 0 or left_simulated < 1:
-        return dataclasses.replace(coarse, is_optimal=False)
+        return _with_starts(dataclasses.replace(coarse, is_optimal=False), problem, starts)
 
     def report_fine(progress: AutoProgress) -> None:
         if report is not None:
@@ -166,6 +167,27 @@ def refined_search(
         num_simulated=fine.num_simulated + coarse.num_simulated,
         elapsed_secs=fine.elapsed_secs + coarse.elapsed_secs,
     )
+
+
+def _with_starts(
+    result: AutoResult, problem: PlacementProblem, starts: Sequence[tuple[str, np.ndarray]]
+) -> AutoResult:
+    """The result of a search that has not seen all starts, if one of them is better."""
+    if not starts:
+        return result
+    placements = np.stack([placement for _, placement in starts]).astype(np.int32)
+    simulated = Simulator(problem).simulate(placements)
+    capacities = np.array([device.memory_bytes for device in problem.devices])
+    excess = np.maximum(simulated.peak_bytes - capacities, 0).sum(axis=1)
+    columns = (placements, simulated.step_secs, simulated.peak_bytes, excess)
+    found = [
+        Found(placement, float(secs), peaks, int(too_much))
+        for placement, secs, peaks, too_much in zip(*columns, strict=True)
+    ]
+    best = min([result.best, *found], key=lambda each: each.rank)
+    if best is result.best:
+        return result
+    return dataclasses.replace(result, best=best, finalists=(best, *result.finalists))
 
 
 def _coarse_starts(

@@ -67,7 +67,7 @@ class RefinedSearchTest(parameterized.TestCase):
         coarse = make_problem([[5.0, 5.0]] * 9)
         # 9 s on each device at once; together, a pair takes 5 s wherever it is.
         self.assertEqual(all_step_secs(coarse)[0], 25.0)
-        result = search(problem, PAIRS, max_simulated=20_000)
+        result = search(problem, PAIRS)
         self.assertEqual(result.best.step_secs, 9.0)
         self.assertEqual(result.best.placement.tolist(), [0, 1] * 9)
         self.assertTrue(result.is_optimal)
@@ -114,6 +114,16 @@ class RefinedSearchTest(parameterized.TestCase):
             found = dict(result.starts)
             for name, placement in starts:
                 self.assertEqual(found[name].placement.tolist(), placement.tolist())
+
+    def test_a_start_counts_though_the_search_was_interrupted_before_it(self):
+        def interrupt(progress):
+            raise KeyboardInterrupt
+
+        optimum = np.array([0, 1] * 9, np.int32)
+        result = search(pairs_problem(), PAIRS, starts=[("own", optimum)], report=interrupt)
+        self.assertTrue(result.interrupted)
+        self.assertEqual(result.best.step_secs, 9.0)
+        self.assertEqual(result.finalists[0].placement.tolist(), optimum.tolist())
 
     def test_all_that_it_returns_is_of_the_groups_and_as_the_simulator_says(self):
         problem = pairs_problem()
