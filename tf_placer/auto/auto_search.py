@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import concurrent.futures
 import dataclasses
-import itertools
 import math
 import os
 import time
@@ -46,14 +45,11 @@ _MEETINGS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # so many moves at once, as a share of the groups, whenever nothing helps: what is out of the reach
 # of single moves is found by one kind of chain or by the other.
 _CLIMBING_COARSE_SHARE, _KICK_SHARE, _LEAST_KICK = 0.3, 0.03, 2
-# Up to how many placements all are tried.
-_FEW_PLACEMENTS = 20_000
-_LOG_OF_TOO_MANY = 30.0
-# Up to how many those that may be better are tried where there is time, and what that may take of
-# the time that is left.
+# Up to how many placements those that may be better are all tried where there is time, and what
+# that may take of the time that is left.
 _MANY_PLACEMENTS = 1e8
+_LOG_OF_TOO_MANY = 30.0
 _TRY_SHARE = 0.8
-_BATCH = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,12 +177,9 @@ class _Search:
         interrupted = False
         try:
             self._simulate_starts(starts)
-            if self._num_placements() <= min(_FEW_PLACEMENTS, max_simulated):
-                self._try_all()
-            else:
-                self._try_promising()
-                if not self._all_tried:
-                    self._anneal()
+            self._try_promising()
+            if not self._all_tried:
+                self._anneal()
         except KeyboardInterrupt:
             if not self._starts.found:
                 raise
@@ -243,20 +236,6 @@ class _Search:
         # There may be far more than a float can hold.
         log_count = np.log(self._legal.sum(axis=1)).sum()
         return round(math.exp(log_count)) if log_count < _LOG_OF_TOO_MANY else math.inf
-
-    def _try_all(self) -> None:
-        """Simulates every placement."""
-        devices = [np.flatnonzero(row).tolist() for row in self._legal]
-        placements = itertools.product(*devices)
-        while rows := list(itertools.islice(placements, _BATCH)):
-            if self._elapsed_secs() >= self._max_secs:
-                return
-            best = min(self._simulate(np.array(rows, np.int32)), key=lambda found: found.rank)
-            if not self._tried or best.rank < self._tried[0].rank:
-                self._tried = [best]
-            if self._report is not None:
-                self._report(self._state())
-        self._all_tried = True
 
     def _try_promising(self) -> None:
         """Simulates every placement that may be better, if there is time for that."""

@@ -23,7 +23,7 @@ class AutoSearchTest(parameterized.TestCase):
     @parameterized.parameters(*itertools.product(SMALL_PROBLEMS, range(3)))
     def test_finds_the_optimum_of_small_problems(self, name, seed):
         problem = SMALL_PROBLEMS[name]
-        with mock.patch.object(auto_search_module, "_FEW_PLACEMENTS", 0):
+        with mock.patch.object(auto_search_module, "_MANY_PLACEMENTS", 0):
             result = search(problem, seed=seed, max_simulated=1500)
         self.assertTrue(is_optimal(result.best.step_secs, all_step_secs(problem)[0]))
 
