@@ -37,10 +37,10 @@ class PlacementRunsTest(absltest.TestCase):
         self.lines = []
         self.write_problem("heterogeneous")
 
-    def write_problem(self, name):
+    def write_problem(self, name, units="heuristic"):
         problem = SMALL_PROBLEMS[name]
         write_parts(
-            ProblemKey("rnnlm_2", "2xK80"),
+            ProblemKey("rnnlm_2", "2xK80", units),
             self.folder / "problems",
             group_graph(problem),
             legal_devices(problem),
@@ -65,7 +65,8 @@ class PlacementRunsTest(absltest.TestCase):
         self.assertIn("tf_placer", run.versions)
         self.assertIsNone(run.failure)
 
-    def test_auto_gets_all_of_the_budget(self):
+    def test_auto_gets_all_of_the_budget_and_both_kinds_of_groups(self):
+        self.write_problem("heterogeneous", "per_operation")
         run = self.run_all([RunKey("rnnlm_2", "2xK80", "auto")])
         [run] = run.values()
         self.assertIsNone(run.failure)
