@@ -8,17 +8,14 @@ of the problems memory matters; those that nothing fits are drawn again. What is
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import pathlib
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from benchmarks.markdown import markdown_table
-from benchmarks.numbered_runs import NumberedRun, run_numbers
-from benchmarks.provenance import provenance
+from benchmarks.numbered_runs import NumberedRun, in_ranges, run_command
 from benchmarks.random_steps import random_step
 from benchmarks.small_problems import is_optimal
 from tf_placer.auto.auto_search import auto_search
@@ -156,51 +153,42 @@ def run_one(
 def table_of_runs(runs: Sequence[SmallRun]) -> str:
     """The runs by the number of placements, and all of them, in Markdown."""
     rows = []
-    for start, end in [*zip((0, *_ENDS), _ENDS, strict=False), (0, _ENDS[-1])]:
-        those = [run for run in runs if start < run.placements <= end]
-        if those:
-            optimal = sum(run.is_optimal for run in those)
-            rows.append(
-                [
-                    f"up to {end:,}" if start or end < _ENDS[-1] else "all",
-                    f"{len(those)}",
-                    f"{optimal}",
-                    f"{optimal / len(those):.1%}",
-                    f"{max(run.ratio for run in those):.4f}",
-                    f"{np.mean([run.search_secs for run in those]):.2f} s",
-                    f"{max(run.search_secs for run in those):.2f} s",
-                ]
-            )
+    for name, those in in_ranges(runs, _ENDS, lambda run: run.placements):
+        optimal = sum(run.is_optimal for run in those)
+        rows.append(
+            [
+                name,
+                f"{len(those)}",
+                f"{optimal}",
+                f"{optimal / len(those):.1%}",
+                f"{max(run.ratio for run in those):.4f}",
+                f"{np.mean([run.search_secs for run in those]):.2f} s",
+                f"{max(run.search_secs for run in those):.2f} s",
+            ]
+        )
     headers = ("placements", "problems", "optimal", "share", "worst ratio", "search", "longest")
     return markdown_table(headers, rows, "lrrrrrr")
 
 
-def main() -> None:
-    """Runs what has not run yet, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=500, help="how many (default 500)")
-    parser.add_argument("--max_secs", type=float, default=2.0, help="of each search (default 2)")
-    parser.add_argument("--seed", type=int, default=0, help="of the problems (default 0)")
-    parser.add_argument("--out_dir", default="benchmarks/results/auto_small_problems")
-    args = parser.parse_args()
-    out = pathlib.Path(args.out_dir)
-    runs = run_numbers(
-        SmallRun,
-        out / "runs.csv",
-        args.problems,
-        lambda number: run_one(args.seed, number, args.max_secs),
-        lambda run: "" if run.is_optimal else f"{run.ratio:.4f} of the fastest",
-    )
-    made_by = provenance("benchmarks.auto_small_problems")
-    text = (
+def _page(runs: Sequence[SmallRun]) -> str:
+    return (
         f"{table_of_runs(runs)}\n\n"
         "optimal: no placement that fits takes less. worst ratio: the step that was found by the "
-        "fastest. search: mean time of a search; longest: of the longest. Made by "
-        f"`{made_by['command']}` at commit {made_by['commit'] or 'unknown'} on "
-        f"{made_by['processor']}, {made_by['cores']} cores."
+        "fastest. search: mean time of a search; longest: of the longest."
     )
-    print(text)
-    (out / "table.md").write_text(text + "\n")
+
+
+def main() -> None:
+    """Runs what has not run yet, and writes the table."""
+    run_command(
+        "auto_small_problems",
+        (__doc__ or "").splitlines()[0],
+        SmallRun,
+        500,
+        run_one,
+        lambda run: "" if run.is_optimal else f"{run.ratio:.4f} of the fastest",
+        _page,
+    )
 
 
 if __name__ == "__main__":

@@ -9,17 +9,14 @@ benchmark goes on where it stopped.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import pathlib
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from benchmarks.markdown import markdown_table
-from benchmarks.numbered_runs import NumberedRun, run_numbers
-from benchmarks.provenance import provenance
+from benchmarks.numbered_runs import NumberedRun, in_ranges, run_command
 from benchmarks.random_steps import random_step
 from tf_placer.auto.auto_search import auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -230,50 +227,42 @@ def run_one(
 def table_of_runs(runs: Sequence[TightRun]) -> str:
     """The runs by the number of groups, and all of them, in Markdown."""
     rows = []
-    for start, end in [*zip((0, *_ENDS), _ENDS, strict=False), (0, _ENDS[-1])]:
-        those = [run for run in runs if start < run.groups <= end]
-        if those:
-            rows.append(
-                [
-                    f"up to {end}" if start or end < _ENDS[-1] else "all",
-                    f"{len(those)}",
-                    f"{sum(not run.excess_bytes for run in those)}",
-                    f"{sum(run.start_fits for run in those)}",
-                    f"{np.mean([run.full for run in those]):.1%}",
-                    f"{np.mean([run.check_secs for run in those]):.2f} s",
-                ]
-            )
+    for name, those in in_ranges(runs, _ENDS, lambda run: run.groups):
+        rows.append(
+            [
+                name,
+                f"{len(those)}",
+                f"{sum(not run.excess_bytes for run in those)}",
+                f"{sum(run.start_fits for run in those)}",
+                f"{np.mean([run.full for run in those]):.1%}",
+                f"{np.mean([run.check_secs for run in those]):.2f} s",
+            ]
+        )
     headers = ("groups", "problems", "fit", "fit at the start", "memory filled", "integer program")
     return markdown_table(headers, rows, "lrrrrr")
 
 
-def main() -> None:
-    """Runs what has not run yet, and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", type=int, default=200, help="how many (default 200)")
-    parser.add_argument("--max_secs", type=float, default=2.0, help="of each search (default 2)")
-    parser.add_argument("--seed", type=int, default=0, help="of the problems (default 0)")
-    parser.add_argument("--out_dir", default="benchmarks/results/auto_tight_memory")
-    args = parser.parse_args()
-    out = pathlib.Path(args.out_dir)
-    runs = run_numbers(
-        TightRun,
-        out / "runs.csv",
-        args.problems,
-        lambda number: run_one(args.seed, number, args.max_secs),
-        lambda run: f"{run.excess_bytes:,} bytes too many" if run.excess_bytes else "",
-    )
-    made_by = provenance("benchmarks.auto_tight_memory")
-    text = (
+def _page(runs: Sequence[TightRun]) -> str:
+    return (
         f"{table_of_runs(runs)}\n\n"
         "problems: of which the integer program finds a placement that fits; "
         f"{sum(run.drawn for run in runs):,} were drawn for that. fit: of these, how many the "
         "search makes fit; at the start: before it anneals. memory filled: by weights. integer "
-        f"program: the time that it took. Made by `{made_by['command']}` at commit "
-        f"{made_by['commit'] or 'unknown'} on {made_by['processor']}, {made_by['cores']} cores."
+        "program: the time that it took."
     )
-    print(text)
-    (out / "table.md").write_text(text + "\n")
+
+
+def main() -> None:
+    """Runs what has not run yet, and writes the table."""
+    run_command(
+        "auto_tight_memory",
+        (__doc__ or "").splitlines()[0],
+        TightRun,
+        200,
+        run_one,
+        lambda run: f"{run.excess_bytes:,} bytes too many" if run.excess_bytes else "",
+        _page,
+    )
 
 
 if __name__ == "__main__":

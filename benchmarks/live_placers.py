@@ -21,14 +21,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from benchmarks.live_model import LiveModel
+from benchmarks.live_model import LiveModel, print_round
 from benchmarks.live_report import Search, placer_table, plot, search_table, write_trials
 from benchmarks.models import language_model
 from tf_placer.confirmation import Confirmation, confirm
 from tf_placer.json_file import write_json
 from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import make_placer, units_of
-from tf_placer.report.progress import format_measurement, progress_line
+from tf_placer.report.progress import progress_line
 from tf_placer.report.units import format_step
 from tf_placer.search import Budget, search
 from tf_placer.trial_log import ORIGINAL, TrialLog
@@ -85,10 +85,7 @@ def _run(args: argparse.Namespace) -> tuple[list[Search], Confirmation]:
                 candidates,
                 ORIGINAL,
                 rounds=args.rounds,
-                progress=lambda number, rounds, label, measurement: print(
-                    f"again {number}/{rounds}: {label} {format_measurement(measurement)}",
-                    flush=True,
-                ),
+                progress=print_round,
             )
     return searches, confirmation
 

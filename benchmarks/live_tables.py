@@ -25,7 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.experts import expert_placements
-from benchmarks.live_model import LiveModel
+from benchmarks.live_model import LiveModel, print_round
 from benchmarks.live_table_report import LiveCell, live_table_markdown, write_live_csv
 from benchmarks.models.catalogue import MODELS as CATALOGUE
 from benchmarks.models.catalogue import build_model
@@ -42,7 +42,7 @@ from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
-from tf_placer.report.progress import format_measurement, progress_line
+from tf_placer.report.progress import progress_line
 from tf_placer.report.units import format_duration
 from tf_placer.search import Budget, best_trial, search
 from tf_placer.trial_log import ORIGINAL, TrialLog
@@ -192,10 +192,7 @@ def _cells(model: str, args: argparse.Namespace, directory: str) -> list[LiveCel
                 candidates,
                 ORIGINAL,
                 rounds=args.rounds,
-                progress=lambda number, rounds, label, measurement: print(
-                    f"again {number}/{rounds}: {label} {format_measurement(measurement)}",
-                    flush=True,
-                ),
+                progress=print_round,
             )
     cells.insert(0, LiveCell(model, ORIGINAL, 0, 0, ORIGINAL))
     return [dataclasses.replace(cell, confirmation=confirmation) for cell in cells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import dataclasses
 import os
@@ -10,9 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_type_hints
 
+from benchmarks.provenance import provenance
 from tf_placer.report.units import format_duration
 
-__all__ = ["NumberedRun", "run_numbers"]
+__all__ = ["NumberedRun", "in_ranges", "run_command", "run_numbers"]
 
 _PARSERS: dict[type, Callable[[str], Any]] = {
     float: float,
@@ -65,6 +67,68 @@ def run_numbers(
         parts = [f"{done}/{len(missing)}", f"{format_duration(left_secs)} left"]
         print(", ".join([*parts, note(runs[number])]).removesuffix(", "), flush=True)
     return [runs[number] for number in range(count)]
+
+
+def in_ranges(
+    runs: Sequence[_Run], ends: Sequence[int], size: Callable[[_Run], int]
+) -> list[tuple[str, list[_Run]]]:
+    """The runs by size: a name for each range, and those in it; all of them last.
+
+    Args:
+        runs: all.
+        ends: of the ranges.
+        size: of a run.
+    """
+    ranges = [
+        (f"up to {end:,}", [run for run in runs if start < size(run) <= end])
+        for start, end in zip((0, *ends), ends, strict=False)
+    ]
+    return [(name, those) for name, those in [*ranges, ("all", list(runs))] if those]
+
+
+def run_command(
+    name: str,
+    description: str,
+    record: type[_Run],
+    count: int,
+    run: Callable[[int, int, float], _Run],
+    note: Callable[[_Run], str],
+    page: Callable[[Sequence[_Run]], str],
+) -> None:
+    """The command of a benchmark that searches random problems: makes the runs and a page of them.
+
+    Args:
+        name: of the benchmark.
+        description: what `--help` says.
+        record: what a run is.
+        count: how many problems there are if nobody says.
+        run: makes a run, by the seed of all problems, its number and the seconds of its search.
+        note: see `run_numbers`.
+        page: the table and what it means, in Markdown.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--problems", type=int, default=count, help="how many (default %(default)s)"
+    )
+    parser.add_argument("--max_secs", type=float, default=2.0, help="of each search (default 2)")
+    parser.add_argument("--seed", type=int, default=0, help="of the problems (default 0)")
+    parser.add_argument("--out_dir", default=f"benchmarks/results/{name}")
+    args = parser.parse_args()
+    out = pathlib.Path(args.out_dir)
+    runs = run_numbers(
+        record,
+        out / "runs.csv",
+        args.problems,
+        lambda number: run(args.seed, number, args.max_secs),
+        note,
+    )
+    made_by = provenance(f"benchmarks.{name}")
+    text = (
+        f"{page(runs)} Made by `{made_by['command']}` at commit {made_by['commit'] or 'unknown'} "
+        f"on {made_by['processor']}, {made_by['cores']} cores."
+    )
+    print(text)
+    (out / "table.md").write_text(text + "\n")
 
 
 def _read(record: type[_Run], path: pathlib.Path) -> list[_Run]:

@@ -11,11 +11,9 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks import cause_placements
-from benchmarks.paper_problems import ProblemKey, read_paper_problem, write_parts
+from benchmarks.paper_problems import ProblemKey, read_paper_problem
 from benchmarks.placement_runs import RunKey
-from benchmarks.small_problems import SMALL_PROBLEMS
-from tests.benchmarks.made_up_runs import run
-from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tests.benchmarks.made_up_runs import run, write_small_problem
 
 _KEY = ProblemKey("rnnlm_2", "1xK80", small=True)
 
@@ -28,15 +26,7 @@ class PlacementsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        problem = SMALL_PROBLEMS["two chains"]
-        write_parts(
-            _KEY,
-            self.folder / "problems",
-            group_graph(problem),
-            legal_devices(problem),
-            problem,
-            num_graph_operations=9,
-        )
+        write_small_problem(_KEY, self.folder / "problems", "two chains")
         self.problem = read_paper_problem(_KEY, self.folder / "problems")
 
     def test_a_random_placer_proposes_one_placement_and_others_all_they_have(self):

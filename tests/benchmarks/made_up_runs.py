@@ -1,11 +1,16 @@
-"""Runs made by hand, for tests of what is told about them."""
+"""Runs and problems made by hand, for tests of what is told about them."""
 
 from __future__ import annotations
 
-from benchmarks.placement_runs import Run, RunKey
-from benchmarks.timed_search import Found, SearchBudget
+import pathlib
 
-__all__ = ["BUDGET", "failed_run", "run"]
+from benchmarks.paper_problems import ProblemKey, write_parts
+from benchmarks.placement_runs import Run, RunKey
+from benchmarks.small_problems import SMALL_PROBLEMS
+from benchmarks.timed_search import Found, SearchBudget
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+__all__ = ["BUDGET", "failed_run", "run", "write_small_problem"]
 
 BUDGET = SearchBudget(600.0, 2400)
 
@@ -34,3 +39,16 @@ def run(key: RunKey, best_secs: float | None, **changes) -> Run:
 def failed_run(key: RunKey, failure: str) -> Run:
     """A run that failed."""
     return Run(key, BUDGET, "", None, None, failure, {})
+
+
+def write_small_problem(key: ProblemKey, problems_dir: pathlib.Path, name: str) -> None:
+    """Makes one of the small problems that of a model."""
+    problem = SMALL_PROBLEMS[name]
+    write_parts(
+        key,
+        problems_dir,
+        group_graph(problem),
+        legal_devices(problem),
+        problem,
+        num_graph_operations=9,
+    )

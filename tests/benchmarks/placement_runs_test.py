@@ -10,12 +10,12 @@ from unittest import mock
 from absl.testing import absltest
 
 from benchmarks import placement_runs
-from benchmarks.paper_problems import ProblemKey, write_parts
+from benchmarks.paper_problems import ProblemKey
 from benchmarks.placement_runs import Run, RunKey, run_all
 from benchmarks.run_pool import Ended
 from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs
 from benchmarks.timed_search import SearchBudget
-from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tests.benchmarks.made_up_runs import write_small_problem
 from tf_placer.problem_commands import read_assignment
 
 _BUDGET = SearchBudget(600.0, 200)
@@ -38,15 +38,7 @@ class PlacementRunsTest(absltest.TestCase):
         self.write_problem("heterogeneous")
 
     def write_problem(self, name, units="heuristic"):
-        problem = SMALL_PROBLEMS[name]
-        write_parts(
-            ProblemKey("rnnlm_2", "2xK80", units),
-            self.folder / "problems",
-            group_graph(problem),
-            legal_devices(problem),
-            problem,
-            num_graph_operations=9,
-        )
+        write_small_problem(ProblemKey("rnnlm_2", "2xK80", units), self.folder / "problems", name)
 
     def run_all(self, keys, budget=_BUDGET, **settings):
         self.lines = []

@@ -11,12 +11,10 @@ from unittest import mock
 from absl.testing import absltest
 
 from benchmarks import table_causes
-from benchmarks.paper_problems import ProblemKey, read_paper_problem, write_parts
+from benchmarks.paper_problems import ProblemKey, read_paper_problem
 from benchmarks.placement_runs import RunKey
-from benchmarks.small_problems import SMALL_PROBLEMS
-from tests.benchmarks.made_up_runs import run
+from tests.benchmarks.made_up_runs import run, write_small_problem
 from tf_placer.json_file import write_json
-from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 _KEY = ProblemKey("rnnlm_2", "1xK80", small=True)
 _QUICK = ("single_gpu", "single_cpu", "topological", "heft", "random")
@@ -26,15 +24,7 @@ class TableCausesTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        problem = SMALL_PROBLEMS["two chains"]
-        write_parts(
-            _KEY,
-            self.folder / "problems",
-            group_graph(problem),
-            legal_devices(problem),
-            problem,
-            num_graph_operations=9,
-        )
+        write_small_problem(_KEY, self.folder / "problems", "two chains")
         self.problem = read_paper_problem(_KEY, self.folder / "problems")
 
     def call(self, *flags):

@@ -14,6 +14,7 @@ from tf_placer.auto.annealing_steps import (
     anneal,
     make_chain,
 )
+from tf_placer.auto.found import Found
 from tf_placer.auto.hot_spots import hot_spots
 from tf_placer.auto.levels import Level
 from tf_placer.auto.moves import make_drawn_move, make_move_tables, no_hot_spots
@@ -23,35 +24,13 @@ from tf_placer.problem.problem_groups import device_secs
 from tf_placer.simulation.incremental import IncrementalSimulator
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["Annealer", "ChainPlan", "Found"]
+__all__ = ["Annealer", "ChainPlan"]
 
 # After how many steps of the chain the critical path is looked at again. A look costs about as much
 # as ten steps of a large graph; of a small one, many steps cost less than a call.
 _STEPS_PER_LOOK, _OPERATIONS_PER_LOOK = 100, 500_000
 # So many operations are simulated while room is made for a move.
 _OPERATIONS_PER_REPAIR = 1000
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Found:
-    """A placement and what it takes.
-
-    Attributes:
-        placement: int32 [num_groups].
-        step_secs: its step.
-        peak_bytes: int64 [num_devices], the most that each device holds at once.
-        excess_bytes: by how much that is more than they can, added up; 0 if it fits.
-    """
-
-    placement: np.ndarray
-    step_secs: float
-    peak_bytes: np.ndarray
-    excess_bytes: int
-
-    @property
-    def rank(self) -> tuple[int, float]:
-        """Lower is better: what fits comes first, then what is fast."""
-        return (self.excess_bytes, self.step_secs)
 
 
 @dataclasses.dataclass(frozen=True)

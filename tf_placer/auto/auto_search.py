@@ -8,14 +8,15 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
-from tf_placer.auto.annealing import Annealer, ChainPlan, Found
+from tf_placer.auto.annealing import Annealer, ChainPlan
 from tf_placer.auto.exhaustive import ExhaustiveSearch
+from tf_placer.auto.found import Found, simulate_found
 from tf_placer.auto.levels import Level, make_levels
 from tf_placer.auto.simulated_starts import SimulatedStarts
 from tf_placer.auto.starts import starting_placements
@@ -101,9 +102,8 @@ def auto_search(
     *,
     max_secs: float,
     max_simulated: float = math.inf,
-    memberships: Sequence[np.ndarray] = (),
     starts: Iterable[tuple[str, np.ndarray]] = (),
-    refines: bool = False,
+    clusters: np.ndarray | None = None,
     seed: int = 0,
     threads: int | None = None,
     report: Callable[[AutoProgress], None] | None = None,
@@ -117,11 +117,10 @@ def auto_search(
             machine. The first start is always simulated.
         max_simulated: how many placements to simulate at most. Where this ends the search, the same
             seed gives the same placement on the same number of threads.
-        memberships: int [num_groups] each, clusters of groups that belong together; if there are
-            none, the graph is cut into some by METIS.
         starts: names and placements, int32 [num_groups], beside those of the heuristics.
-        refines: whether the starts are so good that those of the heuristics, and a long cooling,
-            would lead away from them.
+        clusters: int [num_groups], the coarse group of each, if the starts are what a search with
+            these found: those of the heuristics, and a long cooling, would lead away from them.
+            Without, METIS cuts the graph into clusters that moves take along.
         seed: of everything random.
         threads: how many chains anneal at once; as many as this process may use cores if None.
         report: called every now and then.
@@ -135,7 +134,7 @@ def auto_search(
     if not max_secs > 0 or not max_simulated >= 1:
         raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
     search = _Search(
-        problem, groups, memberships, refines, seed, threads or len(os.sched_getaffinity(0)), report
+        problem, groups, clusters, seed, threads or len(os.sched_getaffinity(0)), report
     )
     return search.run(starts, max_secs, max_simulated)
 
@@ -145,18 +144,19 @@ class _Search:
         self,
         problem: PlacementProblem,
         groups: GroupGraph,
-        memberships: Sequence[np.ndarray],
-        refines: bool,
+        clusters: np.ndarray | None,
         seed: int,
         threads: int,
         report: Callable[[AutoProgress], None] | None,
     ) -> None:
-        self._problem, self._groups, self._memberships = problem, groups, memberships
-        self._refines = refines
+        self._problem, self._groups, self._clusters = problem, groups, clusters
         self._seed, self._threads, self._report = seed, threads, report
         self._legal = legal_devices(problem)
-        self._can_move = bool((self._legal.sum(axis=1) > 1).any())
-        self._capacities = np.array([device.memory_bytes for device in problem.devices])
+        choices = self._legal.sum(axis=1)
+        self._num_movable, self._num_single_moves = (
+            int((choices > 1).sum()),
+            int((choices - 1).sum()),
+        )
         self._steps_per_turn = max(_STEPS_PER_TURN, _OPERATIONS_PER_TURN // problem.num_operations)
         self._simulator = Simulator(problem, threads=threads)
         self._bound_secs = float(lower_bounds(problem).step_secs)
@@ -208,12 +208,9 @@ class _Search:
         self._make_chain(make_levels(self._groups, []), start, 0).run(1, ChainPlan(1.0, 0.0))
 
     def _simulate_starts(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
-        heuristics = (
-            ()
-            if self._refines
-            else starting_placements(self._problem, self._groups, self._memberships, self._seed)
-        )
-        self._starts.add(starts, heuristics)
+        self._starts.add(starts)
+        if self._clusters is None or not self._starts.found:
+            self._starts.add(starting_placements(self._problem, self._groups, self._seed))
         if self._starts.found[0][0].excess_bytes:
             self._starts.make_fit(
                 self._problem, self._legal, count=self._threads * 2, seed=self._seed
@@ -221,14 +218,7 @@ class _Search:
 
     def _simulate(self, placements: np.ndarray) -> list[Found]:
         self._num_simulated += len(placements)
-        simulated = self._simulator.simulate(placements)
-        excess = np.maximum(simulated.peak_bytes - self._capacities, 0).sum(axis=1)
-        return [
-            Found(placement, float(secs), peaks, int(too_much))
-            for placement, secs, peaks, too_much in zip(
-                placements, simulated.step_secs, simulated.peak_bytes, excess, strict=True
-            )
-        ]
+        return simulate_found(self._problem, self._simulator, placements)
 
     # Few placements.
 
@@ -262,12 +252,15 @@ class _Search:
     # Annealing.
 
     def _anneal(self) -> None:
-        clusters = [
-            metis_groups(self._groups, count, self._seed)
-            for count in _CLUSTERS
-            if count * 2 <= self._groups.num_groups and not self._memberships
-        ]
-        levels = make_levels(self._groups, [*self._memberships, self._groups.layers, *clusters])
+        if self._clusters is None:
+            clusters = [
+                metis_groups(self._groups, count, self._seed)
+                for count in _CLUSTERS
+                if count * 2 <= self._groups.num_groups
+            ]
+        else:
+            clusters = [self._clusters]
+        levels = make_levels(self._groups, [self._groups.layers, *clusters])
         self._chains = [
             self._make_chain(
                 levels, self._starts.found[min(number, len(self._starts.found) - 1)][0], number
@@ -303,7 +296,7 @@ class _Search:
     def _plan(self, progress: float, number: int) -> ChainPlan:
         """What a chain does next: cools down slowly, and then several times, or climbs."""
         coarse_share = _COARSE_SHARE * min(1.0, 2.0 * (1.0 - progress))
-        if self._refines:
+        if self._clusters is not None:
             progress = _MEETINGS[0] + (1.0 - _MEETINGS[0]) * progress
         if progress < _MEETINGS[0]:
             first, share = _FIRST_TEMPERATURE, progress / _MEETINGS[0]
@@ -311,8 +304,8 @@ class _Search:
             return ChainPlan(
                 _LAST_TEMPERATURE,
                 min(coarse_share, _CLIMBING_COARSE_SHARE),
-                patience=int((self._legal.sum(axis=1) - 1).sum()),
-                kick=max(_LEAST_KICK, int(_KICK_SHARE * (self._legal.sum(axis=1) > 1).sum())),
+                patience=self._num_single_moves,
+                kick=max(_LEAST_KICK, int(_KICK_SHARE * self._num_movable)),
             )
         else:
             phase = bisect.bisect_right(_MEETINGS, progress)
@@ -335,7 +328,7 @@ class _Search:
 
     def _is_over(self) -> bool:
         """Whether nothing better can be found."""
-        return not self._can_move or self._is_at_bound(self._state().best)
+        return not self._num_movable or self._is_at_bound(self._state().best)
 
     def _is_at_bound(self, found: Found) -> bool:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + 1e-9)

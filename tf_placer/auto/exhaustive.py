@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tf_placer.auto.all_placements import AllPlacements
-from tf_placer.auto.annealing import Found
+from tf_placer.auto.found import Found
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import in_order, merge_group_graph
-from tf_placer.auto.annealing import Found
 from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
+from tf_placer.auto.found import Found, simulate_found
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.simulator import Simulator
@@ -147,9 +147,8 @@ def refined_search(
         groups,
         max_secs=left_secs,
         max_simulated=left_simulated,
-        memberships=[clusters],
         starts=[("coarse groups", coarse.best.placement), *starts],
-        refines=True,
+        clusters=clusters,
         seed=seed,
         threads=threads,
         report=report_fine,
@@ -176,14 +175,7 @@ def _with_starts(
     if not starts:
         return result
     placements = np.stack([placement for _, placement in starts]).astype(np.int32)
-    simulated = Simulator(problem).simulate(placements)
-    capacities = np.array([device.memory_bytes for device in problem.devices])
-    excess = np.maximum(simulated.peak_bytes - capacities, 0).sum(axis=1)
-    columns = (placements, simulated.step_secs, simulated.peak_bytes, excess)
-    found = [
-        Found(placement, float(secs), peaks, int(too_much))
-        for placement, secs, peaks, too_much in zip(*columns, strict=True)
-    ]
+    found = simulate_found(problem, Simulator(problem), placements)
     best = min([result.best, *found], key=lambda each: each.rank)
     if best is result.best:
         return result

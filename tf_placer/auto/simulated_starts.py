@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from tf_placer.auto.annealing import Found
+from tf_placer.auto.found import Found
 from tf_placer.auto.packing import Packer
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -42,26 +42,25 @@ class SimulatedStarts:
         """
         self._simulate = simulate
         self._progress = progress
+        self._known: set[bytes] = set()
         self.found: list[tuple[Found, str]] = []
 
-    def add(self, *sources: Iterable[tuple[str, np.ndarray]]) -> None:
+    def add(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
         """Simulates all starts that there is time for; the first one in any case.
 
         Args:
-            sources: names and placements, int32 [num_groups], made one after the other.
+            starts: names and placements, int32 [num_groups], made one after the other.
         """
-        known: set[bytes] = set()
         batch: list[tuple[str, np.ndarray]] = []
-        for source in sources:
-            for name, placement in source:  # Making the next one may take seconds.
-                if placement.tobytes() not in known:
-                    known.add(placement.tobytes())
-                    batch.append((name, placement))
-                if len(batch) == (_BATCH if self.found else 1):
-                    self._add_batch(batch)
-                    batch = []
-                if self._progress() >= _STARTS_SHARE:
-                    break
+        for name, placement in starts:  # Making the next one may take seconds.
+            if placement.tobytes() not in self._known:
+                self._known.add(placement.tobytes())
+                batch.append((name, placement))
+            if len(batch) == (_BATCH if self.found else 1):
+                self._add_batch(batch)
+                batch = []
+            if self._progress() >= _STARTS_SHARE:
+                break
         self._add_batch(batch)
         self._sort()
 

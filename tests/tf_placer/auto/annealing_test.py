@@ -8,7 +8,8 @@ from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs, is_optimal
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.auto import annealing
-from tf_placer.auto.annealing import Annealer, ChainPlan, Found
+from tf_placer.auto.annealing import Annealer, ChainPlan
+from tf_placer.auto.found import Found
 from tf_placer.auto.levels import make_levels
 from tf_placer.auto.repair import MemoryRepair
 from tf_placer.problem.problem_groups import group_graph, legal_devices

@@ -122,7 +122,7 @@ class AutoSearchTest(parameterized.TestCase):
 
     def test_clusters_that_may_go_nowhere_together_are_of_no_harm(self):
         problem = make_problem([[1.0, np.inf], [np.inf, 1.0], [1.0, 1.0]])
-        result = search(problem, memberships=[np.array([0, 0, 1])], max_simulated=100)
+        result = search(problem, clusters=np.array([0, 0, 1]), max_simulated=100)
         legal = legal_devices(problem)
         self.assertTrue(legal[np.arange(3), result.best.placement].all())
 

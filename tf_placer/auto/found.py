@@ -1,0 +1,55 @@
+"""Placements and what they take."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.simulation.simulator import Simulator
+
+__all__ = ["Found", "simulate_found"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Found:
+    """A placement and what it takes.
+
+    Attributes:
+        placement: int32 [num_groups].
+        step_secs: its step.
+        peak_bytes: int64 [num_devices], the most that each device holds at once.
+        excess_bytes: by how much that is more than they can, added up; 0 if it fits.
+    """
+
+    placement: np.ndarray
+    step_secs: float
+    peak_bytes: np.ndarray
+    excess_bytes: int
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Lower is better: what fits comes first, then what is fast."""
+        return (self.excess_bytes, self.step_secs)
+
+
+def simulate_found(
+    problem: PlacementProblem, simulator: Simulator, placements: np.ndarray
+) -> list[Found]:
+    """What placements take.
+
+    Args:
+        problem: what is placed.
+        simulator: of the problem.
+        placements: int32 [count, num_groups].
+    """
+    simulated = simulator.simulate(placements)
+    capacities = np.array([device.memory_bytes for device in problem.devices])
+    excess = np.maximum(simulated.peak_bytes - capacities, 0).sum(axis=1)
+    return [
+        Found(placement, float(secs), peaks, int(too_much))
+        for placement, secs, peaks, too_much in zip(
+            placements, simulated.step_secs, simulated.peak_bytes, excess, strict=True
+        )
+    ]
