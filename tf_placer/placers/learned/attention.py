@@ -1,5 +1,9 @@
 """Additive attention.
 
+The hidden layer, tanh(query + key), is the largest thing that a decoder computes. Here it is
+1 - 2 r with r = 1 / (1 + exp(2 query) exp(2 key)): exponentials of queries and of keys, and one
+division for each pair. The softmax does not notice the 1.
+
 References:
     Bahdanau et al., Neural Machine Translation by Jointly Learning to Align and Translate, ICLR
     2015.
@@ -33,15 +37,13 @@ class AttentionGradient(NamedTuple):
 
     Attributes:
         query: float32 [count, units], the gradient with respect to the queries.
-        scores: float32 [count, num_items], that with respect to the scores.
-        squares: float32 [n, num_items, units], squares of the hidden layer times `scores`, summed
-            over queries that look at the same.
+        keys: float32 [n, num_items, units], that with respect to the keys, still to be multiplied
+            with the scorer.
         scorer: float32 [count, units], that with respect to the scorer, of each query.
     """
 
     query: tf.Tensor
-    scores: tf.Tensor
-    squares: tf.Tensor
+    keys: tf.Tensor
     scorer: tf.Tensor
 
 
@@ -56,9 +58,7 @@ def attend(query: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor]:
         The weights of the items, float32 [count, num_items], which sum to 1, and the averages,
         float32 [count, value_units].
     """
-    hidden = tf.tanh(query[:, tf.newaxis] + memory.keys)
-    scores = tf.linalg.matvec(hidden, memory.scorer)
-    shares = tf.nn.softmax(scores)
+    shares = tf.nn.softmax(-2 * tf.linalg.matvec(_hidden(query, memory), memory.scorer))
     if memory.values.shape[0] == 1:
         return shares, tf.matmul(shares, memory.values[0])
     return shares, tf.linalg.matvec(memory.values, shares, transpose_a=True)
@@ -84,13 +84,20 @@ def attend_gradient(
         to_shares = tf.linalg.matvec(memory.values, to_average)
     mean = tf.reduce_sum(shares * to_shares, axis=1, keepdims=True)
     to_scores = shares * (to_shares - mean)
-    hidden = tf.tanh(query[:, tf.newaxis] + memory.keys)
-    scaled = hidden * to_scores[:, :, tf.newaxis]
-    squares = hidden * scaled
-    total = tf.reduce_sum(to_scores, axis=1, keepdims=True)
+    hidden = _hidden(query, memory)
+    # The derivative of tanh is 4 (r - r ** 2).
+    slopes = 4 * (hidden - hidden * hidden) * to_scores[:, :, tf.newaxis]
     return AttentionGradient(
-        query=memory.scorer * (total - tf.reduce_sum(squares, axis=1)),
-        scores=to_scores,
-        squares=tf.reduce_sum(squares, 0, keepdims=True) if memory.keys.shape[0] == 1 else squares,
-        scorer=tf.reduce_sum(scaled, axis=1),
+        query=memory.scorer * tf.reduce_sum(slopes, axis=1),
+        keys=tf.reduce_sum(slopes, 0, keepdims=True) if memory.keys.shape[0] == 1 else slopes,
+        scorer=-2 * tf.linalg.matvec(hidden, to_scores, transpose_a=True),
     )
+
+
+def _hidden(query: tf.Tensor, memory: Memory) -> tf.Tensor:
+    """The r of the hidden layer, float32 [count, num_items, units]."""
+    # Bounds far beyond what a network says: infinity times zero is not a number.
+    to_query, to_keys = (
+        tf.exp(tf.clip_by_value(2 * each, -80.0, 80.0)) for each in (query, memory.keys)
+    )
+    return 1 / (1 + to_query[:, tf.newaxis] * to_keys)

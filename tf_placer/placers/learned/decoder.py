@@ -179,7 +179,7 @@ def _run_back(
     # Transposed once, not at every step.
     back = DecoderWeights(*(None if weight is None else tf.transpose(weight) for weight in weights))
 
-    def step(index, to_hidden, to_cell, squares, to_scorer, saved):  # type: ignore[no-untyped-def]
+    def step(index, to_hidden, to_cell, to_keys, to_scorer, saved):  # type: ignore[no-untyped-def]
         to_hidden += to_hiddens[index]
         to_context = to_contexts[index]
 
@@ -201,22 +201,22 @@ def _run_back(
             to_context += to_gates if back.context is None else tf.matmul(to_gates, back.context)
             asked = attended(to_context)
             to_hidden = tf.matmul(to_gates, back.recurrent) + tf.matmul(asked.query, back.query)
-        values = (to_gates, to_context, asked.query, asked.scores)
+        values = (to_gates, to_context, asked.query)
         saved = tuple(array.write(index, value) for array, value in zip(saved, values, strict=True))
         return (
             index - 1,
             to_hidden,
             to_cell_before,
-            squares + asked.squares,
+            to_keys + asked.keys,
             to_scorer + asked.scorer,
             saved,
         )
 
-    sizes = (4 * units, steps.context.shape[2], steps.query.shape[2], steps.shares.shape[2])
+    sizes = (4 * units, steps.context.shape[2], steps.query.shape[2])
     arrays = tuple(
         tf.TensorArray(tf.float32, size=num_steps, element_shape=[count, size]) for size in sizes
     )
-    _, to_hidden, to_cell, squares, to_scorer, saved = tf.while_loop(
+    _, to_hidden, to_cell, to_keys, to_scorer, saved = tf.while_loop(
         lambda index, *_: index >= 0,
         step,
         (
@@ -229,20 +229,18 @@ def _run_back(
         ),
         maximum_iterations=num_steps,
     )
-    to_gates, to_contexts, to_queries, to_scores = (array.stack() for array in saved)
+    to_gates, to_contexts, to_queries = (array.stack() for array in saved)
 
     # The output that asks is the one before the cell, or the one behind it.
     asking = steps.hidden if attention == "after" else hidden_before
     one_memory = memory.values.shape[0] == 1
-    summed_scores = tf.reduce_sum(to_scores, axis=[0, 1] if one_memory else 0)
-    to_keys = memory.scorer * (tf.reshape(summed_scores, [*squares.shape[:2], 1]) - squares)
     equation = "sbi,sbv->iv" if one_memory else "sbi,sbv->biv"
     to_values = tf.reshape(tf.einsum(equation, steps.shares, to_contexts), memory.values.shape)
     gradients = (
         weight_gradient(hidden_before, to_gates),
         weight_gradient(asking, to_queries),
         to_values,
-        to_keys,
+        memory.scorer * to_keys,
         tf.reduce_sum(to_scorer, axis=0),
         to_gates,
         to_hidden,

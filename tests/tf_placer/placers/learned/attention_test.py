@@ -6,12 +6,18 @@ from tf_placer.placers.learned.attention import Memory, attend, attend_gradient
 
 
 class AttentionTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(1, 3)
-    def test_value_and_gradient_equal_those_of_the_plain_formula(self, size):
+    # A scale of 10 takes tanh to its ends.
+    @parameterized.product(size=[1, 3], scale=[1, 10])
+    def test_value_and_gradient_equal_those_of_the_plain_formula(self, size, scale):
         rng = np.random.default_rng(0)
         query, values, keys, scorer = (
-            tf.constant(rng.normal(size=shape), tf.float32)
-            for shape in ([3, 5], [size, 4, 2], [size, 4, 5], [5])
+            tf.constant(factor * rng.normal(size=shape), tf.float32)
+            for factor, shape in (
+                (scale, [3, 5]),
+                (1, [size, 4, 2]),
+                (scale, [size, 4, 5]),
+                (1, [5]),
+            )
         )
         upstream = tf.constant(rng.normal(size=[3, 2]), tf.float32)
         with tf.GradientTape() as tape:
@@ -25,15 +31,20 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
 
         memory = Memory(values, keys, scorer)
         found_shares, found_average = attend(query, memory)
-        self.assertAllClose(found_shares, shares)
-        self.assertAllClose(found_average, average)
+        self.assertAllClose(found_shares, shares, atol=1e-5)
+        self.assertAllClose(found_average, average, atol=1e-5)
         found = attend_gradient(query, memory, found_shares, upstream)
         self.assertAllClose(found.query, to_query, atol=1e-5)
         self.assertAllClose(tf.reduce_sum(found.scorer, axis=0), to_scorer, atol=1e-5)
-        scores = tf.reshape(found.scores, [3, 4, 1])
-        if size == 1:
-            scores = tf.reduce_sum(scores, axis=0, keepdims=True)
-        self.assertAllClose(scorer * (scores - found.squares), to_keys, atol=1e-5)
+        self.assertAllClose(scorer * found.keys, to_keys, atol=1e-5)
+
+    def test_stays_finite_however_large_queries_and_keys_are(self):
+        query = tf.constant([[1e30, -1e30, 1e30]])
+        memory = Memory(tf.ones([1, 2, 1]), tf.constant([[[-1e30] * 3, [1e30] * 3]]), tf.ones([3]))
+        shares, average = attend(query, memory)
+        gradient = attend_gradient(query, memory, shares, tf.ones([1, 1]))
+        for value in (shares, average, *gradient):
+            self.assertAllInRange(value, -1e3, 1e3)
 
 
 if __name__ == "__main__":
