@@ -37,7 +37,7 @@ def main() -> None:
         default="4xK80,4xP100",
         help=f"by comma, of {catalogue_names()} (default 4xK80,4xP100)",
     )
-    parser.add_argument("--groups", choices=tuple(_UNITS), default="heuristic")
+    parser.add_argument("--groups", choices=tuple(_UNITS), default="operations")
     parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="where problems are kept")
     parser.add_argument("--out_dir", required=True, help="gets MODEL-MACHINE.json for each pair")

@@ -68,13 +68,6 @@ class RunKey:
         return ProblemKey(self.model, self.machine, units, self.small)
 
     @property
-    def problems(self) -> tuple[ProblemKey, ...]:
-        """That, and the one with the coarse groups that the search of "auto" starts with."""
-        if self.placer != AUTO:
-            return (self.problem,)
-        return (self.problem, dataclasses.replace(self.problem, units="heuristic"))
-
-    @property
     def label(self) -> str:
         """The placer with its options: "hierarchical grouper=metis"."""
         return " ".join([self.placer, *(f"{name}={value}" for name, value in self.options)])
@@ -176,7 +169,7 @@ def run_all(
     folder = pathlib.Path(runs_dir, budget.folder)
     folder.mkdir(parents=True, exist_ok=True)
     broken = make_problems(
-        {problem for key in keys for problem in key.problems},
+        {key.problem for key in keys},
         problems_dir,
         jobs=model_jobs,
         report=report,
@@ -247,8 +240,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
     if key.placer == AUTO:
         from benchmarks.timed_auto import timed_auto
 
-        coarse = read_paper_problem(key.problems[1], problems_dir)
-        found = timed_auto(problem, coarse, budget, seed=key.seed)
+        found = timed_auto(problem, budget, seed=key.seed)
     else:
         found = timed_search(problem.problem, make, budget)
     return Run(

@@ -56,12 +56,7 @@ def check_placer(name: str, options: Mapping[str, str]) -> None:
 
 
 def run_units(name: str, options: Mapping[str, str]) -> Units:
-    """What placements of a run are made of; see `tf_placer.placers.units_of`.
-
-    The search of "auto" refines what it finds with coarse groups.
-    """
-    if name == AUTO:
-        return "per_operation"
+    """What placements of a run are made of; see `tf_placer.placers.units_of`."""
     return units_of(name, options) if name in PLACERS else "heuristic"
 
 

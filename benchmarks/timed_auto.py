@@ -10,20 +10,17 @@ import numpy as np
 from benchmarks.paper_problems import PaperProblem
 from benchmarks.timed_search import CurvePoint, Found, SearchBudget, samples_within, thinned
 from tf_placer.auto.auto_search import AutoProgress
-from tf_placer.auto.refined_search import clusters_of, refined_search
+from tf_placer.auto.refined_search import refined_search
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["timed_auto"]
 
 
-def timed_auto(
-    fine: PaperProblem, coarse: PaperProblem, budget: SearchBudget, *, seed: int
-) -> Found:
+def timed_auto(problem: PaperProblem, budget: SearchBudget, *, seed: int) -> Found:
     """Searches as "auto" does before anything is measured, with all of the budget.
 
     Args:
-        fine: what to place.
-        coarse: the same with the coarse groups that the search starts with.
+        problem: what to place.
         budget: when to end.
         seed: of everything random.
 
@@ -32,7 +29,8 @@ def timed_auto(
         simulating takes time.
     """
     # The first simulation ever compiles the simulator, which is no part of the search.
-    Simulator(fine.problem, threads=1).simulate(np.zeros([1, fine.problem.num_groups], np.int32))
+    unplaced = np.zeros([1, problem.problem.num_groups], np.int32)
+    Simulator(problem.problem, threads=1).simulate(unplaced)
     clock = time.monotonic if budget.is_wall else time.process_time
     curve: list[CurvePoint] = []
     start_secs = clock()
@@ -45,9 +43,8 @@ def timed_auto(
 
     max_simulated = math.inf if budget.max_samples is None else budget.max_samples
     result = refined_search(
-        fine.problem,
-        fine.groups,
-        clusters_of(fine.problem.groups, coarse.problem.groups),
+        problem.problem,
+        problem.groups,
         max_secs=budget.max_secs,
         max_simulated=max_simulated,
         seed=seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -20,8 +21,9 @@ from graph_passes.placement import assignment_of, operation_groups
 
 __all__ = ["GROUPINGS", "GroupedGraph", "group_operations"]
 
+_HEURISTIC = "heuristic"
 _PASSES: dict[str, tuple[type[GraphPass], ...]] = {
-    "heuristic": (DefaultGroups, ModelRules, SingleConsumerMerge),
+    _HEURISTIC: (DefaultGroups, ModelRules, SingleConsumerMerge),
     "per_operation": (SingleGroups,),
 }
 #: The names that `group_operations` takes.
@@ -39,6 +41,7 @@ class GroupedGraph:
         group_graph: what placers see of the groups.
         operation_groups: int32 [num_operations], the group whose device each operation gets, -1
             for the operations that stay as they are.
+        coarse: the same with the groups of the heuristic rules, if these are finer; else None.
     """
 
     op_graph: OpGraph
@@ -46,6 +49,17 @@ class GroupedGraph:
     grouping: Grouping
     group_graph: GroupGraph
     operation_groups: np.ndarray
+    coarse: GroupedGraph | None = None
+
+    @functools.cached_property
+    def clusters(self) -> np.ndarray | None:
+        """int32 [num_groups], the group of `coarse` that each group is in; None without these."""
+        if self.coarse is None:
+            return None
+        clusters = np.full(self.grouping.num_groups, -1, np.int32)
+        placed = self.grouping.group >= 0
+        clusters[self.grouping.group[placed]] = self.coarse.grouping.group[placed]
+        return clusters
 
     @property
     def num_decisions(self) -> int:
@@ -62,13 +76,13 @@ class GroupedGraph:
         return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
 
 
-def group_operations(op_graph: OpGraph, grouping: str = "heuristic") -> GroupedGraph:
+def group_operations(op_graph: OpGraph, grouping: str = _HEURISTIC) -> GroupedGraph:
     """Finds the hard groups of a graph and groups them.
 
     Args:
         op_graph: the graph, with what a step needs marked.
         grouping: "heuristic", by the three rules of the papers; "per_operation", every hard group
-            that the step needs by itself.
+            that the step needs by itself, and the groups of the rules as `coarse`.
 
     Returns:
         The graph with its groups.
@@ -81,9 +95,18 @@ def group_operations(op_graph: OpGraph, grouping: str = "heuristic") -> GroupedG
     """
     if grouping not in _PASSES:
         raise ValueError(f"unknown grouping {grouping!r}: it is one of {', '.join(GROUPINGS)}")
-    passes = Sequential([FindColocationGroups(), *(make() for make in _PASSES[grouping])])
-    state = passes.run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
-    colocation, found = state.colocation, state.grouping
+    hard = FindColocationGroups().run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
+    coarse = _grouped(hard, _HEURISTIC)
+    if grouping == _HEURISTIC:
+        return coarse
+    return dataclasses.replace(_grouped(hard, grouping), coarse=coarse)
+
+
+def _grouped(hard: GraphState, grouping: str) -> GroupedGraph:
+    """Groups the hard groups of a graph."""
+    state = Sequential([make() for make in _PASSES[grouping]]).run(hard).state
+    op_graph, colocation, found = state.op_graph, state.colocation, state.grouping
+    assert op_graph is not None
     assert colocation is not None and found is not None
     return GroupedGraph(
         op_graph,

@@ -44,14 +44,15 @@ class CostedGraph:
     costs: OperationCosts
 
     def problem(self) -> PlacementProblem:
-        """The problem of placing the groups."""
-        grouped = self.grouped
+        """The problem of placing the groups; it knows coarse ones where the groups are finer."""
+        grouped, coarse = self.grouped, self.grouped.coarse
         return graph_problem(
             grouped.op_graph,
             grouped.grouping.of_operations(grouped.colocation),
             grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
             self.machine,
             self.costs,
+            None if coarse is None else coarse.grouping.of_operations(coarse.colocation),
         )
 
     def placed(self, placement: Placement | None) -> tuple[PlacementProblem, np.ndarray]:

@@ -19,7 +19,8 @@ from tf_placer.errors import SearchError
 from tf_placer.interrupts import Interrupts
 from tf_placer.live_costs import LiveCosts, profile_costs
 from tf_placer.live_stages import BreakableEnvironment, DeferredPlacer
-from tf_placer.placers import make_placer, needs_problem
+from tf_placer.placers import make_placer, needs_problem, units_of
+from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.progress import format_measurement, progress_line
 from tf_placer.run_directory import Outcome, Request, RunDirectory
@@ -151,6 +152,15 @@ class LiveJob:
         return self._placer(name, log)
 
     def _placer(self, name: str, log: TrialLog) -> Placer:
+        coarse = self.grouped.coarse
+        if coarse is not None and units_of(name) == "heuristic":
+            # One kind of groups for all stages, so that each can take over what another measured.
+            devices = tuple(device.name for device in self.request.machine.devices)
+            coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
+            placer = make_placer(name, coarse.group_graph, coarse_legal, seed=self.request.seed)
+            clusters = self.grouped.clusters
+            assert clusters is not None
+            return LiftedPlacer(placer, self.grouped.group_graph, self.legal, clusters)
         placer = make_placer(
             name,
             self.grouped.group_graph,

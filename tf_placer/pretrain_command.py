@@ -19,6 +19,7 @@ from tf_placer.placers.learned.graph_neural import (
     GraphNeuralNetwork,
 )
 from tf_placer.pretraining import PretrainedProblem, PretrainingConfig, pretrain
+from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.table import table
 from tf_placer.report.terminal_line import TerminalLine
@@ -49,7 +50,8 @@ def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, s
     if not output.endswith(WEIGHTS_SUFFIX):
         raise ValueError(f"--output must end in {WEIGHTS_SUFFIX}, unlike {output!r}")
     about = output.removesuffix(WEIGHTS_SUFFIX) + ".json"
-    problems = [read_problem(path) for path in problem_paths]
+    # It places coarse groups wherever there are some.
+    problems = [coarse_problem(read_problem(path))[0] for path in problem_paths]
     for path in (output, about):
         check_output(path)
     # Each problem has functions of its own, which TensorFlow takes for one traced again and again.

@@ -64,10 +64,11 @@ def _add_profile(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--groups",
         choices=tuple(_GROUPINGS),
-        default="heuristic",
-        help="what is placed as one: 'heuristic', groups by the rules of `optimize`, such as a "
-        "cell of a recurrent network (default); 'operations', operations that TensorFlow runs on "
-        "one device",
+        default="operations",
+        help="what no search takes apart: 'operations', those that TensorFlow runs on one device "
+        "(default); 'heuristic', groups by the rules of `optimize`, such as a cell of a recurrent "
+        "network. The former problem knows these groups, too: what places few things places them "
+        "as one, `auto` does so at first",
     )
     parser.set_defaults(run=_profile)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import pathlib
 import sys
@@ -12,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
+from tf_placer.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.auto.limits import limits_of
+from tf_placer.auto.refined_search import refined_search
 from tf_placer.auto.what_if import WhatIf, what_if
 from tf_placer.errors import require_tensorflow
 from tf_placer.json_file import check_output, write_json
 from tf_placer.log_header import package_versions
-from tf_placer.placers import AUTO, check_options, describe_placer, make_placer
+from tf_placer.placers import AUTO, check_options, describe_placer, make_placer, units_of
 from tf_placer.placers.placer import Placer
+from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -82,13 +85,20 @@ def search_file(
         check_output(output)
         _search_auto(problem, output, max_trials=max_trials, max_secs=max_secs, seed=seed)
         return
-    proposer = _placer(problem, placer, placer_options, seed)
+    placed, clusters = problem, np.arange(problem.num_groups)
+    if units_of(placer, placer_options) == "heuristic":
+        placed, clusters = coarse_problem(problem)
+    proposer = _placer(placed, placer, placer_options, seed)
     check_output(output)
     file = _ResultFile(output)
     line = TerminalLine(sys.stderr)
 
+    def of_groups(outcome: SearchOutcome) -> SearchOutcome:
+        assignment = np.array(outcome.assignment)[clusters]
+        return dataclasses.replace(outcome, assignment=tuple(assignment.tolist()))
+
     def report(outcome: SearchOutcome, eta_secs: float) -> None:
-        file.update(outcome)
+        file.update(of_groups(outcome))
         line.show(_progress(outcome, eta_secs))
 
     with contextlib.ExitStack() as stack:
@@ -98,13 +108,15 @@ def search_file(
             log = stack.enter_context(TrainingLog(log_dir, header))
             recorder = TrainingRecorder(log, proposer, log_dir)
         try:
-            outcome = search_problem(
-                problem,
-                proposer,
-                max_trials=max_trials,
-                max_secs=max_secs,
-                report=report,
-                observed=None if recorder is None else recorder.observed,
+            outcome = of_groups(
+                search_problem(
+                    placed,
+                    proposer,
+                    max_trials=max_trials,
+                    max_secs=max_secs,
+                    report=report,
+                    observed=None if recorder is None else recorder.observed,
+                )
             )
         finally:
             line.clear()
@@ -148,7 +160,7 @@ def _search_auto(
         line.show(_progress(now, eta_secs))
 
     try:
-        result = auto_search(
+        result = refined_search(
             problem,
             groups,
             max_secs=max_secs - explain_secs,

@@ -79,14 +79,13 @@ def size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
     """How large a search is, as lines for people."""
     needed = grouped.op_graph.needed
     num_devices = len(request.machine.devices)
+    coarse = grouped.coarse or grouped
     lines = [
         f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
-        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups, "
-        f"{len(grouped.grouping.kinds)} groups to place on {num_devices} devices of "
+        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups in "
+        f"{coarse.grouping.num_groups} groups, to place on {num_devices} devices of "
         f"{request.machine.spec}"
     ]
-    if grouped.num_decisions < 4 * num_devices:
-        lines.append(
-            f"only {grouped.num_decisions} groups can be placed: there is little to choose"
-        )
+    if coarse.num_decisions < 4 * num_devices:
+        lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
     return lines

@@ -70,7 +70,6 @@ def run(
     session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
     graph_bytes = request_directory.graph.read_bytes()
     graph_def = tf.compat.v1.GraphDef.FromString(graph_bytes)
-    # One grouping for all stages, so that each can take over what another has measured.
     units = units_of(request.placer, request.placer_options)
     grouped = group_operations(
         OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds)), units

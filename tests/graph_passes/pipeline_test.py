@@ -42,6 +42,21 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(grouped.num_decisions, (~alone).sum())
         self.assertEqual(grouped.group_graph.num_groups, grouped.grouping.num_groups)
 
+    @parameterized.parameters(*graphs.FACTORIES)
+    def test_single_groups_know_the_groups_of_the_rules(self, name):
+        fine, coarse = grouped_once(name, "per_operation"), grouped_once(name, "heuristic")
+        assert fine.coarse is not None and fine.clusters is not None
+        self.assertIsNone(coarse.clusters)
+        np.testing.assert_array_equal(fine.coarse.operation_groups, coarse.operation_groups)
+        of_operations = fine.grouping.of_operations(fine.colocation)
+        np.testing.assert_array_equal(
+            np.where(of_operations < 0, -1, fine.clusters[of_operations]),
+            coarse.grouping.of_operations(coarse.colocation),
+        )
+        # Where a coarse group may go, all in it may.
+        legal = coarse.grouping.legal_devices(coarse.colocation, (*CPUS, *GPUS))[fine.clusters]
+        self.assertTrue(fine.grouping.legal_devices(fine.colocation, (*CPUS, *GPUS))[legal].all())
+
     @parameterized.product(name=list(graphs.FACTORIES), grouping=GROUPINGS)
     def test_assignment_puts_every_colocation_group_on_one_device(self, name, grouping):
         grouped = grouped_once(name, grouping)

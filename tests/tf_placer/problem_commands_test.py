@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import itertools
 import json
@@ -14,9 +15,11 @@ import sys
 import time
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer import doubles
+from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_problem, small_problem
 from tf_placer import cli, search_command
 from tf_placer.problem.problem_file import write_problem
@@ -118,6 +121,23 @@ class SearchCommandTest(ProblemCommandsTestCase):
     def test_auto_searches_where_nothing_else_is_asked(self):
         self.call("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
         self.assertEqual(self.read("r.json")["placer"], "auto")
+
+    def test_coarse_groups_are_placed_as_one_unless_the_placer_refines_them(self):
+        # 9 s if each of a pair is where it is fast; 25 s if pairs are together.
+        problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 9)
+        pairs = np.arange(18) // 2
+        write_problem(dataclasses.replace(problem, coarse_groups=pairs), self.problem)
+        self.search("--max_trials=400")
+        result = self.read("r.json")
+        self.assertEqual(result["assignment"][::2], result["assignment"][1::2])
+        self.assertEqual(result["step_secs"], 25.0)
+        self.call(
+            *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
+            "--max_trials=4000",
+        )
+        self.assertEqual(self.read("r.json")["step_secs"], 9.0)
+        assignment = f"--assignment={self.path('r.json')}"
+        self.assertIn("9.000 s", self.call("simulate", f"--problem={self.problem}", assignment))
 
     def test_writes_the_entries_that_other_programs_read(self):
         self.search("--placer=random", "--max_secs=60", "--max_trials=100", "--seed=3")

@@ -7,6 +7,7 @@ import io
 import json
 import pathlib
 
+import numpy as np
 import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
@@ -91,6 +92,10 @@ class ProfileTest(ProfileCommandTestCase):
         # What shares a device always is together either way.
         pairs = set(zip(fine.groups.tolist(), coarse.groups.tolist(), strict=True))
         self.assertLen(pairs, fine.num_groups)
+        np.testing.assert_array_equal(fine.coarse_groups, coarse.groups)
+        self.assertIsNone(coarse.coarse_groups)
+        self.call("profile", *source, machine, output)
+        np.testing.assert_array_equal(read_problem(self.path("p.json")).groups, fine.groups)
         with contextlib.redirect_stderr(io.StringIO()) as errors, self.assertRaises(SystemExit):
             cli.main(["profile", *source, output, "--groups=metis"])
         self.assertIn("--groups: invalid choice: 'metis'", errors.getvalue())

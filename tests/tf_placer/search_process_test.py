@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from graph_passes.pipeline import group_operations
 from graph_passes.placement import read_placement
 from tests import graphs
 from tests.graph_parts import TestGraph
@@ -287,6 +288,19 @@ class SearchProcessTest(tf.test.TestCase):
             self.assertEqual(header_of[units]["grouping"], units)
             self.assertLen(sizes[units], 1)
         self.assertGreater(max(sizes["per_operation"]), max(sizes["heuristic"]))
+
+    def test_baselines_place_whole_groups_where_the_placer_refines_them(self):
+        given = graphs.lstm()
+        self.run_search(Script(), given, max_trials=6, units="per_operation")
+        op_graph = read_source(given.graph, given.fetches).op_graph
+        clusters = group_operations(op_graph, "per_operation").clusters
+        _, trials = read_log(self.directory.trials)
+        baselines = [t for t in trials if t.placer in ("single_device", "expert")]
+        self.assertNotEmpty(baselines)
+        for trial in baselines:
+            devices = {}
+            for cluster, device in zip(clusters.tolist(), trial.assignment, strict=True):
+                self.assertEqual(devices.setdefault(cluster, device), device)
 
     def test_a_log_from_before_there_were_groupings_is_gone_on_with(self):
         self.run_search(Script(), max_trials=4)

@@ -9,8 +9,10 @@ import numpy as np
 from absl import logging
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.auto.auto_search import AutoResult, auto_search
+from tf_placer.auto.auto_search import AutoResult
 from tf_placer.auto.cost_fit import CostFactors, fit_factors, with_factors
+from tf_placer.auto.found import Found
+from tf_placer.auto.refined_search import COARSE_START, refined_search
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -36,7 +38,8 @@ class AutoPlacer(Placer):
     """Searches in simulation, has the best placements measured, corrects the costs, and goes on.
 
     A search in simulation runs when all that the one before proposed is measured. Candidates are
-    the best placement, the best of each chain and the best starts, as long as they differ. Later
+    the best placement, that of coarse groups, in case the costs of many small transfers are wrong,
+    the best of each chain and the best starts, as long as they differ. Later
     searches start from what was measured and use the costs that explain it best; what they find is
     proposed only if it may be faster than the best measured, given how wrong the costs are. It ends
     when there is no such placement.
@@ -127,7 +130,7 @@ class AutoPlacer(Placer):
             max_secs, max_simulated = math.inf, max(1.0, share * self._max_simulated)
         if max_secs < _LEAST_SECS:
             return []
-        result = auto_search(
+        result = refined_search(
             problem,
             self.groups,
             max_secs=max_secs,
@@ -136,7 +139,7 @@ class AutoPlacer(Placer):
             seed=self.seed + self._round,
         )
         self._round += 1
-        found = self._distinct(result, problem)
+        found = self._distinct(result)
         if not known:
             return found[:most]
         assert self.factors is not None
@@ -150,20 +153,25 @@ class AutoPlacer(Placer):
         ]
         return hopeful[:most]
 
-    def _distinct(self, result: AutoResult, problem: PlacementProblem) -> list[np.ndarray]:
-        """Placements that fit, differ and were not measured, the fastest first."""
+    def _distinct(self, result: AutoResult) -> list[np.ndarray]:
+        """Placements that fit, differ and were not measured.
+
+        The best and the best of coarse groups come first, which are worth a measurement however
+        little is different; then the fastest.
+        """
+        first = [result.best, *(found for name, found in result.starts if name == COARSE_START)]
+        others = [*result.finalists, *(found for _, found in result.starts)]
         chosen: list[np.ndarray] = []
         seen = [row for row, _ in self._measured.values()]
-        for found in sorted(
-            [*result.finalists, *(f for _, f in result.starts)], key=lambda each: each.rank
-        ):
-            if found.excess_bytes:
-                continue
-            row = found.placement
-            # The best is worth a measurement also if little is different.
-            is_new_best = found.rank == result.best.rank and not chosen
-            if (is_new_best and row.tobytes() not in self._measured) or all(
-                self._work[row != other].sum() > _LEAST_DIFFERENCE for other in [*seen, *chosen]
-            ):
-                chosen.append(row)
+
+        def is_new(found: Found) -> bool:
+            known = [*seen, *chosen]
+            if found in first:
+                return not any(np.array_equal(found.placement, row) for row in known)
+            changed = [self._work[found.placement != row].sum() for row in known]
+            return min(changed, default=1.0) > _LEAST_DIFFERENCE
+
+        for found in [*first, *sorted(others, key=lambda each: each.rank)]:
+            if not found.excess_bytes and is_new(found):
+                chosen.append(found.placement)
         return chosen

@@ -12,46 +12,22 @@ from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import in_order, merge_group_graph
 from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
 from tf_placer.auto.found import Found, simulate_found
+from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["clusters_of", "refined_search"]
+__all__ = ["COARSE_START", "refined_search"]
+
+#: What the search with groups calls the best placement of coarse groups, among its starts.
+COARSE_START = "coarse groups"
 
 # What the search with coarse groups may take of the budget.
 _COARSE_BUDGET = 0.4
 
 
-def clusters_of(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:
-    """In which coarse group each group is.
-
-    Args:
-        groups: int [num_operations], the group of every operation.
-        coarse_groups: int [num_operations], its coarse group.
-
-    Returns:
-        int32 [num_groups].
-
-    Raises:
-        ValueError: a group is in several coarse ones, or the shapes differ.
-    """
-    if groups.shape != coarse_groups.shape:
-        raise ValueError(
-            f"there are groups of {len(groups)} operations and coarse ones of {len(coarse_groups)}"
-        )
-    # A group without operations goes with others: no coarse group is without any.
-    clusters = np.full(int(groups.max(initial=-1)) + 1, coarse_groups[:1], np.int32)
-    clusters[groups] = coarse_groups
-    wrong = np.flatnonzero(clusters[groups] != coarse_groups)
-    if wrong.size:
-        raise ValueError(f"group {groups[wrong[0]]} is in several coarse groups")
-    return clusters
-
-
 def refined_search(
     problem: PlacementProblem,
     groups: GroupGraph,
-    clusters: np.ndarray | None,
     *,
     max_secs: float,
     max_simulated: float = math.inf,
@@ -66,9 +42,8 @@ def refined_search(
     time refines what that found.
 
     Args:
-        problem: what is placed.
+        problem: what is placed. Without coarse groups, all of the search is with groups.
         groups: its groups.
-        clusters: int [num_groups], the coarse group of each; None if there are none.
         max_secs: see `auto_search`, as everything that follows.
         max_simulated: how many placements at most.
         starts: names and placements, int32 [num_groups].
@@ -77,7 +52,8 @@ def refined_search(
         report: called every now and then.
 
     Returns:
-        The best placement, and others, of groups.
+        The best placement, and others, of groups. Among the starts is `COARSE_START`, unless the
+        search was over with coarse groups.
 
     Raises:
         ValueError: the budget is not positive, or an argument does not fit the problem.
@@ -85,12 +61,11 @@ def refined_search(
     if not max_secs > 0 or not max_simulated >= 1:
         raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
     starts = list(starts)
-    if clusters is not None:
-        clusters = in_order(np.unique(clusters, return_inverse=True)[1].astype(np.int32))
-        legal = np.ones([clusters.max() + 1, problem.num_devices], np.bool_)
-        np.logical_and.at(legal, clusters, legal_devices(problem))
-    # What cannot stay together anywhere is of no use.
-    if clusters is None or len(legal) == groups.num_groups or not legal.any(axis=1).all():
+    clusters = np.arange(groups.num_groups)
+    if problem.coarse_groups is not None:
+        clusters = in_order(clusters_of(problem.groups, problem.coarse_groups))
+    num_clusters = int(clusters.max()) + 1
+    if num_clusters == groups.num_groups:
         return auto_search(
             problem,
             groups,
@@ -111,7 +86,7 @@ def refined_search(
             report(dataclasses.replace(progress, best=best, share=share))
 
     coarse = auto_search(
-        dataclasses.replace(problem, groups=clusters[problem.groups]),
+        dataclasses.replace(problem, groups=clusters[problem.groups], coarse_groups=None),
         merge_group_graph(groups, clusters),
         max_secs=_COARSE_BUDGET * max_secs,
         max_simulated=max(1.0, _COARSE_BUDGET * max_simulated),
@@ -147,7 +122,7 @@ def refined_search(
         groups,
         max_secs=left_secs,
         max_simulated=left_simulated,
-        starts=[("coarse groups", coarse.best.placement), *starts],
+        starts=[(COARSE_START, coarse.best.placement), *starts],
         clusters=clusters,
         seed=seed,
         threads=threads,
@@ -158,7 +133,7 @@ def refined_search(
         for found in sorted([*fine.finalists, *coarse.finalists], key=lambda each: each.rank)
     }
     given = {name for name, _ in coarse.starts}
-    others = [each for each in fine.starts if each[0] not in {*given, "coarse groups"}]
+    others = [each for each in fine.starts if each[0] not in given]
     return dataclasses.replace(
         fine,
         finalists=tuple(finalists.values()),

@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.auto.auto_search import auto_search
 from tf_placer.auto.cost_fit import with_factors
+from tf_placer.auto.refined_search import refined_search
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemLink
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
@@ -76,7 +76,7 @@ def what_if(
         for change, changed in changes
     ]
     larger = with_another_device(problem)
-    found = auto_search(
+    found = refined_search(
         larger, groups, max_secs=search_secs, starts=[("now", placement)], seed=seed
     )
     name = f"one more {problem.devices[-1].kind}"

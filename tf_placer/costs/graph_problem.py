@@ -32,6 +32,7 @@ def graph_problem(
     legal: np.ndarray,
     machine: Machine,
     costs: OperationCosts,
+    coarse_groups: np.ndarray | None = None,
 ) -> PlacementProblem:
     """Makes the placement problem of a graph on a machine.
 
@@ -45,6 +46,8 @@ def graph_problem(
         legal: bool [num_groups, num_devices], where each group may go.
         machine: its links with latency and bandwidth, its devices with memory.
         costs: of the graph's operations on the machine's devices.
+        coarse_groups: int32 [num_operations], the coarse group of each operation that the step
+            needs, or None.
 
     Returns:
         The problem; its operations are `operations_of(graph)`.
@@ -97,6 +100,7 @@ def graph_problem(
         consumers=np.array([i for each in consumers for i in each], np.int32),
         control_edges=np.unique(control, axis=0).astype(np.int32),
         local_bytes=memory.local_bytes[tensors],
+        coarse_groups=None if coarse_groups is None else coarse_groups[kept],
     )
 
 

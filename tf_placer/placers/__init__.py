@@ -42,6 +42,7 @@ class _Heuristic:
         class_name: its class.
         needs_problem: whether it is made for a `PlacementProblem`.
         uses_problem: whether it is given the problem where that is known.
+        units: see `units_of`.
     """
 
     summary: str
@@ -50,6 +51,7 @@ class _Heuristic:
     class_name: str
     needs_problem: bool = False
     uses_problem: bool = False
+    units: Units = "heuristic"
 
 
 AUTO = "auto"
@@ -62,6 +64,7 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
         "tf_placer.auto.auto_placer",
         "AutoPlacer",
         needs_problem=True,
+        units="per_operation",
     ),
     "single_device": _Heuristic(
         "everything on each device in turn",
@@ -238,13 +241,15 @@ def units_of(name: str, options: Mapping[str, object] | None = None) -> Units:
 
     Returns:
         "heuristic" for the groups of the model rules, "per_operation" for one group per colocation
-        group: for placers that group operations themselves.
+        group: for placers that group operations themselves, or refine groups.
 
     Raises:
         ValueError: there is no such placer.
     """
     entry = _entry(name)
-    grouper = (options or {}).get("grouper", getattr(entry, "grouper", "heuristic"))
+    if isinstance(entry, _Heuristic):
+        return entry.units
+    grouper = (options or {}).get("grouper", entry.grouper)
     return "heuristic" if grouper == "heuristic" else "per_operation"
 
 

@@ -92,6 +92,9 @@ class PlacementProblem:
         local_bytes: int64 [num_tensors], what each tensor holds where it was made, at most its
             size; less where it shares the memory of something else, as what was read from a
             variable does. The sizes if not given.
+        coarse_groups: int32 [num_operations], the coarse group of each operation, or None. Groups
+            of one coarse group belong together: placers that decide about few things place them as
+            one, others may do so at first.
 
     Raises:
         ProblemError: something is wrong; the message names it as the file format does.
@@ -110,6 +113,7 @@ class PlacementProblem:
     consumers: np.ndarray
     control_edges: np.ndarray
     local_bytes: np.ndarray = None  # type: ignore[assignment]
+    coarse_groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name in ("devices", "links", "operation_names"):
@@ -119,8 +123,11 @@ class PlacementProblem:
             object.__setattr__(self, "control_edges", np.zeros([0, 2], np.int64))
         if self.local_bytes is None:
             object.__setattr__(self, "local_bytes", self.tensor_bytes)  # type: ignore[unreachable]
+        whole_numbers = dict(_WHOLE_NUMBERS)
+        if self.coarse_groups is not None:
+            whole_numbers["coarse_groups"] = np.int32
         # Checked while they are wide, so that an index beyond int32 is named as it was given.
-        for name in _WHOLE_NUMBERS:
+        for name in whole_numbers:
             object.__setattr__(self, name, int_array(name, getattr(self, name)))
         object.__setattr__(self, "compute_secs", float_array("compute_secs", self.compute_secs))
         check_problem(self)
@@ -138,9 +145,9 @@ class PlacementProblem:
         )
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "links", links)
-        for name, dtype in _WHOLE_NUMBERS.items():
+        for name, dtype in whole_numbers.items():
             object.__setattr__(self, name, getattr(self, name).astype(dtype))
-        for name in ("compute_secs", "edges", "order", *_WHOLE_NUMBERS):
+        for name in ("compute_secs", "edges", "order", *whole_numbers):
             getattr(self, name).flags.writeable = False
 
     @property

@@ -75,7 +75,10 @@ def check_problem(problem: PlacementProblem) -> None:
     check_devices(problem.devices)
     check_links(problem.devices, problem.links)
     _check_operations(problem)
-    _check_groups(problem)
+    _check_groups(problem, "group", problem.groups)
+    if problem.coarse_groups is not None:
+        _check_groups(problem, "coarse_group", problem.coarse_groups)
+        _check_coarse_groups(problem.groups, problem.coarse_groups)
     _check_tensors(problem)
     _check_control_edges(problem)
     _check_order(problem)
@@ -93,6 +96,7 @@ def _check_shapes(problem: PlacementProblem) -> None:
         "resident_bytes": (count,),
         "temp_bytes": (count,),
         "groups": (count,),
+        **({} if problem.coarse_groups is None else {"coarse_groups": (count,)}),
         "tensor_producers": (tensors,),
         "tensor_bytes": (tensors,),
         "local_bytes": (tensors,),
@@ -143,17 +147,17 @@ def _check_operations(problem: PlacementProblem) -> None:
         )
 
 
-def _check_groups(problem: PlacementProblem) -> None:
-    groups = problem.groups
+def _check_groups(problem: PlacementProblem, entry: str, groups: np.ndarray) -> None:
     limit = max(problem.num_operations, _MAX_GROUPS)
     _refuse(
         groups,
         (groups < 0) | (groups >= limit),
-        lambda i: f"operations[{i}].group",
+        lambda i: f"operations[{i}].{entry}",
         lambda i: f"operation {shown(problem.operation_names[i])}",
         f"a number from 0 to {limit - 1}",
     )
-    stuck = np.flatnonzero(~may_go(problem.compute_secs, groups, problem.num_groups).any(axis=1))
+    count = int(groups.max(initial=-1)) + 1
+    stuck = np.flatnonzero(~may_go(problem.compute_secs, groups, count).any(axis=1))
     if stuck.size:
         members = np.flatnonzero(groups == stuck[0])
         barred = [
@@ -161,8 +165,23 @@ def _check_groups(problem: PlacementProblem) -> None:
             for device in range(problem.num_devices)
         ]
         raise ProblemError(
-            f"group {stuck[0]} may go nowhere: no device is open to all its operations, among "
-            f"them {' and '.join(list(dict.fromkeys(barred))[:4])}"
+            f"{entry.replace('_', ' ')} {stuck[0]} may go nowhere: no device is open to all its "
+            f"operations, among them {' and '.join(list(dict.fromkeys(barred))[:4])}"
+        )
+
+
+def _check_coarse_groups(groups: np.ndarray, coarse_groups: np.ndarray) -> None:
+    coarse_group = np.zeros(int(groups.max()) + 1, np.int64)
+    coarse_group[groups] = coarse_groups
+    wrong = np.flatnonzero(coarse_group[groups] != coarse_groups)
+    if wrong.size:
+        one = wrong[0]
+        other = np.flatnonzero((groups == groups[one]) & (coarse_groups != coarse_groups[one]))[0]
+        first, second = sorted((int(one), int(other)))
+        raise ProblemError(
+            f"operations[{second}].coarse_group is {coarse_groups[second]}: it must be "
+            f"{coarse_groups[first]}, as for operations[{first}], which is of group "
+            f"{groups[one]}, too"
         )
 
 

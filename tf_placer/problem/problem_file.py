@@ -102,13 +102,15 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "resident_bytes": resident_bytes,
                 "temp_bytes": temp_bytes,
                 "group": group,
+                **coarse_group,
             }
-            for name, secs, resident_bytes, temp_bytes, group in zip(
+            for name, secs, resident_bytes, temp_bytes, group, coarse_group in zip(
                 problem.operation_names,
                 problem.compute_secs.tolist(),
                 problem.resident_bytes.tolist(),
                 problem.temp_bytes.tolist(),
                 problem.groups.tolist(),
+                _coarse_group_entries(problem),
                 strict=True,
             )
         ],
@@ -156,10 +158,15 @@ def problem_from_json(value: object) -> PlacementProblem:
         ("source", "destination", "latency_secs", "bandwidth_bytes_per_sec"),
         ("channel",),
     )
+    # All operations have one, or none has.
+    is_coarse = any(isinstance(each, dict) and "coarse_group" in each for each in operations)
     check_all_entries(
         operations,
         "operations",
-        ("name", "compute_secs", "resident_bytes", "group"),
+        (
+            *("name", "compute_secs", "resident_bytes", "group"),
+            *(["coarse_group"] if is_coarse else []),
+        ),
         ("temp_bytes",),
     )
     check_all_entries(tensors, "tensors", ("producer", "bytes", "consumers"), ("local_bytes",))
@@ -175,6 +182,7 @@ def problem_from_json(value: object) -> PlacementProblem:
         resident_bytes=_column(operations, "operations", "resident_bytes"),
         temp_bytes=_column(operations, "operations", "temp_bytes"),
         groups=_column(operations, "operations", "group"),
+        coarse_groups=_column(operations, "operations", "coarse_group") if is_coarse else None,
         tensor_producers=_column(tensors, "tensors", "producer"),
         tensor_bytes=_column(tensors, "tensors", "bytes"),
         local_bytes=_column(
@@ -188,6 +196,12 @@ def problem_from_json(value: object) -> PlacementProblem:
             _pairs(control_edges), lambda row: f"control_edges[{row}]"
         ).reshape(-1, 2),
     )
+
+
+def _coarse_group_entries(problem: PlacementProblem) -> Sequence[dict[str, int]]:
+    if problem.coarse_groups is None:
+        return [{}] * problem.num_operations
+    return [{"coarse_group": group} for group in problem.coarse_groups.tolist()]
 
 
 def _device(index: int, device: dict[str, Any]) -> ProblemDevice:

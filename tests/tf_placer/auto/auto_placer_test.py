@@ -1,8 +1,11 @@
+import dataclasses
+
 import numpy as np
 from absl.testing import absltest
 
 from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs, is_optimal
 from benchmarks.synthetic_problems import unrolled_lstm
+from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.auto.auto_placer import AutoPlacer
 from tf_placer.auto.cost_fit import with_factors
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
@@ -37,6 +40,16 @@ class AutoPlacerTest(absltest.TestCase):
         environment = SimulatedEnvironment(problem)
         secs = run(make_auto(problem), environment.measure)
         self.assertTrue(is_optimal(secs[0], all_step_secs(problem)[0]))
+
+    def test_the_best_of_coarse_groups_comes_second(self):
+        # In each pair one is fast on the one device, one on the other.
+        problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 9)
+        problem = dataclasses.replace(problem, coarse_groups=np.arange(18) // 2)
+        first, second = make_auto(problem).propose(2)
+        self.assertEqual(first.tolist(), [0, 1] * 9)
+        self.assertEqual(second[::2].tolist(), second[1::2].tolist())
+        [measurement] = SimulatedEnvironment(problem).measure(second[None])
+        self.assertEqual(measurement.median_secs, 25.0)
 
     def test_proposing_again_changes_nothing(self):
         placer = make_auto(SMALL_PROBLEMS["memory"])

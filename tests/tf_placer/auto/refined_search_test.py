@@ -1,10 +1,12 @@
+import dataclasses
+
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from benchmarks.small_problems import all_step_secs, is_optimal
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
 from tests.tf_placer.simulation.traces import make_problem
-from tf_placer.auto.refined_search import clusters_of, refined_search
+from tf_placer.auto.refined_search import COARSE_START, refined_search
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
 
@@ -12,10 +14,9 @@ from tf_placer.simulation.simulator import Simulator
 def search(problem, clusters, *, max_simulated=3000, **kwargs):
     kwargs = {"threads": 1, "max_secs": 600.0} | kwargs
     if clusters is not None:
-        clusters = np.array(clusters, np.int32)
-    return refined_search(
-        problem, group_graph(problem), clusters, max_simulated=max_simulated, **kwargs
-    )
+        coarse_groups = np.array(clusters, np.int32)[problem.groups]
+        problem = dataclasses.replace(problem, coarse_groups=coarse_groups)
+    return refined_search(problem, group_graph(problem), max_simulated=max_simulated, **kwargs)
 
 
 def ranks(problem, placements):
@@ -34,33 +35,6 @@ def pairs_problem(num_pairs=9):
 PAIRS = np.arange(18) // 2
 
 
-class ClustersOfTest(absltest.TestCase):
-    def test_says_in_which_coarse_group_each_group_is(self):
-        groups, coarse_groups = np.array([2, 0, 1, 2, 3, 0]), np.array([1, 0, 1, 1, 0, 0])
-        clusters = clusters_of(groups, coarse_groups)
-        self.assertEqual(clusters.tolist(), [0, 1, 1, 0])
-        self.assertEqual(clusters.dtype, np.int32)
-        np.testing.assert_array_equal(clusters[groups], coarse_groups)
-
-    def test_the_same_groups_are_their_own_clusters(self):
-        self.assertEqual(clusters_of(np.array([1, 0, 2]), np.array([1, 0, 2])).tolist(), [0, 1, 2])
-
-    def test_a_group_without_operations_is_with_others(self):
-        clusters = clusters_of(np.array([0, 0, 2, 2]), np.array([1, 1, 1, 1]))
-        self.assertEqual(clusters.tolist(), [1, 1, 1])
-
-    def test_no_operations_have_no_groups(self):
-        self.assertEmpty(clusters_of(np.zeros(0, np.int32), np.zeros(0, np.int32)))
-
-    def test_refuses_a_group_that_is_in_several_coarse_ones(self):
-        with self.assertRaisesRegex(ValueError, "group 1 is in several coarse groups"):
-            clusters_of(np.array([0, 1, 1]), np.array([0, 0, 1]))
-
-    def test_refuses_groups_of_another_number_of_operations(self):
-        with self.assertRaisesRegex(ValueError, "groups of 3 operations and coarse ones of 2"):
-            clusters_of(np.array([0, 1, 1]), np.array([0, 0]))
-
-
 class RefinedSearchTest(parameterized.TestCase):
     def test_finds_an_optimum_that_no_coarse_placement_has(self):
         problem = pairs_problem()
@@ -71,6 +45,7 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertEqual(result.best.step_secs, 9.0)
         self.assertEqual(result.best.placement.tolist(), [0, 1] * 9)
         self.assertTrue(result.is_optimal)
+        self.assertEqual(dict(result.starts)[COARSE_START].step_secs, 25.0)
 
     def test_is_never_worse_than_the_best_coarse_placement(self):
         random = np.random.default_rng(0)
@@ -93,10 +68,14 @@ class RefinedSearchTest(parameterized.TestCase):
         while num_found < 6:
             problem = random_problem(random, max_operations=7)
             fastest = all_step_secs(problem)[0]
-            if not np.isfinite(fastest):
+            clusters = random.integers(3, size=problem.num_groups)
+            if not np.isfinite(fastest) or not all(
+                legal_devices(problem)[clusters == cluster].all(axis=0).any()
+                for cluster in range(3)
+            ):
                 continue
             num_found += 1
-            best = search(problem, random.integers(3, size=problem.num_groups)).best
+            best = search(problem, clusters).best
             self.assertEqual(best.excess_bytes, 0)
             self.assertTrue(is_optimal(best.step_secs, fastest))
 
@@ -184,23 +163,13 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertEqual(other.best.placement.tolist(), plain.best.placement.tolist())
         self.assertEqual(other.num_simulated, plain.num_simulated)
 
-    def test_clusters_that_may_go_nowhere_together_are_left_alone(self):
-        problem = make_problem([[1.0, np.inf], [np.inf, 1.0], [1.0, 1.0]])
-        result = search(problem, [0, 0, 1], max_simulated=100)
-        self.assertEqual(result.best.placement[:2].tolist(), [0, 1])
-
     def test_groups_without_operations_are_of_no_harm(self):
         problem = make_problem([[1.0, 2.0], [2.0, 1.0]] * 2, groups=[0, 0, 3, 4])
-        for coarse_groups in ([1, 1, 1, 1], [0, 0, 1, 1], [3, 3, 2, 3]):
-            clusters = clusters_of(problem.groups, np.array(coarse_groups))
+        for clusters in ([1, 0, 0, 1, 1], [0, 0, 0, 1, 1], [3, 3, 3, 2, 3]):
             result = search(problem, clusters, max_simulated=200)
             self.assertLen(result.best.placement, 5)
             self.assertEqual(result.best.step_secs, 3.0)
             self.assertTrue(result.is_optimal)
-
-    def test_refuses_clusters_of_other_groups(self):
-        with self.assertRaises(ValueError):
-            search(pairs_problem(), [0, 0, 1])
 
     @parameterized.parameters({"max_secs": 0.0}, {"max_simulated": 0})
     def test_refuses_a_budget_that_is_not_positive(self, **budget):

@@ -54,6 +54,7 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
     reads = names[reads[reads[:, 0] < reads[:, 1]]]
     num_tensors, num_reads = len(reads) // 2, len(reads) // 2
     devices = [f"device {index}" for index in range(num_devices)]
+    groups = rng.integers(0, 10, num_operations)
     return PlacementProblem(
         devices=tuple(ProblemDevice(name, "GPU", 2**60 + 1, 3, 0.1) for name in devices),
         links=tuple(
@@ -66,13 +67,14 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
         compute_secs=compute_secs,
         resident_bytes=rng.integers(0, 2**40, num_operations),
         temp_bytes=rng.integers(0, 2**40, num_operations),
-        groups=rng.integers(0, 10, num_operations),
+        groups=groups,
         tensor_producers=reads[:num_reads, 0],
         tensor_bytes=rng.integers(0, 2**40, num_tensors),
         consumer_start=np.arange(num_tensors + 1),
         consumers=reads[:num_reads, 1],
         control_edges=reads[num_reads:],
         local_bytes=None if rng.random() < 0.5 else np.zeros(num_tensors, np.int64),
+        coarse_groups=None if rng.random() < 0.5 else groups // 3,
     )
 
 
@@ -390,6 +392,30 @@ class RefusedProblemTest(parameterized.TestCase):
             r'group 0 may go nowhere: .*operations\[1\] \("train"\) and operations\[0\] \("read"\)',
         ):
             problem_from_json(document)
+
+    @parameterized.parameters(
+        ([0, 1, 2.5], r"operations\[2\].coarse_group is 2.5: it must be a whole number"),
+        ([0, -1, 0], r'operations\[1\].coarse_group is -1 \(operation "train"\): it must be a num'),
+        ([0, 1, None], r'operations\[2\] has no entry "coarse_group"'),
+        ([4, 1, 3], r"operations\[2\].coarse_group is 3: it must be 4, as for operations\[0\], wh"),
+        ([0, 0, 0], r"coarse group 0 may go nowhere: .*\[1\].*train.* and .*\[0\] \(.read.\)"),
+    )
+    def test_a_wrong_coarse_group_is_named(self, coarse_groups, message):
+        # Operations 0 and 2 are one group.
+        document = changed("operations.1.compute_secs", [None, 1.0])
+        for operation, group in zip(document["operations"], coarse_groups, strict=True):
+            if group is not None:
+                operation["coarse_group"] = group
+        with self.assertRaisesRegex(ProblemError, message):
+            problem_from_json(document)
+
+    def test_coarse_groups_are_read(self):
+        document = json.loads(_EXAMPLE.read_text())
+        for operation, group in zip(document["operations"], [3, 0, 3], strict=True):
+            operation["coarse_group"] = group
+        problem = problem_from_json(document)
+        assert problem.coarse_groups is not None
+        self.assertEqual(problem.coarse_groups.tolist(), [3, 0, 3])
 
     def test_reading_does_not_change_the_document(self):
         document = json.loads(_EXAMPLE.read_text())

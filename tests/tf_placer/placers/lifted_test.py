@@ -1,0 +1,34 @@
+import numpy as np
+from absl.testing import absltest
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tests.tf_placer import doubles
+from tests.tf_placer.placers import graphs
+from tests.tf_placer.placers.placer_conformance import PlacerConformance, measure
+from tf_placer.placers.heuristics.uniform_random import UniformRandom
+from tf_placer.placers.lifted import LiftedPlacer
+
+
+class LiftedPlacerConformanceTest(PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups: GroupGraph, legal: np.ndarray, seed: int) -> LiftedPlacer:
+        return LiftedPlacer(UniformRandom(groups, legal, seed=seed), groups, legal, np.arange(6))
+
+
+class LiftedPlacerTest(absltest.TestCase):
+    def test_groups_go_where_their_coarse_group_goes_and_it_sees_its_own_placements(self):
+        coarse = doubles.ScriptedPlacer("scripted", [[[0, 1, 0], [1, 1, 0]], [[1, 0, 1]]])
+        groups = graphs.two_chains(3)
+        clusters = np.array([0, 2, 2, 0, 1, 1])
+        placer = LiftedPlacer(coarse, groups, np.ones([6, 2], np.bool_), clusters)
+        self.assertEqual((placer.name, placer.batch_size), ("scripted", 2))
+        placements = placer.propose(2)
+        self.assertEqual(placements.tolist(), [[0, 0, 0, 0, 1, 1], [1, 0, 0, 1, 1, 1]])
+        measured = measure(placements)
+        placer.observe(placements, measured)
+        self.assertEqual(coarse.observed, [([[0, 1, 0], [1, 1, 0]], measured)])
+        placer.observe(placer.propose(2), measured[:1])
+        self.assertEqual(placer.propose(2).shape, (0, 6))
+
+
+if __name__ == "__main__":
+    absltest.main()
