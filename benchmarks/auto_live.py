@@ -209,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         help=f"which, of {', '.join(GRAPHS)} (default: all)",
     )
     parser.add_argument("--max_trials", type=int, default=40, help="per graph (default 40)")
-    parser.add_argument("--max_secs", type=float, default=300.0, help="per graph (default 300)")
+    parser.add_argument("--max_secs", type=float, default=285.0, help="per graph (default 285)")
     parser.add_argument("--machine", default="local:2", help="where to place (default local:2)")
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     parser.add_argument("--log_dir", default="runs/auto_live", help="where searches are kept")

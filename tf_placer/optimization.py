@@ -6,20 +6,15 @@ import contextlib
 import dataclasses
 import math
 import os
-import pathlib
-import signal
 import sys
 import tempfile
-import threading
 import time
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from graph_passes.annotate import Annotate
-from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.auto.explanation import Explanation
@@ -28,20 +23,14 @@ from tf_placer.errors import SearchError
 from tf_placer.machine import Machine, MachineError
 from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import AUTO, check_options
-from tf_placer.processes import (
-    ChildDied,
-    ChildProcess,
-    ChildTimeout,
-    await_message,
-    environment_without_gpus,
-)
 from tf_placer.result import OptimizeResult
 from tf_placer.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.search import Budget
+from tf_placer.search_child import run_search
 from tf_placer.search_header import request_digest
 from tf_placer.search_result import is_finished
 from tf_placer.sources import Source, read_source
-from tf_placer.trial_log import LogError, read_log
+from tf_placer.trial_log import read_log
 
 __all__ = ["optimize"]
 
@@ -55,15 +44,6 @@ _REASONS = {
     Outcome.NOT_CONFIRMED: "no placement was confirmed to be faster",
     Outcome.INTERRUPTED: "interrupted before a placement was confirmed to be faster",
 }
-# What the search process tells of an error is its class and its message.
-_ERRORS: Mapping[str, type[Exception]] = {
-    "GraphError": GraphError,
-    "LogError": LogError,
-    "OSError": OSError,
-    "ValueError": ValueError,
-}
-# The first interrupt ends the search, the second the confirmation.
-_PATIENCE = 2
 
 
 def optimize(
@@ -173,7 +153,7 @@ def optimize(
         RunDirectory(given).write_request(
             request, source.graph_def.SerializeToString(), config.SerializeToString()
         )
-        outcome = _run_search(directory, given, _print_line, start_secs)
+        outcome = run_search(directory, given, _print_line, start_secs)
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, _REASONS[outcome])
     return _finished(directory, source)
@@ -214,77 +194,6 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
 
 def _print_line(line: str) -> None:
     print(f"tf_placer: {line}", file=sys.stderr, flush=True)
-
-
-def _run_search(
-    directory: RunDirectory, given: str, report: Callable[[str], None], start_secs: float
-) -> Outcome:
-    """Runs the process that searches.
-
-    Args:
-        directory: where everything goes.
-        given: the directory with the request.
-        report: called with each line that the process has for people.
-        start_secs: when the time of the search began, by `time.monotonic`.
-
-    Returns:
-        How the search ended.
-    """
-    child = ChildProcess(
-        "the search",
-        "tf_placer.search_process",
-        {"request": given, "directory": str(directory.path), "start_secs": start_secs},
-        log_path=pathlib.Path(given, "search.log"),
-        environ=environment_without_gpus(),
-    )
-    try:
-        with _interrupts_sent_to(child):
-            while True:
-                # A trial may take long, and has its own time limit.
-                for message in await_message(child, [], time.monotonic() + 1e6):
-                    if "line" in message:
-                        report(message["line"])
-                    elif "error" in message:
-                        raise _ERRORS.get(message["kind"], SearchError)(message["error"])
-                    else:
-                        return Outcome(message["outcome"])
-    except ChildDied as death:
-        text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
-        if directory.trials.exists():
-            text += (
-                f"; every finished trial is in {directory.trials}: the same call with "
-                f"log_dir={str(directory.path)!r} goes on there"
-            )
-        raise SearchError(text) from None
-    finally:
-        child.stop()
-
-
-@contextlib.contextmanager
-def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
-    """Lets interrupts from the keyboard end a search; who insists gets a KeyboardInterrupt.
-
-    Nothing is changed where this is not the main thread, or where interrupts are not Python's.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    count = 0
-
-    def handle(number: int, frame: types.FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        if count > _PATIENCE:
-            raise KeyboardInterrupt
-        with contextlib.suppress(ChildDied, ChildTimeout):
-            child.send({"command": "end"}, time.monotonic() + 1.0)
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:

@@ -33,7 +33,7 @@ def scripted(script: Script) -> Iterator[None]:
             RunDirectory(given), directory, report, script.environment, start_secs=start_secs
         )
 
-    with mock.patch.object(optimization, "_run_search", search):
+    with mock.patch.object(optimization, "run_search", search):
         yield
 
 

@@ -41,7 +41,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.script = Script(secs=split_is_faster)
         self.directory = pathlib.Path(self.create_tempdir().full_path)
         self.log_dir = self.directory / "run"
-        self.enter_context(mock.patch.object(optimization, "_run_search", self.search_here))
+        self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
     def search_here(self, directory, given, report, start_secs):
         del report
@@ -196,7 +196,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
     def test_a_search_that_has_ended_is_answered_without_another_process(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
         first = self.optimize(graph_def, "result")
-        with mock.patch.object(optimization, "_run_search", None):
+        with mock.patch.object(optimization, "run_search", None):
             # Another serialisation of the same graph, as a training script builds it anew.
             again = self.optimize(graphs.two_branches().graph, "result")
             smaller = self.optimize(graph_def, "result", max_trials=5, max_secs=10.0)
@@ -211,9 +211,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.optimize(graph_def, "result")
         for settings in ({"max_trials": 11}, {"max_secs": 601.0}):
             with (
-                mock.patch.object(
-                    optimization, "_run_search", side_effect=RuntimeError("searches")
-                ),
+                mock.patch.object(optimization, "run_search", side_effect=RuntimeError("searches")),
                 self.assertRaisesRegex(RuntimeError, "searches"),
             ):
                 self.optimize(graph_def, "result", **settings)
