@@ -1,0 +1,140 @@
+import contextlib
+import csv
+import dataclasses
+import io
+import pathlib
+import sys
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from benchmarks import auto_ablation
+from benchmarks.auto_ablation import VARIANTS, AblationRun, Problem, ablation_table, run_variant
+from benchmarks.paper_problems import PaperProblem, ProblemKey, write_parts
+from benchmarks.synthetic_problems import unrolled_lstm
+from tf_placer.auto import annealing, auto_search
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+
+def problems() -> tuple[PlacementProblem, PlacementProblem]:
+    """An unrolled LSTM with its cells as coarse groups, and as groups."""
+    coarse = unrolled_lstm(2, 3)
+    single = np.arange(coarse.num_operations)
+    return dataclasses.replace(coarse, groups=single, coarse_groups=coarse.groups), coarse
+
+
+def both_kinds() -> Problem:
+    return Problem(
+        *(PaperProblem(group_graph(p), legal_devices(p), p, "digest", 0) for p in problems())
+    )
+
+
+def parts() -> list[object]:
+    """What variants replace."""
+    return [
+        auto_search.starting_placements,
+        auto_search._Search._plan,
+        annealing.Annealer._look,
+    ]
+
+
+class VariantTest(parameterized.TestCase):
+    @parameterized.parameters(*VARIANTS)
+    def test_every_variant_finds_something_and_leaves_auto_as_it_was(self, name):
+        before = parts()
+        problem = both_kinds()
+        run = run_variant(name, "lstm", problem, 1, 0.3)
+        self.assertEqual((run.problem, run.variant, run.seed), ("lstm", name, 1))
+        fine = problem.fine.problem
+        legal = problem.fine.legal
+        on_gpu = np.where(legal[:, 1], 1, legal.argmax(axis=1)).astype(np.int32)
+        self.assertLessEqual(run.step_secs, Simulator(fine).simulate(on_gpu[None]).step_secs[0])
+        self.assertEqual(parts(), before)
+
+    def test_few_starts_are_those_on_one_device(self):
+        problem = both_kinds().coarse
+        with VARIANTS["few starts"].patch():
+            starts = list(auto_search.starting_placements(problem.problem, problem.groups, 0))
+        self.assertEqual({name for name, _ in starts}, {"single_device"})
+
+    @parameterized.parameters(("cooling", [0, 0]), ("climbing", [1, 1]))
+    def test_all_chains_do_the_same(self, name, numbers):
+        asked = []
+
+        def plan(self, progress, number):
+            asked.append(number)
+
+        with mock.patch.object(auto_search._Search, "_plan", plan), VARIANTS[name].patch():
+            for number in range(2):
+                auto_search._Search._plan(None, 0.5, number)
+        self.assertEqual(asked, numbers)
+
+    def test_without_clusters_no_chain_moves_any(self):
+        plan = annealing.ChainPlan(0.5, 0.9, 3, 2)
+        with (
+            mock.patch.object(auto_search._Search, "_plan", lambda *_: plan),
+            VARIANTS["no clusters"].patch(),
+        ):
+            changed = auto_search._Search._plan(None, 0.5, 0)
+        self.assertEqual(changed, annealing.ChainPlan(0.5, 0.0, 3, 2))
+
+    def test_without_a_look_at_the_path_none_is_traced(self):
+        with mock.patch.object(Simulator, "trace", side_effect=AssertionError("traced")):
+            with self.assertRaisesRegex(AssertionError, "traced"):
+                run_variant("auto", "lstm", both_kinds(), 0, 0.3)
+            run_variant("no path", "lstm", both_kinds(), 0, 0.3)
+
+
+class TableTest(absltest.TestCase):
+    def test_ratios_are_to_the_same_problem_and_seed(self):
+        runs = [
+            AblationRun("p", "auto", 0, 1.0, 10),
+            AblationRun("p", "auto", 1, 2.0, 10),
+            AblationRun("p", "one chain", 0, 2.0, 10),
+            AblationRun("p", "one chain", 1, 1.0, 10),
+        ]
+        *_, auto, one = ablation_table(runs).splitlines()
+        self.assertEqual(
+            [cell.strip() for cell in auto.split("|")[3:-1]],
+            ["1.500 s", "1.000", "1.000 to 1.000", "0 of 2"],
+        )
+        self.assertEqual(
+            [cell.strip() for cell in one.split("|")[3:-1]],
+            ["1.500 s", "1.000", "0.500 to 2.000", "1 of 2"],
+        )
+
+
+class CommandTest(absltest.TestCase):
+    def test_runs_are_kept_and_not_made_again(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for problem, units in zip(problems(), ("per_operation", "heuristic"), strict=True):
+            write_parts(
+                ProblemKey("nmt_2", "4xK80", units, True),
+                folder / "problems",
+                group_graph(problem),
+                legal_devices(problem),
+                problem,
+                num_graph_operations=9,
+            )
+        flags = ["--problems=nmt_2:4xK80", "--small", "--max_secs=0.2", "--seeds=1"]
+        flags += [f"--runs_dir={folder}", f"--out_dir={folder / 'out'}"]
+        names = ("auto", "one chain")
+        for expected in (2, 0):
+            printed = io.StringIO()
+            with (
+                mock.patch.object(sys, "argv", ["command", *flags]),
+                mock.patch.object(auto_ablation, "VARIANTS", {n: VARIANTS[n] for n in names}),
+                contextlib.redirect_stdout(printed),
+            ):
+                auto_ablation.main()
+            self.assertEqual(printed.getvalue().count(" left\n"), expected)
+            self.assertIn("| one chain | on one core |", (folder / "out/table.md").read_text())
+        with (folder / "out/runs.csv").open(newline="") as file:
+            self.assertEqual([row["variant"] for row in csv.DictReader(file)], list(names))
+
+
+if __name__ == "__main__":
+    absltest.main()
