@@ -29,7 +29,8 @@ __all__ = ["Annealer", "ChainPlan"]
 # After how many steps of the chain the critical path is looked at again. A look costs about as much
 # as ten steps of a large graph; of a small one, many steps cost less than a call.
 _STEPS_PER_LOOK, _OPERATIONS_PER_LOOK = 100, 500_000
-# So many operations are simulated while room is made for a move.
+# So many operations are simulated while room is made for a move, and at least as many until room is
+# made again: half of the time is for moves that need none.
 _OPERATIONS_PER_REPAIR = 1000
 
 
@@ -105,6 +106,7 @@ class Annealer:
         self._steps_per_repair = _OPERATIONS_PER_REPAIR // problem.num_operations
         self._steps_per_look = max(_STEPS_PER_LOOK, _OPERATIONS_PER_LOOK // problem.num_operations)
         self._hot, self._seen, self._steps_to_look = no_hot_spots(), start.placement, 0
+        self._steps_to_repair = 0
         self.restart(start)
 
     @property
@@ -143,7 +145,9 @@ class Annealer:
             reason, made = self._anneal(first, count, plan)
             made -= first == GIVEN
             first = GO_ON
+            self._steps_to_repair = max(0, self._steps_to_repair - made)
             if reason == OVERFULL:
+                self._steps_to_repair = self._steps_per_repair
                 made += self._steps_per_repair
                 first = GIVEN if self._make_room() else GO_ON
             steps -= made
@@ -177,6 +181,7 @@ class Annealer:
             plan.coarse_share,
             plan.patience,
             plan.kick,
+            self._steps_to_repair,
         )
         return reason, made
 

@@ -195,6 +195,7 @@ def _anneal(
     coarse_share,
     patience,
     kick,
+    fitting_steps,
 ):
     """Makes some steps of a chain.
 
@@ -213,6 +214,7 @@ def _anneal(
         patience: after how many fruitless moves in a row to go on from the best placement with some
             groups elsewhere; 0 for never.
         kick: how many moves that are.
+        fitting_steps: at first, so many steps take only what fits, and nobody is asked for room.
 
     Returns:
         Why it ended, and how many steps were made, one more if a move was given.
@@ -244,7 +246,7 @@ def _anneal(
             continue
         excess_bytes = _excess_bytes(chain)
         if excess_bytes > most_bytes:
-            if is_given or is_too_large:
+            if is_given or is_too_large or step < fitting_steps:
                 continue
             return OVERFULL, step + 1
         count = record.num_moved

@@ -170,10 +170,13 @@ class AnnealerTest(parameterized.TestCase):
             return change
 
         with mock.patch.object(MemoryRepair, "repair", autospec=True, side_effect=count):
-            for _ in range(300):
+            for _ in range(10_000):
                 chain.run(1)
                 seen.add(chain.placement.tobytes())
-                self.assertEqual(simulated(problem, chain.placement).excess_bytes, 0)
+        for row in seen:
+            self.assertEqual(simulated(problem, np.frombuffer(row, np.int32)).excess_bytes, 0)
+        # Most of the time goes to moves that need no room.
+        self.assertBetween(len(num_repaired), 20, 10_000 / 100)
         self.assertGreater(sum(num_repaired), 20)
         # All that fit: with 62 bytes on each device, of 120 in all, 58 to 62 are on each.
         sizes = problem.resident_bytes
