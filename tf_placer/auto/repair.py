@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tf_placer.placers.heuristics.group_memory import group_memories
@@ -25,17 +27,23 @@ class MemoryRepair:
     def __init__(
         self, problem: PlacementProblem, legal: np.ndarray, seed: int | np.random.SeedSequence
     ) -> None:
-        """Estimates what groups hold.
+        """Prepares to repair.
 
         Args:
             problem: what is placed.
             legal: bool [num_groups, num_devices], true where a group may go.
             seed: of the choice of groups.
         """
-        memories = group_memories(problem)
-        self._held_bytes = np.max([memory.kept_bytes for memory in memories], axis=0)
+        self._problem = problem
         self._legal = legal
         self._random = np.random.default_rng(seed)
+
+    @functools.cached_property
+    def _held_bytes(self) -> np.ndarray:
+        """What each group holds, about; takes as long as many simulations, and is seldom needed."""
+        memories = group_memories(self._problem)
+        held_bytes: np.ndarray = np.max([memory.kept_bytes for memory in memories], axis=0)
+        return held_bytes
 
     def repair(
         self,
