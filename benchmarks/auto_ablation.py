@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import dataclasses
 import os
 import pathlib
@@ -24,6 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.markdown import markdown_table
+from benchmarks.numbered_runs import read_runs, write_runs
 from benchmarks.paper_problems import PaperProblem, ProblemKey, make_problems, read_paper_problem
 from benchmarks.provenance import provenance
 from benchmarks.timed_search import SearchBudget, timed_search
@@ -203,9 +203,7 @@ def _learned_start(
     coarse, fine = problem.coarse, problem.fine.problem
     found = timed_search(
         coarse.problem,
-        lambda: make_placer(
-            name, coarse.groups, coarse.legal, seed=seed, problem=coarse.problem, options=None
-        ),
+        lambda: make_placer(name, coarse.groups, coarse.legal, seed=seed, problem=coarse.problem),
         SearchBudget(max_secs, is_wall=True),
     )
     if found.assignment is None:
@@ -302,7 +300,7 @@ def _make_runs(
     """Makes the runs that the file lacks, and writes it after each."""
     import tf_placer.placers.learned.compose  # noqa: F401 (its seconds are not the placer's)
 
-    runs = {(run.problem, run.variant, run.seed): run for run in _read(path)}
+    runs = {(run.problem, run.variant, run.seed): run for run in read_runs(AblationRun, path)}
     wanted = [
         (problem, variant, seed)
         for seed in range(seeds)
@@ -314,7 +312,7 @@ def _make_runs(
     for done, (problem, variant, seed) in enumerate(missing, 1):
         run = run_variant(variant, problem, problems[problem], seed, max_secs)
         runs[problem, variant, seed] = run
-        _write(path, [runs[key] for key in wanted if key in runs])
+        write_runs(AblationRun, path, [runs[key] for key in wanted if key in runs])
         left_secs = (time.monotonic() - start_secs) / done * (len(missing) - done)
         print(
             f"{done}/{len(missing)}: {problem}, {variant}, seed {seed}: "
@@ -322,31 +320,6 @@ def _make_runs(
             flush=True,
         )
     return [runs[key] for key in wanted]
-
-
-def _read(path: pathlib.Path) -> list[AblationRun]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [
-            AblationRun(
-                row["problem"],
-                row["variant"],
-                int(row["seed"]),
-                float(row["step_secs"]),
-                int(row["simulated"]),
-            )
-            for row in csv.DictReader(file)
-        ]
-
-
-def _write(path: pathlib.Path, runs: Sequence[AblationRun]) -> None:
-    part = path.with_suffix(".part")
-    with part.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([field.name for field in dataclasses.fields(AblationRun)])
-        writer.writerows(dataclasses.astuple(run) for run in runs)
-    os.replace(part, path)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Four training graphs on `local:2`, each with at most 40 trials and 5 minutes, the confirmation
 included: a language model and a translation model, two branches that share nothing, and a
-convolutional network, a chain that no placement can speed up. All that is compared is measured side
+convolutional network, which is nearly a chain. All that is compared is measured side
 by side, in fresh processes. Graphs that are done are not searched again.
 """
 

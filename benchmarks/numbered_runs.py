@@ -1,4 +1,4 @@
-"""Runs with numbers, kept in one CSV file, so that a benchmark goes on where it stopped."""
+"""Runs kept in one CSV file, so that a benchmark goes on where it stopped; numbered ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ from typing import Any, TypeVar, get_type_hints
 from benchmarks.provenance import provenance
 from tf_placer.report.units import format_duration
 
-__all__ = ["NumberedRun", "in_ranges", "run_command", "run_numbers"]
+__all__ = [
+    "NumberedRun",
+    "in_ranges",
+    "read_runs",
+    "run_command",
+    "run_numbers",
+    "write_runs",
+]
 
 _PARSERS: dict[type, Callable[[str], Any]] = {
     float: float,
     int: int,
     bool: lambda text: text == "True",
+    str: str,
 }
 
 
@@ -35,6 +43,7 @@ class NumberedRun:
 
 
 _Run = TypeVar("_Run", bound=NumberedRun)
+_Record = TypeVar("_Record")
 
 
 def run_numbers(
@@ -57,12 +66,12 @@ def run_numbers(
         All runs, by number.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    runs = {each.number: each for each in _read(record, path)} if path.exists() else {}
+    runs = {each.number: each for each in read_runs(record, path)}
     start_secs = time.monotonic()
     missing = [number for number in range(count) if number not in runs]
     for done, number in enumerate(missing, 1):
         runs[number] = run(number)
-        _write(record, path, [runs[each] for each in sorted(runs)])
+        write_runs(record, path, [runs[each] for each in sorted(runs)])
         left_secs = (time.monotonic() - start_secs) / done * (len(missing) - done)
         parts = [f"{done}/{len(missing)}", f"{format_duration(left_secs)} left"]
         print(", ".join([*parts, note(runs[number])]).removesuffix(", "), flush=True)
@@ -131,7 +140,15 @@ def run_command(
     (out / "table.md").write_text(text + "\n")
 
 
-def _read(record: type[_Run], path: pathlib.Path) -> list[_Run]:
+def read_runs(record: type[_Record], path: pathlib.Path) -> list[_Record]:
+    """Reads what `write_runs` wrote.
+
+    Args:
+        record: a dataclass with attributes of the types float, int, bool and str.
+        path: the file; without it there are no runs.
+    """
+    if not path.exists():
+        return []
     parsers = {name: _PARSERS[kind] for name, kind in get_type_hints(record).items()}
     with path.open(newline="") as file:
         return [
@@ -140,8 +157,15 @@ def _read(record: type[_Run], path: pathlib.Path) -> list[_Run]:
         ]
 
 
-def _write(record: type[_Run], path: pathlib.Path, runs: Sequence[_Run]) -> None:
-    names = [field.name for field in dataclasses.fields(record)]
+def write_runs(record: type[_Record], path: pathlib.Path, runs: Sequence[_Record]) -> None:
+    """Writes all runs, whole or not at all.
+
+    Args:
+        record: see `read_runs`.
+        path: the file.
+        runs: of that type.
+    """
+    names = list(get_type_hints(record))
     part = path.with_suffix(".part")
     with part.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
