@@ -112,7 +112,7 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
             RunDirectory(given), run, report, environment, start_secs=start_secs
         )
 
-    with mock.patch.object(optimization, "_run_search", search_here):
+    with mock.patch.object(optimization, "run_search", search_here):
         result = optimization.optimize(
             path, machine=_MACHINE, placer="expert", log_dir=directory / "run"
         )
