@@ -12,6 +12,7 @@ import tensorflow as tf
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import write_placement
 from tf_placer.auto.auto_placer import AutoPlacer
+from tf_placer.auto.warm_up import warm_up
 from tf_placer.choice import choose_finalists, choose_winner
 from tf_placer.confirmation import Confirmation, confirm
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
@@ -19,7 +20,7 @@ from tf_placer.errors import SearchError
 from tf_placer.interrupts import Interrupts
 from tf_placer.live_costs import LiveCosts, profile_costs
 from tf_placer.live_stages import BreakableEnvironment, DeferredPlacer
-from tf_placer.placers import make_placer, needs_problem, units_of
+from tf_placer.placers import AUTO, make_placer, needs_problem, units_of
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.progress import format_measurement, progress_line
@@ -88,6 +89,10 @@ class LiveJob:
         Returns:
             All trials.
         """
+        if self.request.placer == AUTO:
+            # Now, so that what follows is planned for the time that is left.
+            self.report("preparing to simulate, which takes a minute the first time on a machine")
+            warm_up()
         with (
             TrainingLog(self.directory.path, self.header) as training,
             self._environment(meta_optimizer=False) as environment,
