@@ -1,9 +1,9 @@
 """Every placer against every other on every problem, with equal time or with equal samples.
 
-A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK80". Runs are kept
-in `--runs_dir`; those that are there are not repeated. Writes NAME.md with the winner of each
-problem and every placer's distance to it, NAME.csv with a line for each run, and how fast a step
-was found when: NAME_curves.csv, and a picture for each problem in NAME_curves/.
+A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK80". Writes NAME.md
+with the winner of each problem and every placer's distance to it, NAME.csv with a line for each
+run, and how fast a step was found when: NAME_curves.csv, and a picture for each problem in
+NAME_curves/. NAME_runs.jsonl keeps every run that ended: those that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pathlib
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.comparison_report import comparison_markdown, write_comparison_csv
+from benchmarks.kept_runs import KeptRuns
 from benchmarks.models.catalogue import MODELS
 from benchmarks.placement_runs import Run, RunKey, run_all
 from benchmarks.provenance import provenance, provenance_line
@@ -70,6 +71,9 @@ def main() -> None:
         "--wall_secs", type=float, help="time on the clock of each run, which has all cores"
     )
     limit.add_argument(
+        "--core_secs", type=float, help="processor time of each run, which has one core"
+    )
+    limit.add_argument(
         "--samples", type=int, default=2400, help="of each run, which has one core (default 2400)"
     )
     parser.add_argument(
@@ -84,7 +88,9 @@ def main() -> None:
         default=[0],
         help="by comma; the best of them counts (default 0)",
     )
-    parser.add_argument("--jobs", type=int, default=2, help="with --samples: runs at a time")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="runs at a time, where each has one core (default 2)"
+    )
     parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")
     parser.add_argument("--out_dir", default="benchmarks/results/comparison")
@@ -92,11 +98,12 @@ def main() -> None:
     try:
         problems = [_problem(text) for text in args.problems.split(",")]
         placers = [_placer(text) for text in args.placers.split(",")]
-        budget = (
-            SearchBudget(args.max_secs, args.samples)
-            if args.wall_secs is None
-            else SearchBudget(args.wall_secs, is_wall=True)
-        )
+        if args.wall_secs is not None:
+            budget = SearchBudget(args.wall_secs, is_wall=True)
+        elif args.core_secs is not None:
+            budget = SearchBudget(args.core_secs)
+        else:
+            budget = SearchBudget(args.max_secs, args.samples)
     except ValueError as error:
         parser.error(str(error))
     keys = {
@@ -107,15 +114,23 @@ def main() -> None:
         for problem in problems
         for placer in placers
     }
+    out, name = pathlib.Path(args.out_dir), budget.folder
+    out.mkdir(parents=True, exist_ok=True)
     try:
-        runs = run_all(
-            [key for of_cell in keys.values() for key in of_cell],
+        kept = KeptRuns(out / f"{name}_runs.jsonl")
+        wanted = list(dict.fromkeys(key for of_cell in keys.values() for key in of_cell))
+        runs = {key: run for key in wanted if (run := kept.get(key, budget)) is not None}
+        if runs:
+            print(f"{len(runs)} of {len(wanted)} runs are in {kept.path}", flush=True)
+        runs |= run_all(
+            [key for key in wanted if key not in runs],
             budget,
             args.runs_dir,
             jobs=1 if budget.is_wall else args.jobs,
             report=lambda line: print(line, flush=True),
+            ended=kept.add,
         )
-    except MachineError as error:
+    except (MachineError, ValueError) as error:
         parser.error(str(error))
     comparison = {
         f"{model} on {machine}": {
@@ -126,8 +141,6 @@ def main() -> None:
         }
         for model, machine in problems
     }
-    out, name = pathlib.Path(args.out_dir), budget.folder
-    out.mkdir(parents=True, exist_ok=True)
     made_by = provenance("benchmarks.comparison")
     write_json(out / f"{name}_provenance.json", made_by)
     page = comparison_markdown(

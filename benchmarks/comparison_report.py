@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -49,6 +49,13 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
             "Each seed by itself, the worst first.",
             _auto_ratios(comparison),
         ]
+    mixed = [
+        f"- {problem}: runs are of different versions of their problem"
+        for problem, cells in comparison.items()
+        if _has_versions([run for cell in cells.values() for run in cell.runs])
+    ]
+    if mixed:
+        parts += ["## Not to be compared", "\n".join(mixed)]
     failures = [
         f"- {placer} on {problem}: {run.failure}"
         for problem, cells in comparison.items()
@@ -59,6 +66,12 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
     if failures:
         parts += ["## Failed", "\n".join(failures)]
     return "\n\n".join([*parts, footer]) + "\n"
+
+
+def _has_versions(runs: Sequence[Run]) -> bool:
+    """Whether runs with the same kind of groups, of one model and machine, placed two problems."""
+    digests = {(run.key.problem, run.problem_digest) for run in runs if run.failure is None}
+    return len(digests) > len({problem for problem, _ in digests})
 
 
 def write_comparison_csv(path: pathlib.Path, comparison: Comparison) -> None:

@@ -113,7 +113,7 @@ class Run:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Run:
-        """Reads what `to_json` gave.
+        """Reads what `to_json` gave, with the assignment or without it.
 
         Raises:
             KeyError, TypeError, ValueError: the value is no run of this format.
@@ -127,7 +127,7 @@ class Run:
             budget=SearchBudget(**value["budget"]),
             problem_digest=value["problem_digest"],
             lower_bound_secs=value["lower_bound_secs"],
-            found=found and Found(**found, assignment=value["assignment"]),
+            found=found and Found(**found, assignment=value.get("assignment")),
             failure=value["failure"],
             versions=value["versions"],
         )
@@ -141,6 +141,7 @@ def run_all(
     jobs: int,
     model_jobs: int = 1,
     report: Callable[[str], None] = print,
+    ended: Callable[[Run], None] = lambda run: None,
 ) -> dict[RunKey, Run]:
     """Makes the runs that are not there yet.
 
@@ -154,6 +155,7 @@ def run_all(
         jobs: runs at a time; 1 where the budget is one of time on the clock.
         model_jobs: models whose costs to compute at a time.
         report: is told what came of each run, how far it all is, and how long the rest may take.
+        ended: is given each run as soon as it has ended, or was found to be there.
 
     Returns:
         All runs, those that were there before and those that failed included.
@@ -184,6 +186,8 @@ def run_all(
             runs[key] = known
         else:
             wanted.append(key)
+            continue
+        ended(runs[key])
     limit_secs = 2 * budget.max_secs + _GRACE_SECS
     calls = [
         Call(
@@ -199,14 +203,15 @@ def run_all(
     start_secs = time.monotonic()
     for key in wanted:
         (folder / key.file_name).unlink(missing_ok=True)
-    for number, ended in enumerate(run_calls(calls, jobs), 1):
-        key = wanted[ended.index]
+    for number, call in enumerate(run_calls(calls, jobs), 1):
+        key = wanted[call.index]
         path = folder / key.file_name
-        run = None if ended.problem else _read_run(path)
+        run = None if call.problem else _read_run(path)
         if run is None:
-            run = _failed(key, budget, ended.problem or "its process wrote no result")
+            run = _failed(key, budget, call.problem or "its process wrote no result")
             write_json(path, run.to_json())
         runs[key] = run
+        ended(run)
         eta_secs = (time.monotonic() - start_secs) / number * (len(calls) - number)
         report(f"[{number}/{len(calls)}] {_summary(run)} | {format_duration(eta_secs)} left")
     return {key: runs[key] for key in keys}

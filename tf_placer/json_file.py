@@ -1,4 +1,4 @@
-"""JSON files that are read with an answer to what is wrong, and written whole or not at all."""
+"""JSON files: read with an answer to what is wrong, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-__all__ = ["check_output", "read_json", "write_json"]
+__all__ = ["check_output", "read_json", "write_json", "write_text"]
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -32,7 +32,15 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
         OSError: it cannot be written.
         ValueError: a number in it is not finite.
     """
-    text = json.dumps(value, allow_nan=False) + "\n"
+    write_text(path, json.dumps(value, allow_nan=False) + "\n")
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file; what was there before stays until the new one is whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     path = os.path.realpath(path)
     if _is_special(path):
         with open(path, "w", encoding="utf-8") as file:

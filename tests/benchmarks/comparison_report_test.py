@@ -97,6 +97,15 @@ class ComparisonTest(absltest.TestCase):
         mean = (1.6 * 1.76 * 36.0) ** (1 / 3)
         self.assertIn(f"Geometric mean of step / lower bound: {mean:.3f}.", section)
 
+    def test_only_runs_of_the_same_groups_must_be_of_the_same_problem(self):
+        by_operation = RunKey("nmt_2", "2xK80", "eagle")
+        self.assertEqual(by_operation.problem.units, "per_operation")
+        for key, is_mixed in ((by_operation, False), (RunKey("nmt_2", "2xK80", "spotlight"), True)):
+            cell = Cell(None, (run(key, 0.5, problem_digest="other"),))
+            cells = _COMPARISON["nmt_2 on 2xK80"] | {key.placer: cell}
+            page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "made by hand")
+            self.assertEqual("nmt_2 on 2xK80: runs are of different versions" in page, is_mixed)
+
     def test_failures_are_listed(self):
         _, _, page = _tables()
         self.assertIn("- scotch on rnnlm_2 on 2xK80: not installed", page)

@@ -15,8 +15,10 @@ __all__ = ["BUDGET", "failed_run", "run", "write_small_problem"]
 BUDGET = SearchBudget(600.0, 2400)
 
 
-def run(key: RunKey, best_secs: float | None, **changes) -> Run:
+def run(key: RunKey, best_secs: float | None, budget: SearchBudget = BUDGET, **changes) -> Run:
     """A run that found a step, or with None, that found nothing to fit."""
+    lower_bound_secs = changes.pop("lower_bound_secs", 0.25)
+    digest = changes.pop("problem_digest", "digest")
     settings = {
         "samples": 100,
         "failures": 100 if best_secs is None else 0,
@@ -31,9 +33,9 @@ def run(key: RunKey, best_secs: float | None, **changes) -> Run:
         "window": 100,
         "mean_secs": [best_secs],
         "assignment": None if best_secs is None else [0, 1],
-    } | {name: value for name, value in changes.items() if name != "lower_bound_secs"}
+    } | changes
     found = Found(best_secs=best_secs, **settings)
-    return Run(key, BUDGET, "digest", changes.get("lower_bound_secs", 0.25), found, None, {})
+    return Run(key, budget, digest, lower_bound_secs, found, None, {})
 
 
 def failed_run(key: RunKey, failure: str) -> Run:

@@ -93,6 +93,15 @@ class PlacementRunsTest(absltest.TestCase):
         for key in seeds:
             self.assertEqual(first[key].found.best_secs, again[key].found.best_secs)
 
+    def test_each_run_is_handed_over_when_it_ended_or_was_found(self):
+        self.run_all([_SINGLE])
+        wrong = RunKey("rnnlm_2", "2xK80", "no_such_placer")
+        given = []
+        runs = self.run_all([_RANDOM, wrong, _SINGLE], ended=given.append)
+        self.assertEqual([run.key for run in given], [_SINGLE, _RANDOM, wrong])
+        for run in given:
+            self.assertEqual(run, runs[run.key])
+
     def test_a_file_that_is_not_whole_is_made_again(self):
         self.run_all([_RANDOM])
         (self.folder / _BUDGET.folder / _RANDOM.file_name).write_text('{"format": 1, "ke')

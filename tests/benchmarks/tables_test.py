@@ -21,10 +21,13 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 def _made_up(keys, budget, runs_dir, **settings):
     """Runs of which every other one fails."""
-    return {
-        key: run(key, 0.5) if number % 2 else failed_run(key, "not installed")
+    runs = {
+        key: run(key, 0.5, budget) if number % 2 else failed_run(key, "not installed")
         for number, key in enumerate(dict.fromkeys(keys))
     }
+    for each in runs.values():
+        settings.get("ended", lambda run: None)(each)
+    return runs
 
 
 class CommandsTest(absltest.TestCase):
@@ -101,6 +104,31 @@ class CommandsTest(absltest.TestCase):
         names = ["60-wall-secs.md", "60-wall-secs.csv", "60-wall-secs_curves.csv"]
         self.assertContainsSubset(names, written)
 
+    def test_a_comparison_goes_on_from_what_is_kept_beside_it(self):
+        flags = ("--problems=nmt_2:2xK80", "--placers=heft,random,post", "--core_secs=60")
+        for wanted in (["heft", "random", "post"], ["heft", "post"], ["heft"]):
+            with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
+                text, status = self.call(comparison, *flags)
+            self.assertEqual(status, 0, text)
+            self.assertEqual([key.placer for key in run_all.call_args.args[0]], wanted)
+        self.assertIn("| random | 1.000 |", text)
+        with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
+            self.call(comparison, *flags[:2], "--core_secs=61")
+        self.assertLen(run_all.call_args.args[0], 3)
+
+    def test_runs_of_different_versions_of_a_problem_are_told(self):
+        flags = ("--problems=nmt_2:2xK80", "--placers=heft,random,post", "--core_secs=60")
+
+        def other(keys, budget, runs_dir, **settings):
+            return {key: run(key, 0.5, budget, problem_digest="other") for key in keys}
+
+        with mock.patch.object(comparison, "run_all", _made_up):
+            text, _ = self.call(comparison, *flags)
+        self.assertNotIn("versions of their problem", text)
+        with mock.patch.object(comparison, "run_all", other):
+            text, _ = self.call(comparison, *flags)
+        self.assertIn("nmt_2 on 2xK80: runs are of different versions of their problem", text)
+
     def test_wrong_names_are_refused_before_anything_runs(self):
         for flag, message in (
             ("--problems=nmt_2", "'nmt_2' is not MODEL:MACHINE"),
@@ -109,6 +137,7 @@ class CommandsTest(absltest.TestCase):
             ("--placers=posts", "no placer 'posts'"),
             ("--placers=post:rate", "'rate' in 'post:rate' is not OPTION=VALUE"),
             ("--wall_secs=0", "max_secs must be positive"),
+            ("--core_secs=nan", "max_secs must be positive"),
         ):
             text, status = self.call(comparison, flag)
             self.assertEqual(status, 2, text)

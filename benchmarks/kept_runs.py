@@ -1,0 +1,66 @@
+"""Runs kept beside the tables made of them, one line each: a comparison takes many hours.
+
+The runs directory holds problems and placements, which are large. This file holds what tables are
+made of, and is small enough to be kept with them, so that a comparison goes on where it was
+stopped on another machine, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+from benchmarks.placement_runs import Run, RunKey
+from benchmarks.timed_search import SearchBudget
+from tf_placer.json_file import write_text
+
+__all__ = ["KeptRuns"]
+
+
+class KeptRuns:
+    """The runs of a file, without their placements.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads the runs; none if there is no file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: a line of it is no run of this format; the message names it.
+        """
+        self.path = pathlib.Path(path)
+        self._lines: dict[RunKey, str] = {}
+        self._runs: dict[RunKey, Run] = {}
+        lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                run = Run.from_json(json.loads(line))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{self.path}, line {number}: no run of this version ({error}); move the file "
+                    "away to make its runs again"
+                ) from None
+            self._runs[run.key], self._lines[run.key] = run, line
+
+    def get(self, key: RunKey, budget: SearchBudget) -> Run | None:
+        """The run, if one with this budget is there."""
+        run = self._runs.get(key)
+        return run if run is not None and run.budget == budget else None
+
+    def add(self, run: Run) -> None:
+        """Keeps a run, unless it failed: then it is to be made again.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if run.failure is not None:
+            return
+        value = run.to_json()
+        value.pop("assignment", None)
+        self._runs[run.key], self._lines[run.key] = run, json.dumps(value, allow_nan=False)
+        keys = sorted(self._lines, key=lambda key: key.file_name)
+        write_text(self.path, "".join(f"{self._lines[each]}\n" for each in keys))

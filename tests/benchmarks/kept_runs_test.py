@@ -1,0 +1,72 @@
+"""Tests of runs that are kept beside their tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+from absl.testing import absltest
+
+from benchmarks.kept_runs import KeptRuns
+from benchmarks.placement_runs import RunKey
+from benchmarks.timed_search import SearchBudget
+from tests.benchmarks.made_up_runs import BUDGET, failed_run, run
+
+_POST = RunKey("nmt_2", "2xK80", "post", (("optimizer", "adam"),), seed=1)
+_HEFT = RunKey("nmt_2", "2xK80", "heft")
+
+
+class KeptRunsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self._path = pathlib.Path(self.create_tempdir().full_path) / "runs.jsonl"
+
+    def test_another_process_finds_what_was_kept_but_the_placement(self):
+        kept = KeptRuns(self._path)
+        made = run(_POST, 0.5)
+        kept.add(made)
+        kept.add(run(_HEFT, None))
+        again = KeptRuns(self._path)
+        without = dataclasses.replace(made.found, assignment=None)
+        self.assertEqual(again.get(_POST, BUDGET), dataclasses.replace(made, found=without))
+        self.assertIsNone(again.get(_HEFT, BUDGET).found.best_secs)
+
+    def test_a_run_takes_the_place_of_one_with_the_same_key(self):
+        KeptRuns(self._path).add(run(_POST, 0.5))
+        KeptRuns(self._path).add(run(_POST, 0.4))
+        self.assertEqual(KeptRuns(self._path).get(_POST, BUDGET).found.best_secs, 0.4)
+        self.assertLen(self._path.read_text().splitlines(), 1)
+
+    def test_runs_with_another_budget_or_key_are_not_found(self):
+        kept = KeptRuns(self._path)
+        kept.add(run(_POST, 0.5))
+        self.assertIsNone(kept.get(_POST, SearchBudget(10.0)))
+        self.assertIsNone(kept.get(dataclasses.replace(_POST, seed=2), BUDGET))
+
+    def test_failed_runs_are_to_be_made_again(self):
+        kept = KeptRuns(self._path)
+        kept.add(failed_run(_POST, "scotch is not installed"))
+        self.assertIsNone(kept.get(_POST, BUDGET))
+        self.assertFalse(self._path.exists())
+
+    def test_the_file_does_not_depend_on_the_order_of_the_runs(self):
+        texts = []
+        for keys in ((_POST, _HEFT), (_HEFT, _POST)):
+            self._path.unlink(missing_ok=True)
+            for key in keys:
+                KeptRuns(self._path).add(run(key, 0.5))
+            texts.append(self._path.read_text())
+        self.assertEqual(texts[0], texts[1])
+
+    def test_a_line_that_is_no_run_is_named(self):
+        for line in ("{", "{}", "3", '{"format": 99}'):
+            KeptRuns(self._path).add(run(_POST, 0.5))
+            with open(self._path, "a") as file:
+                file.write(line + "\n")
+            with self.assertRaisesRegex(ValueError, "runs.jsonl, line 2: no run of this version"):
+                KeptRuns(self._path)
+            self._path.unlink()
+
+
+if __name__ == "__main__":
+    absltest.main()
