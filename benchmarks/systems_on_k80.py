@@ -10,12 +10,10 @@ picture of what was sampled.
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import csv
 import dataclasses
 import functools
 import json
-import multiprocessing
 import os
 import pathlib
 import pickle
@@ -28,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from benchmarks.run_pool import Call, run_calls
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.json_file import write_json
@@ -43,6 +42,8 @@ __all__ = ["main"]
 _MODELS = ("rnnlm", "nmt", "inception_v3")
 _BASELINES = ("single_device", "random")
 _WINDOW = 100
+# Above `--max_secs`, for what a run does before and after, and for its last batch.
+_GRACE_SECS = 60.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,9 +118,15 @@ def _task(model: str, units: str, machine: str, runs_dir: pathlib.Path) -> _Task
     return task
 
 
-def _search(
-    model: str, placer_name: str, seed: int, samples: int, max_secs: float, task_path: str
-) -> _Run:
+def _search_to_file(
+    path: str,
+    model: str,
+    placer_name: str,
+    seed: int,
+    samples: int,
+    max_secs: float,
+    task_path: str,
+) -> None:
     """One run, in a process of its own with one thread for TensorFlow."""
     for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ[variable] = "1"
@@ -155,7 +162,7 @@ def _search(
     best = np.minimum.accumulate(secs)
     ends = range(_WINDOW, len(secs) + _WINDOW, _WINDOW)
     windows = [np.array(secs[end - _WINDOW : end]) for end in ends]
-    return _Run(
+    run = _Run(
         model=model,
         placer=placer_name,
         seed=seed,
@@ -173,6 +180,7 @@ def _search(
         ],
         best_so_far_secs=[_finite(best[min(end, len(secs)) - 1]) for end in ends],
     )
+    write_json(path, dataclasses.asdict(run))
 
 
 def _finite(value: float) -> float | None:
@@ -197,35 +205,41 @@ def _run_all(args: argparse.Namespace) -> list[_Run]:
         for units in {units_of(placer) for name, placer, _, _ in wanted if name == model}:
             print(f"costs of {model}, {units} groups", flush=True)
             _task(model, units, args.machine, runs_dir)
-    context = multiprocessing.get_context("spawn")
-    start = time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(
-        args.jobs, mp_context=context, max_tasks_per_child=1
-    ) as pool:
-        futures = {
-            pool.submit(
-                _search,
+    calls = [
+        Call(
+            _search_to_file,
+            (
+                os.fspath(path),
                 model,
                 placer,
                 seed,
                 args.samples,
                 args.max_secs,
                 str(runs_dir / f"{model}_{units_of(placer)}.pickle"),
-            ): path
-            for model, placer, seed, path in wanted
-        }
-        for number, future in enumerate(concurrent.futures.as_completed(futures), 1):
-            run = future.result()
-            write_json(futures[future], dataclasses.asdict(run))
-            elapsed_secs = time.monotonic() - start
-            eta_secs = elapsed_secs / number * (len(futures) - number)
-            print(
-                f"[{number}/{len(futures)}] {run.model} {run.placer} (seed {run.seed}): "
-                f"{_step(run.best_secs)} in {run.samples} samples, "
-                f"{format_duration(run.search_secs)} | {format_duration(eta_secs)} left",
-                flush=True,
-            )
-    return [_Run(**json.loads(path.read_text())) for path in sorted(out.glob("*.json"))]
+            ),
+            2 * args.max_secs + _GRACE_SECS,
+        )
+        for model, placer, seed, path in wanted
+    ]
+    start_secs = time.monotonic()
+    for number, ended in enumerate(run_calls(calls, args.jobs), 1):
+        model, placer, seed, path = wanted[ended.index]
+        result = f"no result: {ended.problem}"
+        if ended.problem is None:
+            run = _read(path)
+            search_time = format_duration(run.search_secs)
+            result = f"{_step(run.best_secs)} in {run.samples} samples, {search_time}"
+        eta_secs = (time.monotonic() - start_secs) / number * (len(calls) - number)
+        print(
+            f"[{number}/{len(calls)}] {model} {placer} (seed {seed}): {result} | "
+            f"{format_duration(eta_secs)} left",
+            flush=True,
+        )
+    return [_read(path) for path in sorted(out.glob("*.json"))]
+
+
+def _read(path: pathlib.Path) -> _Run:
+    return _Run(**json.loads(path.read_text()))
 
 
 def _step(secs: float | None) -> str:
