@@ -157,7 +157,7 @@ def _best_of(cells: Mapping[str, Cell], wanted: Callable[[str], bool]) -> str:
     found = [
         (secs, name)
         for name, cell in cells.items()
-        if wanted(name) and (secs := cell.best_secs) is not None
+        if wanted(cell.runs[0].key.placer) and (secs := cell.best_secs) is not None
     ]
     return f"{min(found)[1]} {seconds(min(found)[0])}" if found else "none fits"
 

@@ -97,6 +97,15 @@ class ComparisonTest(absltest.TestCase):
         mean = (1.6 * 1.76 * 36.0) ** (1 / 3)
         self.assertIn(f"Geometric mean of step / lower bound: {mean:.3f}.", section)
 
+    def test_a_placer_that_learns_does_so_with_options_too(self):
+        key = RunKey("nmt_2", "2xK80", "post", (("learning_rate", "0.1"),))
+        cells = {
+            "heft": _cell("nmt_2", "heft"),
+            key.label: Cell(None, (run(key, 0.5),)),
+        }
+        page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "made by hand")
+        self.assertIn("| post learning_rate=0.1 0.500 | heft 1.00 |", page)
+
     def test_only_runs_of_the_same_groups_must_be_of_the_same_problem(self):
         by_operation = RunKey("nmt_2", "2xK80", "eagle")
         self.assertEqual(by_operation.problem.units, "per_operation")
