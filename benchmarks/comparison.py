@@ -2,8 +2,9 @@
 
 A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK80". Writes NAME.md
 with the winner of each problem and every placer's distance to it, NAME.csv with a line for each
-run, and how fast a step was found when: NAME_curves.csv, and a picture for each problem in
-NAME_curves/. NAME_runs.jsonl keeps every run that ended: those that are there are not repeated.
+run, how fast a step was found when (NAME_curves.csv, and a picture for each problem in
+NAME_curves/), and what the placers that learn sampled (NAME_learning.png). NAME_runs.jsonl keeps
+every run that ended: those that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from benchmarks.kept_runs import KeptRuns
 from benchmarks.models.catalogue import MODELS
 from benchmarks.placement_runs import Run, RunKey, run_all
 from benchmarks.provenance import provenance, provenance_line
-from benchmarks.run_placers import ALL_PLACERS, check_placer, uses_seed
-from benchmarks.search_curves import plot_search_curves, write_curves
+from benchmarks.run_placers import ALL_PLACERS, check_placer, is_learned, uses_seed
+from benchmarks.search_curves import plot_learning_curves, plot_search_curves, write_curves
 from benchmarks.table_report import Cell
 from benchmarks.timed_search import SearchBudget
 from tf_placer.json_file import write_json
@@ -91,6 +92,9 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=2, help="runs at a time, where each has one core (default 2)"
     )
+    parser.add_argument(
+        "--only_kept", action="store_true", help="make no runs: tables of those that are kept"
+    )
     parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")
     parser.add_argument("--out_dir", default="benchmarks/results/comparison")
@@ -122,20 +126,24 @@ def main() -> None:
         runs = {key: run for key in wanted if (run := kept.get(key, budget)) is not None}
         if runs:
             print(f"{len(runs)} of {len(wanted)} runs are in {kept.path}", flush=True)
-        runs |= run_all(
-            [key for key in wanted if key not in runs],
-            budget,
-            args.runs_dir,
-            jobs=1 if budget.is_wall else args.jobs,
-            report=lambda line: print(line, flush=True),
-            ended=kept.add,
-        )
+        missing = [key for key in wanted if key not in runs]
+        if missing and not args.only_kept:
+            runs |= run_all(
+                missing,
+                budget,
+                args.runs_dir,
+                jobs=1 if budget.is_wall else args.jobs,
+                report=lambda line: print(line, flush=True),
+                ended=kept.add,
+            )
+        if not runs:
+            raise ValueError(f"--only_kept: no runs are kept in {kept.path}")
     except (MachineError, ValueError) as error:
         parser.error(str(error))
     comparison = {
         f"{model} on {machine}": {
             keys[(model, machine), placer][0].label: Cell(
-                None, tuple(runs[key] for key in keys[(model, machine), placer])
+                None, tuple(runs[key] for key in keys[(model, machine), placer] if key in runs)
             )
             for placer in placers
         }
@@ -151,13 +159,21 @@ def main() -> None:
     write_curves(out / f"{name}_curves.csv", list(runs.values()))
     pictures = out / f"{name}_curves"
     pictures.mkdir(exist_ok=True)
-    for model, machine in problems:
-        of_problem: list[Run] = [
-            run for run in runs.values() if (run.key.model, run.key.machine) == (model, machine)
-        ]
+    runs_of: dict[tuple[str, str], list[Run]] = {problem: [] for problem in problems}
+    for run in runs.values():
+        runs_of[run.key.model, run.key.machine].append(run)
+    for (model, machine), of_problem in runs_of.items():
         plot_search_curves(
             pictures / f"{model}-{machine}.png", f"{model} on {machine}: {budget}", of_problem
         )
+    plot_learning_curves(
+        out / f"{name}_learning.png",
+        f"What was sampled: {budget}",
+        [
+            [run for run in of_problem if is_learned(run.key.placer)]
+            for of_problem in runs_of.values()
+        ],
+    )
     print(page)
 
 

@@ -13,6 +13,7 @@ from benchmarks.placement_runs import Run
 from benchmarks.run_placers import is_learned
 from benchmarks.table_report import Cell, seconds
 from tf_placer.placers import AUTO
+from tf_placer.report.units import format_duration
 
 __all__ = ["comparison_markdown", "write_comparison_csv"]
 
@@ -48,6 +49,15 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
             f"## {AUTO} against the fastest of all others",
             "Each seed by itself, the worst first.",
             _auto_ratios(comparison),
+        ]
+    if any(len(cell.runs) > 1 for cells in comparison.values() for cell in cells.values()):
+        parts += [
+            "## Over the seeds",
+            "The fastest step of the best, the median and the worst seed. Within 2 %: samples "
+            "until a step that is at most 2 % slower than the fastest of the run. Failed: share of "
+            "the samples that did not fit. The time of a run, and its shares for proposing, "
+            "learning and simulating. The last four are medians.",
+            _spreads(comparison),
         ]
     mixed = [
         f"- {problem}: runs are of different versions of their problem"
@@ -154,10 +164,13 @@ def _winners(comparison: Comparison) -> str:
 
 
 def _best_of(cells: Mapping[str, Cell], wanted: Callable[[str], bool]) -> str:
+    of_placers = {
+        name: cell for name, cell in cells.items() if cell.runs and wanted(cell.runs[0].key.placer)
+    }
+    if not of_placers:
+        return "none"
     found = [
-        (secs, name)
-        for name, cell in cells.items()
-        if wanted(cell.runs[0].key.placer) and (secs := cell.best_secs) is not None
+        (secs, name) for name, cell in of_placers.items() if (secs := cell.best_secs) is not None
     ]
     return f"{min(found)[1]} {seconds(min(found)[0])}" if found else "none fits"
 
@@ -182,6 +195,42 @@ def _ratios(comparison: Comparison) -> str:
     headers = ["placer", *comparison, "mean", "wins"]
     rows = [line for _, line in sorted(lines)]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
+def _spreads(comparison: Comparison) -> str:
+    headers = ["problem", "placer", "seeds", "samples", "best", "median", "worst"]
+    headers += ["median / bound", "within 2 %", "failed", "time", "propose, learn, simulate"]
+    rows = [
+        [problem, placer, *_spread(cell.runs)]
+        for problem, cells in comparison.items()
+        for placer, cell in cells.items()
+    ]
+    return markdown_table(headers, rows, "ll" + "r" * 10)
+
+
+def _spread(runs: Sequence[Run]) -> list[str]:
+    """What the seeds of a placer came to; empty texts if there is no run that did not fail."""
+    found = [run.found for run in runs if run.found is not None]
+    if not found:
+        return ["0", *[""] * 9]
+    steps = [np.inf if each.best_secs is None else each.best_secs for each in found]
+    low, middle, high = min(steps), float(np.median(steps)), max(steps)
+    bound_secs = runs[0].lower_bound_secs
+    samples = [each.samples for each in found]
+    failed = [each.failures / each.samples for each in found if each.failures is not None]
+    phases = [(each.propose_secs, each.observe_secs, each.simulate_secs) for each in found]
+    total_secs = [max(each.search_secs, 1e-9) for each in found]
+    shares = np.median(np.array(phases) / np.array(total_secs)[:, np.newaxis], axis=0)
+    return [
+        str(len(found)),
+        " to ".join(map(str, sorted({min(samples), max(samples)}))),
+        *("OOM" if np.isinf(secs) else seconds(secs) for secs in (low, middle, high)),
+        f"{middle / bound_secs:.2f}" if bound_secs and np.isfinite(middle) else "",
+        f"{np.median([each.samples_to_best for each in found]):.0f}",
+        f"{np.median(failed):.0%}" if failed else "",
+        format_duration(float(np.median(total_secs))),
+        " ".join(f"{share:.0%}" for share in shares),
+    ]
 
 
 def _auto_ratios(comparison: Comparison) -> str:

@@ -38,7 +38,8 @@ def write_curves(path: pathlib.Path, runs: Sequence[Run]) -> None:
 def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> None:
     """Draws the fastest step so far against samples and against time.
 
-    A line ends where its search ended. Without matplotlib, nothing is drawn.
+    A line ends where its search ended; the seeds of a placer look the same, the best has a name.
+    Without matplotlib, nothing is drawn.
 
     Args:
         path: where to.
@@ -52,8 +53,12 @@ def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> N
     figure, panels = pyplot.subplots(1, 2, figsize=(15, 6), constrained_layout=True, sharey=True)
     # The fastest first, so that the legend is a ranking.
     found.sort(key=lambda run: run.found.curve[-1][-1] if run.found else 0.0)
-    for number, run in enumerate(found):
+    numbers: dict[str, int] = {}
+    for run in found:
         assert run.found is not None
+        name = run.key.label
+        is_best = name not in numbers
+        number = numbers.setdefault(name, len(numbers))
         samples, secs, steps = (list(column) for column in zip(*run.found.curve, strict=True))
         style = {"color": f"C{number % 10}", "linestyle": _LINES[number // 10 % len(_LINES)]}
         ends = (run.found.samples, run.found.search_secs)
@@ -64,7 +69,7 @@ def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> N
                 where="post",
                 marker="o" if len(set(values)) == 1 else None,
                 markersize=3,
-                label=f"{run.key.label}: {steps[-1]:#.3g} s",
+                label=f"{name}: {steps[-1]:#.3g} s" if is_best else None,
                 **style,
             )
     bounds = [run.lower_bound_secs for run in found if run.lower_bound_secs]
@@ -102,6 +107,7 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
     for axes in panels.flat[len(runs) :]:
         axes.set_visible(False)
     labels = sorted({run.key.label for of_problem in runs for run in of_problem})
+    lines: dict[str, Any] = {}
     for axes, of_problem in zip(panels.flat, runs, strict=False):
         for run in of_problem:
             if run.found is None:
@@ -109,13 +115,25 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
             means = [np.nan if secs is None else secs for secs in run.found.mean_secs]
             ends = np.minimum(run.found.window * np.arange(1, len(means) + 1), run.found.samples)
             number = labels.index(run.key.label)
-            axes.plot(ends, means, ".-", color=f"C{number % 10}", label=run.key.label)
+            lines[run.key.label], *_ = axes.plot(
+                ends,
+                means,
+                marker=".",
+                color=f"C{number % 10}",
+                linestyle=_LINES[number // 10 % len(_LINES)],
+            )
         axes.set_yscale("log")
         axes.set_xlabel("samples")
         axes.set_ylabel("s per step, mean")
         key = of_problem[0].key
         axes.set_title(f"{key.model} on {key.machine}", fontsize="medium")
-        axes.legend(fontsize="x-small")
+    figure.legend(
+        [lines[label] for label in labels if label in lines],
+        [label for label in labels if label in lines],
+        fontsize="x-small",
+        loc="outside right upper",
+        handlelength=4,
+    )
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

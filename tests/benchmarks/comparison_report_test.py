@@ -47,7 +47,7 @@ def _tables():
 
 class ComparisonTest(absltest.TestCase):
     def test_every_problem_has_its_winner(self):
-        winners, _, _ = _tables()
+        winners, *_ = _tables()
         self.assertEqual(
             winners[2:],
             [
@@ -58,7 +58,7 @@ class ComparisonTest(absltest.TestCase):
         )
 
     def test_no_placer_is_hidden_and_those_that_place_more_come_first(self):
-        _, ratios, _ = _tables()
+        _, ratios, *_ = _tables()
         self.assertEqual(
             ratios[2:],
             [
@@ -83,7 +83,7 @@ class ComparisonTest(absltest.TestCase):
             )
         }
         page = comparison_markdown("Compared", comparison, "made by hand")
-        section = page.split("## auto against the fastest of all others")[1]
+        section = page.split("## auto against the fastest of all others")[1].split("\n## ")[0]
         lines = [line for line in section.splitlines() if line.startswith("| ")]
         self.assertEqual(
             lines[2:],
@@ -96,6 +96,32 @@ class ComparisonTest(absltest.TestCase):
         )
         mean = (1.6 * 1.76 * 36.0) ** (1 / 3)
         self.assertIn(f"Geometric mean of step / lower bound: {mean:.3f}.", section)
+
+    def test_what_was_not_run_is_said_so(self):
+        cells = {"heft": _cell("nmt_2", "heft"), "post": Cell(None, ()), "auto": Cell(None, ())}
+        page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "by hand")
+        self.assertIn("| nmt_2 on 2xK80 | heft | 1.00 | none | heft 1.00 | 0.250 | 4.00 |", page)
+        self.assertIn("| post | none |  | 0 |", page)
+
+    def test_several_seeds_have_their_spread(self):
+        key = RunKey("nmt_2", "2xK80", "post")
+        runs = (
+            run(key, 0.75, samples=100, samples_to_best=10, search_secs=2.0, simulate_secs=1.0),
+            run(key, 0.5, samples=90, samples_to_best=30, search_secs=4.0, propose_secs=3.0),
+            run(key, None, samples=100, failures=50, search_secs=8.0, observe_secs=8.0),
+        )
+        comparison = {"nmt_2 on 2xK80": {"post": Cell(None, runs)}}
+        section = comparison_markdown("Compared", comparison, "by hand").split("## Over the seeds")
+        [line] = [line for line in section[1].splitlines() if "| post |" in line]
+        self.assertEqual(
+            line,
+            "| nmt_2 on 2xK80 | post | 3 | 90 to 100 | 0.500 | 0.750 | OOM | 3.00 | 10 | 0% | "
+            "4.0 s | 25% 25% 12% |",
+        )
+        *_, page = _tables()
+        self.assertIn("## Over the seeds", page)
+        one = {"nmt_2 on 2xK80": {"post": Cell(None, runs[:1])}}
+        self.assertNotIn("## Over the seeds", comparison_markdown("Compared", one, "by hand"))
 
     def test_a_placer_that_learns_does_so_with_options_too(self):
         key = RunKey("nmt_2", "2xK80", "post", (("learning_rate", "0.1"),))
@@ -116,7 +142,7 @@ class ComparisonTest(absltest.TestCase):
             self.assertEqual("nmt_2 on 2xK80: runs are of different versions" in page, is_mixed)
 
     def test_failures_are_listed(self):
-        _, _, page = _tables()
+        *_, page = _tables()
         self.assertIn("- scotch on rnnlm_2 on 2xK80: not installed", page)
         self.assertEndsWith(page, "\nmade by hand\n")
 

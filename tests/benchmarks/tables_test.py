@@ -106,11 +106,17 @@ class CommandsTest(absltest.TestCase):
 
     def test_a_comparison_goes_on_from_what_is_kept_beside_it(self):
         flags = ("--problems=nmt_2:2xK80", "--placers=heft,random,post", "--core_secs=60")
+        text, status = self.call(comparison, *flags, "--only_kept")
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, "no runs are kept in .*60-core-secs_runs.jsonl")
         for wanted in (["heft", "random", "post"], ["heft", "post"], ["heft"]):
             with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
                 text, status = self.call(comparison, *flags)
             self.assertEqual(status, 0, text)
             self.assertEqual([key.placer for key in run_all.call_args.args[0]], wanted)
+            text, status = self.call(comparison, *flags, "--only_kept")
+            self.assertEqual(status, 0, text)
+            self.assertIn("| heft | none |", text)
         self.assertIn("| random | 1.000 |", text)
         with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
             self.call(comparison, *flags[:2], "--core_secs=61")
