@@ -217,7 +217,9 @@ def _spread(runs: Sequence[Run]) -> list[str]:
     low, middle, high = min(steps), float(np.median(steps)), max(steps)
     bound_secs = runs[0].lower_bound_secs
     samples = [each.samples for each in found]
-    failed = [each.failures / each.samples for each in found if each.failures is not None]
+    failed = [
+        each.failures / each.samples for each in found if each.failures is not None and each.samples
+    ]
     phases = [(each.propose_secs, each.observe_secs, each.simulate_secs) for each in found]
     total_secs = [max(each.search_secs, 1e-9) for each in found]
     shares = np.median(np.array(phases) / np.array(total_secs)[:, np.newaxis], axis=0)

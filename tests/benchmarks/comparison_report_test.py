@@ -120,6 +120,10 @@ class ComparisonTest(absltest.TestCase):
         )
         *_, page = _tables()
         self.assertIn("## Over the seeds", page)
+        late = run(key, None, samples=0, failures=0, ended="secs", search_secs=600.0)
+        comparison = {"nmt_2 on 2xK80": {"post": Cell(None, (late, late))}}
+        page = comparison_markdown("Compared", comparison, "by hand")
+        self.assertIn("| post | 2 | 0 | OOM | OOM | OOM |  | 0 |  | 10 min 00 s |", page)
         one = {"nmt_2 on 2xK80": {"post": Cell(None, runs[:1])}}
         self.assertNotIn("## Over the seeds", comparison_markdown("Compared", one, "by hand"))
 
