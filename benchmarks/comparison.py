@@ -10,6 +10,7 @@ every run that ended: those that are there are not repeated.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import pathlib
 
@@ -57,6 +58,49 @@ PROBLEMS = (
 
 def main() -> None:
     """Makes the runs that are missing and writes tables and curves."""
+    parser = _parser()
+    args = parser.parse_args()
+    try:
+        problems = [_problem(text) for text in args.problems.split(",")]
+        placers = [_placer(text) for text in args.placers.split(",")]
+        budget = _budget(args)
+    except ValueError as error:
+        parser.error(str(error))
+    keys = {
+        (problem, placer): [
+            RunKey(*problem, *placer, seed=seed, small=args.small)
+            for seed in (args.seeds if uses_seed(placer[0]) else args.seeds[:1])
+        ]
+        for problem in problems
+        for placer in placers
+    }
+    out = pathlib.Path(args.out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        runs = _all_runs(list(itertools.chain.from_iterable(keys.values())), budget, args, out)
+    except (MachineError, ValueError) as error:
+        parser.error(str(error))
+    comparison = {
+        f"{model} on {machine}": {
+            keys[(model, machine), placer][0].label: Cell(
+                None, tuple(runs[key] for key in keys[(model, machine), placer] if key in runs)
+            )
+            for placer in placers
+        }
+        for model, machine in problems
+    }
+    made_by = provenance("benchmarks.comparison")
+    write_json(out / f"{budget.folder}_provenance.json", made_by)
+    page = comparison_markdown(
+        f"Placers compared: {budget}", comparison, provenance_line(made_by, budget, args.seeds)
+    )
+    (out / f"{budget.folder}.md").write_text(page, encoding="utf-8")
+    write_comparison_csv(out / f"{budget.folder}.csv", comparison)
+    _write_curves(out, budget, problems, list(runs.values()))
+    print(page)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--problems", default=",".join(PROBLEMS), help="MODEL:MACHINE by comma (default: all)"
@@ -98,83 +142,62 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")
     parser.add_argument("--out_dir", default="benchmarks/results/comparison")
-    args = parser.parse_args()
-    try:
-        problems = [_problem(text) for text in args.problems.split(",")]
-        placers = [_placer(text) for text in args.placers.split(",")]
-        if args.wall_secs is not None:
-            budget = SearchBudget(args.wall_secs, is_wall=True)
-        elif args.core_secs is not None:
-            budget = SearchBudget(args.core_secs)
-        else:
-            budget = SearchBudget(args.max_secs, args.samples)
-    except ValueError as error:
-        parser.error(str(error))
-    keys = {
-        (problem, placer): [
-            RunKey(*problem, *placer, seed=seed, small=args.small)
-            for seed in (args.seeds if uses_seed(placer[0]) else args.seeds[:1])
-        ]
-        for problem in problems
-        for placer in placers
-    }
-    out, name = pathlib.Path(args.out_dir), budget.folder
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        kept = KeptRuns(out / f"{name}_runs.jsonl")
-        wanted = list(dict.fromkeys(key for of_cell in keys.values() for key in of_cell))
-        runs = {key: run for key in wanted if (run := kept.get(key, budget)) is not None}
-        if runs:
-            print(f"{len(runs)} of {len(wanted)} runs are in {kept.path}", flush=True)
-        missing = [key for key in wanted if key not in runs]
-        if missing and not args.only_kept:
-            runs |= run_all(
-                missing,
-                budget,
-                args.runs_dir,
-                jobs=1 if budget.is_wall else args.jobs,
-                report=lambda line: print(line, flush=True),
-                ended=kept.add,
-            )
-        if not runs:
-            raise ValueError(f"--only_kept: no runs are kept in {kept.path}")
-    except (MachineError, ValueError) as error:
-        parser.error(str(error))
-    comparison = {
-        f"{model} on {machine}": {
-            keys[(model, machine), placer][0].label: Cell(
-                None, tuple(runs[key] for key in keys[(model, machine), placer] if key in runs)
-            )
-            for placer in placers
-        }
-        for model, machine in problems
-    }
-    made_by = provenance("benchmarks.comparison")
-    write_json(out / f"{name}_provenance.json", made_by)
-    page = comparison_markdown(
-        f"Placers compared: {budget}", comparison, provenance_line(made_by, budget, args.seeds)
-    )
-    (out / f"{name}.md").write_text(page, encoding="utf-8")
-    write_comparison_csv(out / f"{name}.csv", comparison)
-    write_curves(out / f"{name}_curves.csv", list(runs.values()))
-    pictures = out / f"{name}_curves"
+    return parser
+
+
+def _budget(args: argparse.Namespace) -> SearchBudget:
+    if args.wall_secs is not None:
+        return SearchBudget(args.wall_secs, is_wall=True)
+    if args.core_secs is not None:
+        return SearchBudget(args.core_secs)
+    return SearchBudget(args.max_secs, args.samples)
+
+
+def _all_runs(
+    keys: list[RunKey], budget: SearchBudget, args: argparse.Namespace, out: pathlib.Path
+) -> dict[RunKey, Run]:
+    """The runs that are kept, and the others, unless they are not to be made."""
+    kept = KeptRuns(out / f"{budget.folder}_runs.jsonl")
+    wanted = list(dict.fromkeys(keys))
+    runs = {key: run for key in wanted if (run := kept.get(key, budget)) is not None}
+    if runs:
+        print(f"{len(runs)} of {len(wanted)} runs are in {kept.path}", flush=True)
+    missing = [key for key in wanted if key not in runs]
+    if missing and not args.only_kept:
+        runs |= run_all(
+            missing,
+            budget,
+            args.runs_dir,
+            jobs=1 if budget.is_wall else args.jobs,
+            report=lambda line: print(line, flush=True),
+            ended=kept.add,
+        )
+    if not runs:
+        raise ValueError(f"--only_kept: no runs are kept in {kept.path}")
+    return runs
+
+
+def _write_curves(
+    out: pathlib.Path, budget: SearchBudget, problems: list[tuple[str, str]], runs: list[Run]
+) -> None:
+    write_curves(out / f"{budget.folder}_curves.csv", runs)
+    pictures = out / f"{budget.folder}_curves"
     pictures.mkdir(exist_ok=True)
     runs_of: dict[tuple[str, str], list[Run]] = {problem: [] for problem in problems}
-    for run in runs.values():
+    for run in runs:
         runs_of[run.key.model, run.key.machine].append(run)
     for (model, machine), of_problem in runs_of.items():
         plot_search_curves(
             pictures / f"{model}-{machine}.png", f"{model} on {machine}: {budget}", of_problem
         )
     plot_learning_curves(
-        out / f"{name}_learning.png",
+        out / f"{budget.folder}_learning.png",
         f"What was sampled: {budget}",
         [
             [run for run in of_problem if is_learned(run.key.placer)]
             for of_problem in runs_of.values()
         ],
     )
-    print(page)
 
 
 def _problem(text: str) -> tuple[str, str]:

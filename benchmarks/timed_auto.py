@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import time
 
-import numpy as np
-
 from benchmarks.paper_problems import PaperProblem
 from benchmarks.timed_search import CurvePoint, Found, SearchBudget, samples_within, thinned
 from tf_placer.auto.auto_search import AutoProgress
 from tf_placer.auto.refined_search import refined_search
-from tf_placer.simulation.simulator import Simulator
+from tf_placer.auto.warm_up import warm_up
 
 __all__ = ["timed_auto"]
 
@@ -28,9 +26,8 @@ def timed_auto(problem: PaperProblem, budget: SearchBudget, *, seed: int) -> Fou
         What was found. How many placements did not fit and what was sampled is not known, and only
         simulating takes time.
     """
-    # The first simulation ever compiles the simulator, which is no part of the search.
-    unplaced = np.zeros([1, problem.problem.num_groups], np.int32)
-    Simulator(problem.problem, threads=1).simulate(unplaced)
+    # The first search ever compiles what searches, which is no part of this one.
+    warm_up()
     clock = time.monotonic if budget.is_wall else time.process_time
     curve: list[CurvePoint] = []
     start_secs = clock()

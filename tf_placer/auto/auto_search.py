@@ -36,8 +36,9 @@ _AGAIN_TEMPERATURES = (0.01, 0.002)
 _COARSE_SHARE = 0.9
 # How many clusters the graph is cut into where there are more groups and nobody knows better.
 _CLUSTERS = (32, 128, 512)
-# What a chain does between two looks at the clock: at least so many steps, or operations.
-_STEPS_PER_TURN, _OPERATIONS_PER_TURN = 50, 500_000
+# What a chain does between two looks at the clock: at least so many steps, or operations. Choosing
+# a move takes as long as simulating some, which is what counts in a small graph.
+_STEPS_PER_TURN, _OPERATIONS_PER_TURN, _OPERATIONS_PER_MOVE = 50, 500_000, 100
 # Fewer turns than this do not cool slowly.
 _TURNS = 200
 # When all chains go on from the best, warmer again, as shares of the search.
@@ -157,7 +158,8 @@ class _Search:
             int((choices > 1).sum()),
             int((choices - 1).sum()),
         )
-        self._steps_per_turn = max(_STEPS_PER_TURN, _OPERATIONS_PER_TURN // problem.num_operations)
+        each = problem.num_operations + _OPERATIONS_PER_MOVE
+        self._steps_per_turn = max(_STEPS_PER_TURN, _OPERATIONS_PER_TURN // each)
         self._simulator = Simulator(problem, threads=threads)
         self._bound_secs = float(lower_bounds(problem).step_secs)
         self._num_simulated = 0
