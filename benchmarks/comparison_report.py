@@ -19,6 +19,8 @@ __all__ = ["comparison_markdown", "write_comparison_csv"]
 
 # Steps that differ by less are as fast: they differ by the rounding of sums in another order.
 _TIE = 1e-9
+# What a step loses is told from this share of the lower bound on.
+_LEAST_LOSS = 0.01
 
 Comparison = Mapping[str, Mapping[str, Cell]]
 """By problem ("nmt_2 on 4xK80"), the cell by placer; the placers are the same for all problems."""
@@ -47,7 +49,9 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
     if all(AUTO in cells for cells in comparison.values()):
         parts += [
             f"## {AUTO} against the fastest of all others",
-            "Each seed by itself, the worst first.",
+            "Each seed by itself, the worst first. Above it: what the step loses to what, in parts "
+            "of the lower bound. Transfers: gone if they took no time; turns: devices wait for "
+            "each other; imbalance: the busiest device; chain: of operations where they are.",
             _auto_ratios(comparison),
         ]
     if any(len(cell.runs) > 1 for cells in comparison.values() for cell in cells.values()):
@@ -255,16 +259,29 @@ def _auto_ratios(comparison: Comparison) -> str:
                 _best_of(others, lambda name: True),
                 f"{ratio:.4f}" if 0.0 < ratio < np.inf else "",
                 f"{secs / bound_secs:.3f}" if secs and bound_secs else "",
+                _losses(run),
             ]
             lines.append((-ratio, line, secs / bound_secs if secs and bound_secs else None))
     to_bound = [each for _, _, each in lines if each is not None]
     rows = [line for _, line, _ in sorted(lines, key=lambda each: each[0])]
     headers = ["problem", "seed", "s per step", "fastest other", "ratio", "to lower bound"]
-    text = markdown_table(headers, rows, "lrrlrr")
+    text = markdown_table([*headers, "above it"], rows, "lrrlrrl")
     if to_bound:
         mean = float(np.exp(np.mean(np.log(to_bound))))
         text += f"\n\nGeometric mean of step / lower bound: {mean:.3f}."
     return text
+
+
+def _losses(run: Run) -> str:
+    """What its step loses to what, the most first: "turns 0.12, transfers 0.05"."""
+    if run.losses is None or not run.lower_bound_secs:
+        return ""
+    parts = [(secs / run.lower_bound_secs, name) for name, secs in run.losses.items()]
+    return ", ".join(
+        f"{name} {part:.2f}"
+        for part, name in sorted(parts, reverse=True)
+        if abs(part) >= _LEAST_LOSS
+    )
 
 
 def _fastest_secs(cells: Mapping[str, Cell]) -> float | None:

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from benchmarks.paper_problems import (
     ProblemKey,
     make_problems,
@@ -26,6 +28,7 @@ from benchmarks.paper_problems import (
 from benchmarks.provenance import package_versions
 from benchmarks.run_placers import is_learned, make_run_placer, run_units
 from benchmarks.run_pool import Call, run_calls
+from benchmarks.step_causes import step_causes
 from benchmarks.timed_search import Found, SearchBudget, timed_search
 from tf_placer.json_file import read_json, write_json
 from tf_placer.placers import AUTO
@@ -94,6 +97,8 @@ class Run:
         found: what was found; None if the run failed.
         failure: why it failed, one sentence; else None.
         versions: of packages.
+        losses: of the step that was found, the seconds above the lower bound by what they are lost
+            to (see `step_causes`); None if nothing fitted or nobody looked.
     """
 
     key: RunKey
@@ -103,6 +108,7 @@ class Run:
     found: Found | None
     failure: str | None
     versions: Mapping[str, str]
+    losses: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form; `assignment` is at its top, as `tf_placer simulate` reads it."""
@@ -130,6 +136,7 @@ class Run:
             found=found and Found(**found, assignment=value.get("assignment")),
             failure=value["failure"],
             versions=value["versions"],
+            losses=value.get("losses"),
         )
 
 
@@ -248,14 +255,19 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         found = timed_auto(problem, budget, seed=key.seed)
     else:
         found = timed_search(problem.problem, make, budget)
+    bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None
+    if found.assignment is not None:
+        placement = np.array(found.assignment, np.int32)
+        losses = step_causes(problem.problem, placement, bound_secs).losses
     return Run(
         key=key,
         budget=budget,
         problem_digest=problem.digest,
-        lower_bound_secs=float(lower_bounds(problem.problem).step_secs),
+        lower_bound_secs=bound_secs,
         found=found,
         failure=None,
         versions=package_versions(),
+        losses=losses,
     )
 
 

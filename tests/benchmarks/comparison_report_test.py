@@ -70,12 +70,16 @@ class ComparisonTest(absltest.TestCase):
         )
 
     def test_auto_is_compared_seed_by_seed_the_worst_first(self):
+        losses = {"transfers": 0.001, "turns": 0.049, "imbalance": 0.1}
         comparison = {
             problem: {**cells, "auto": Cell(None, tuple(runs))}
             for (problem, cells), runs in zip(
                 _COMPARISON.items(),
                 (
-                    [run(_auto("rnnlm_2"), 0.4), run(_auto("rnnlm_2", 1), 0.44)],
+                    [
+                        run(_auto("rnnlm_2"), 0.4, losses=losses),
+                        run(_auto("rnnlm_2", 1), 0.44),
+                    ],
                     [run(_auto("nmt_2"), None)],
                     [run(_auto("bert_base"), 9.0)],
                 ),
@@ -88,10 +92,11 @@ class ComparisonTest(absltest.TestCase):
         self.assertEqual(
             lines[2:],
             [
-                "| nmt_2 on 2xK80 | 0 | none fits | post 1.00 |  |  |",
-                "| rnnlm_2 on 2xK80 | 1 | 0.440 | heft 0.400 | 1.1000 | 1.760 |",
-                "| rnnlm_2 on 2xK80 | 0 | 0.400 | heft 0.400 | 1.0000 | 1.600 |",
-                "| bert_base on 2xK80 | 0 | 9.00 | none fits |  | 36.000 |",
+                "| nmt_2 on 2xK80 | 0 | none fits | post 1.00 |  |  |  |",
+                "| rnnlm_2 on 2xK80 | 1 | 0.440 | heft 0.400 | 1.1000 | 1.760 |  |",
+                "| rnnlm_2 on 2xK80 | 0 | 0.400 | heft 0.400 | 1.0000 | 1.600 | "
+                "imbalance 0.40, turns 0.20 |",
+                "| bert_base on 2xK80 | 0 | 9.00 | none fits |  | 36.000 |  |",
             ],
         )
         mean = (1.6 * 1.76 * 36.0) ** (1 / 3)

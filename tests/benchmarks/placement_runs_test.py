@@ -54,6 +54,7 @@ class PlacementRunsTest(absltest.TestCase):
         problem = SMALL_PROBLEMS["heterogeneous"]
         self.assertAlmostEqual(run.found.best_secs, all_step_secs(problem)[0])
         self.assertLessEqual(run.lower_bound_secs, run.found.best_secs)
+        self.assertAlmostEqual(run.lower_bound_secs + sum(run.losses.values()), run.found.best_secs)
         self.assertIn("tf_placer", run.versions)
         self.assertIsNone(run.failure)
 
@@ -70,8 +71,11 @@ class PlacementRunsTest(absltest.TestCase):
         run = self.run_all([_RANDOM])[_RANDOM]
         text = json.dumps(run.to_json())
         again = Run.from_json(json.loads(text))
-        self.assertEqual(again.key, run.key)
+        self.assertEqual(again, run)
         self.assertEqual(json.dumps(again.to_json()), text)
+        # Those of earlier versions have no losses.
+        before = {name: value for name, value in json.loads(text).items() if name != "losses"}
+        self.assertEqual(Run.from_json(before), dataclasses.replace(run, losses=None))
         with self.assertRaisesRegex(ValueError, "format is 2"):
             Run.from_json({**run.to_json(), "format": 2})
 
