@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.auto.explanation import Explanation, explain
-from tf_placer.confirmation import Confirmation
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.trial_log import Trial
 
@@ -22,20 +21,18 @@ def explain_trials(
     groups: GroupGraph,
     trials: Sequence[Trial],
     finalists: Mapping[str, Trial],
-    confirmation: Confirmation | None,
     winner: str | None,
     *,
     search_secs: float,
     seed: int,
 ) -> Explanation:
-    """Compares the finalists and the fastest other trials with what was predicted of them.
+    """Compares what the search measured of the finalists and the fastest others with predictions.
 
     Args:
         problem: what was placed, with the costs as they were profiled.
         groups: its groups.
         trials: of the search; one of them ran and is not the graph as it came.
         finalists: by label, the graph as it came first.
-        confirmation: of these, or None.
         winner: label of what was found; the fastest placement is explained where nothing was.
         search_secs: seconds of searching for a machine with one more device.
         seed: of that search.
@@ -48,10 +45,10 @@ def explain_trials(
     for trial in others[: max(0, _MOST - len(finalists))]:
         labels[trial.index] = f"{trial.placer} (trial {trial.index})"
         shown[labels[trial.index]] = trial
-    measured = {}
-    for label, trial in shown.items():
-        again = confirmation.step_secs(label) if confirmation is not None else None
-        measured[label] = (trial.assignment, again or trial.measurement.median_secs)
+    # The confirmation's steps are of other minutes, in which the machine may be faster or slower.
+    measured = {
+        label: (trial.assignment, trial.measurement.median_secs) for label, trial in shown.items()
+    }
     fastest = next(trial for trial in ran if trial.assignment is not None)
     return explain(
         problem,

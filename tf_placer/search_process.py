@@ -131,7 +131,6 @@ def run(
                     grouped.group_graph,
                     trials,
                     finalists,
-                    confirmation,
                     winner,
                     search_secs=job.plan.explain_secs,
                     seed=request.seed,

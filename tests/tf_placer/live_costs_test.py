@@ -18,6 +18,7 @@ from tests import graphs
 from tests.tf_placer.scripted import Script, uses_two_devices
 from tf_placer import live_costs, live_job, placers, search_process
 from tf_placer.auto.explanation import Explanation
+from tf_placer.choice import choose_finalists
 from tf_placer.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
@@ -307,6 +308,21 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertGreater(candidates["single_device"].predicted_secs, 0.0)
         self.assertEqual(Explanation.from_json(explanation.to_json()), explanation)
         self.assertIn("lower bound", explanation_table(explanation))
+
+    def test_a_machine_slower_in_the_confirmation_does_not_disturb_the_explanation(self):
+        def two_are_faster(assignment):
+            return 0.05 if uses_two_devices(assignment) else 0.1
+
+        def choose(*args):
+            self.script.secs = lambda assignment: 3 * two_are_faster(assignment)
+            return choose_finalists(*args)
+
+        self.script.secs = two_are_faster
+        with mock.patch.object(search_process, "choose_finalists", choose):
+            self.run_search()
+        explanation = Explanation.from_json(self.directory.read_result()["explanation"])
+        self.assertEqual({round(c.measured_secs, 9) for c in explanation.candidates}, {0.05, 0.1})
+        self.assertLess(explanation.limits.step_secs, 0.11)
 
     def test_placers_that_need_no_costs_use_those_that_are_there(self):
         made: list[PlacementProblem | None] = []

@@ -30,7 +30,7 @@ class Candidate:
         label: for people.
         predicted_secs: what a step takes in simulation, with corrected costs; None if it cannot be
             simulated.
-        measured_secs: what it took; None if it did not run.
+        measured_secs: what it took in the search; None if it did not run.
     """
 
     label: str

@@ -62,7 +62,7 @@ def explanation_table(explanation: Explanation) -> str:
         ]
         for candidate in explanation.candidates
     ]
-    headers = ["candidate", "predicted step", "measured step", "to lower bound"]
+    headers = ["candidate", "predicted step", "step in the search", "to lower bound"]
     parts = [
         f"{table(headers, rows, 'lrrr')}\npredictions are off by {explanation.error:.0%}",
         _limits_table(limits, explanation.label),

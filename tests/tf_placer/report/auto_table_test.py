@@ -41,7 +41,7 @@ def text(of: Limits, changes=()) -> str:
 class ExplanationTableTest(absltest.TestCase):
     def test_predicted_and_measured_steps_stand_side_by_side(self):
         lines = text(limits()).splitlines()
-        self.assertRegex(lines[0], "candidate +predicted step +measured step +to lower bound")
+        self.assertRegex(lines[0], "candidate +predicted step +step in the search +to lower bound")
         self.assertRegex(lines[2], r"^original +200\.0 ms +4\.00x$")
         self.assertRegex(lines[3], r"^auto +110\.0 ms +100\.0 ms +2\.00x$")
         self.assertRegex(lines[4], r"^expert +300\.0 ms +failed$")
