@@ -4,7 +4,8 @@ A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK
 with the winner of each problem and every placer's distance to it, NAME.csv with a line for each
 run, how fast a step was found when (NAME_curves.csv, and a picture for each problem in
 NAME_curves/), and what the placers that learn sampled (NAME_learning.png). NAME_runs.jsonl keeps
-every run that ended: those that are there are not repeated.
+every run that ended: those that are there are not repeated, nor are those of another budget in the
+same folder that neither budget ended.
 """
 
 from __future__ import annotations
@@ -158,8 +159,15 @@ def _all_runs(
 ) -> dict[RunKey, Run]:
     """The runs that are kept, and the others, unless they are not to be made."""
     kept = KeptRuns(out / f"{budget.folder}_runs.jsonl")
+    # Most baselines take seconds, whatever the budget is.
+    others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl")) if path != kept.path]
     wanted = list(dict.fromkeys(keys))
-    runs = {key: run for key in wanted if (run := kept.get(key, budget)) is not None}
+    runs: dict[RunKey, Run] = {}
+    for key in wanted:
+        known = (run for each in (kept, *others) if (run := each.get(key, budget)) is not None)
+        if (run := next(known, None)) is not None:
+            runs[key] = run
+    kept.add(*runs.values())
     if runs:
         print(f"{len(runs)} of {len(wanted)} runs are in {kept.path}", flush=True)
     missing = [key for key in wanted if key not in runs]

@@ -7,6 +7,7 @@ stopped on another machine, too.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -47,20 +48,36 @@ class KeptRuns:
             self._runs[run.key], self._lines[run.key] = run, line
 
     def get(self, key: RunKey, budget: SearchBudget) -> Run | None:
-        """The run, if one with this budget is there."""
-        run = self._runs.get(key)
-        return run if run is not None and run.budget == budget else None
+        """The run, if one with this budget is there, or one that would be the same with it.
 
-    def add(self, run: Run) -> None:
-        """Keeps a run, unless it failed: then it is to be made again.
+        That is one whose placer had nothing more to propose before either budget ended.
+        """
+        run = self._runs.get(key)
+        if run is None or run.budget == budget:
+            return run
+        found = run.found
+        if (
+            found is None
+            or found.ended != "nothing more"
+            or run.budget.is_wall != budget.is_wall
+            or found.search_secs > budget.max_secs
+            or (budget.max_samples is not None and found.samples > budget.max_samples)
+        ):
+            return None
+        return dataclasses.replace(run, budget=budget)
+
+    def add(self, *runs: Run) -> None:
+        """Keeps runs, but for those that failed: they are to be made again.
 
         Raises:
             OSError: the file cannot be written.
         """
-        if run.failure is not None:
+        new = [run for run in runs if run.failure is None and run != self._runs.get(run.key)]
+        if not new:
             return
-        value = run.to_json()
-        value.pop("assignment", None)
-        self._runs[run.key], self._lines[run.key] = run, json.dumps(value, allow_nan=False)
+        for run in new:
+            value = run.to_json()
+            value.pop("assignment", None)
+            self._runs[run.key], self._lines[run.key] = run, json.dumps(value, allow_nan=False)
         keys = sorted(self._lines, key=lambda key: key.file_name)
         write_text(self.path, "".join(f"{self._lines[each]}\n" for each in keys))

@@ -43,6 +43,21 @@ class KeptRunsTest(absltest.TestCase):
         self.assertIsNone(kept.get(_POST, SearchBudget(10.0)))
         self.assertIsNone(kept.get(dataclasses.replace(_POST, seed=2), BUDGET))
 
+    def test_a_run_that_had_nothing_more_to_propose_is_good_for_other_budgets(self):
+        kept = KeptRuns(self._path)
+        made = run(_HEFT, 0.5, ended="nothing more", samples=100, search_secs=2.0)
+        kept.add(made)
+        for budget in (SearchBudget(2.0), SearchBudget(10.0, 100)):
+            found = kept.get(_HEFT, budget)
+            self.assertEqual(found, dataclasses.replace(made, budget=budget))
+        for budget in (
+            SearchBudget(1.9),
+            SearchBudget(600.0, 99),
+            SearchBudget(600.0, is_wall=True),
+        ):
+            self.assertIsNone(kept.get(_HEFT, budget))
+        self.assertEqual(kept.get(_HEFT, BUDGET), made)
+
     def test_failed_runs_are_to_be_made_again(self):
         kept = KeptRuns(self._path)
         kept.add(failed_run(_POST, "scotch is not installed"))

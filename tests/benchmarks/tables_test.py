@@ -11,9 +11,12 @@ from unittest import mock
 from absl.testing import absltest
 
 from benchmarks import comparison, count_table, export_problems, tables
+from benchmarks.kept_runs import KeptRuns
 from benchmarks.paper_problems import ProblemKey, write_parts
+from benchmarks.placement_runs import RunKey
 from benchmarks.published_tables import TABLES
 from benchmarks.small_problems import SMALL_PROBLEMS
+from benchmarks.timed_search import SearchBudget
 from tests.benchmarks.made_up_runs import failed_run, run
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -121,6 +124,25 @@ class CommandsTest(absltest.TestCase):
         with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
             self.call(comparison, *flags[:2], "--core_secs=61")
         self.assertLen(run_all.call_args.args[0], 3)
+
+    def test_a_comparison_takes_over_what_does_not_depend_on_the_budget(self):
+        flags = ("--problems=nmt_2:2xK80", "--placers=random,heft")
+
+        def ended(keys, budget, runs_dir, **settings):
+            for key in keys:
+                how = "nothing more" if key.placer == "heft" else "secs"
+                settings["ended"](run(key, 0.5, budget, ended=how))
+            return {}
+
+        with mock.patch.object(comparison, "run_all", ended):
+            self.call(comparison, *flags, "--core_secs=60")
+        with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
+            text, status = self.call(comparison, *flags, "--core_secs=10")
+        self.assertEqual(status, 0, text)
+        self.assertEqual([key.placer for key in run_all.call_args.args[0]], ["random"])
+        self.assertIn("1 of 2 runs are in", text)
+        kept = KeptRuns(self.folder / "out" / "10-core-secs_runs.jsonl")
+        self.assertIsNotNone(kept.get(RunKey("nmt_2", "2xK80", "heft"), SearchBudget(10.0)))
 
     def test_runs_of_different_versions_of_a_problem_are_told(self):
         flags = ("--problems=nmt_2:2xK80", "--placers=heft,random,post", "--core_secs=60")
