@@ -46,13 +46,16 @@ class CostedGraph:
     def problem(self) -> PlacementProblem:
         """The problem of placing the groups; it knows coarse ones where the groups are finer."""
         grouped, coarse = self.grouped, self.grouped.coarse
+        layered = coarse or grouped
+        layered_groups = layered.grouping.of_operations(layered.colocation)
         return graph_problem(
             grouped.op_graph,
             grouped.grouping.of_operations(grouped.colocation),
             grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
             self.machine,
             self.costs,
-            None if coarse is None else coarse.grouping.of_operations(coarse.colocation),
+            None if coarse is None else layered_groups,
+            layered.group_graph.layers[layered_groups],
         )
 
     def placed(self, placement: Placement | None) -> tuple[PlacementProblem, np.ndarray]:

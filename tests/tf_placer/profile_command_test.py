@@ -94,6 +94,9 @@ class ProfileTest(ProfileCommandTestCase):
         self.assertLen(pairs, fine.num_groups)
         np.testing.assert_array_equal(fine.coarse_groups, coarse.groups)
         self.assertIsNone(coarse.coarse_groups)
+        # Two layers of LSTM, what comes before them and what comes after.
+        np.testing.assert_array_equal(fine.layers, coarse.layers)
+        self.assertBetween(len(set(fine.layers.tolist())), 3, 6)
         self.call("profile", *source, machine, output)
         np.testing.assert_array_equal(read_problem(self.path("p.json")).groups, fine.groups)
         with contextlib.redirect_stderr(io.StringIO()) as errors, self.assertRaises(SystemExit):

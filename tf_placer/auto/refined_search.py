@@ -14,6 +14,7 @@ from tf_placer.auto.auto_search import AutoProgress, AutoResult, auto_search
 from tf_placer.auto.found import Found, simulate_found
 from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_layers
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["COARSE_START", "refined_search"]
@@ -43,7 +44,7 @@ def refined_search(
 
     Args:
         problem: what is placed. Without coarse groups, all of the search is with groups.
-        groups: its groups.
+        groups: its groups; their layers are those of the problem, if it knows any.
         max_secs: see `auto_search`, as everything that follows.
         max_simulated: how many placements at most.
         starts: names and placements, int32 [num_groups].
@@ -61,6 +62,9 @@ def refined_search(
     if not max_secs > 0 or not max_simulated >= 1:
         raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
     starts = list(starts)
+    layers = group_layers(problem)
+    if layers is not None:
+        groups = dataclasses.replace(groups, layers=layers)
     clusters = np.arange(groups.num_groups)
     if problem.coarse_groups is not None:
         clusters = in_order(clusters_of(problem.groups, problem.coarse_groups))

@@ -33,6 +33,7 @@ def graph_problem(
     machine: Machine,
     costs: OperationCosts,
     coarse_groups: np.ndarray | None = None,
+    layers: np.ndarray | None = None,
 ) -> PlacementProblem:
     """Makes the placement problem of a graph on a machine.
 
@@ -48,6 +49,7 @@ def graph_problem(
         costs: of the graph's operations on the machine's devices.
         coarse_groups: int32 [num_operations], the coarse group of each operation that the step
             needs, or None.
+        layers: int32 [num_operations], the layer of each operation that the step needs, or None.
 
     Returns:
         The problem; its operations are `operations_of(graph)`.
@@ -101,6 +103,7 @@ def graph_problem(
         control_edges=np.unique(control, axis=0).astype(np.int32),
         local_bytes=memory.local_bytes[tensors],
         coarse_groups=None if coarse_groups is None else coarse_groups[kept],
+        layers=None if layers is None else layers[kept],
     )
 
 

@@ -95,6 +95,8 @@ class PlacementProblem:
         coarse_groups: int32 [num_operations], the coarse group of each operation, or None. Groups
             of one coarse group belong together: placers that decide about few things place them as
             one, others may do so at first.
+        layers: int32 [num_operations], the layer of the model that each operation is of, from the
+            inputs to the outputs, or None. All of a group, and of a coarse group, is of one layer.
 
     Raises:
         ProblemError: something is wrong; the message names it as the file format does.
@@ -114,6 +116,7 @@ class PlacementProblem:
     control_edges: np.ndarray
     local_bytes: np.ndarray = None  # type: ignore[assignment]
     coarse_groups: np.ndarray | None = None
+    layers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name in ("devices", "links", "operation_names"):
@@ -124,8 +127,9 @@ class PlacementProblem:
         if self.local_bytes is None:
             object.__setattr__(self, "local_bytes", self.tensor_bytes)  # type: ignore[unreachable]
         whole_numbers = dict(_WHOLE_NUMBERS)
-        if self.coarse_groups is not None:
-            whole_numbers["coarse_groups"] = np.int32
+        for name in ("coarse_groups", "layers"):
+            if getattr(self, name) is not None:
+                whole_numbers[name] = np.int32
         # Checked while they are wide, so that an index beyond int32 is named as it was given.
         for name in whole_numbers:
             object.__setattr__(self, name, int_array(name, getattr(self, name)))

@@ -78,7 +78,18 @@ def check_problem(problem: PlacementProblem) -> None:
     _check_groups(problem, "group", problem.groups)
     if problem.coarse_groups is not None:
         _check_groups(problem, "coarse_group", problem.coarse_groups)
-        _check_coarse_groups(problem.groups, problem.coarse_groups)
+        _check_shared("coarse_group", problem.coarse_groups, "group", problem.groups)
+    if problem.layers is not None:
+        _refuse(
+            problem.layers,
+            (problem.layers < 0) | (problem.layers > np.iinfo(np.int32).max),
+            lambda i: f"operations[{i}].layer",
+            lambda i: f"operation {shown(problem.operation_names[i])}",
+            f"a number from 0 to {np.iinfo(np.int32).max}",
+        )
+        _check_shared("layer", problem.layers, "group", problem.groups)
+        if problem.coarse_groups is not None:
+            _check_shared("layer", problem.layers, "coarse_group", problem.coarse_groups)
     _check_tensors(problem)
     _check_control_edges(problem)
     _check_order(problem)
@@ -97,6 +108,7 @@ def _check_shapes(problem: PlacementProblem) -> None:
         "temp_bytes": (count,),
         "groups": (count,),
         **({} if problem.coarse_groups is None else {"coarse_groups": (count,)}),
+        **({} if problem.layers is None else {"layers": (count,)}),
         "tensor_producers": (tensors,),
         "tensor_bytes": (tensors,),
         "local_bytes": (tensors,),
@@ -170,18 +182,18 @@ def _check_groups(problem: PlacementProblem, entry: str, groups: np.ndarray) -> 
         )
 
 
-def _check_coarse_groups(groups: np.ndarray, coarse_groups: np.ndarray) -> None:
-    coarse_group = np.zeros(int(groups.max()) + 1, np.int64)
-    coarse_group[groups] = coarse_groups
-    wrong = np.flatnonzero(coarse_group[groups] != coarse_groups)
+def _check_shared(entry: str, values: np.ndarray, kind: str, groups: np.ndarray) -> None:
+    """Refuses a value that is not that of the other operations of its group."""
+    of_group = np.zeros(int(groups.max()) + 1, np.int64)
+    of_group[groups] = values
+    wrong = np.flatnonzero(of_group[groups] != values)
     if wrong.size:
         one = wrong[0]
-        other = np.flatnonzero((groups == groups[one]) & (coarse_groups != coarse_groups[one]))[0]
+        other = np.flatnonzero((groups == groups[one]) & (values != values[one]))[0]
         first, second = sorted((int(one), int(other)))
         raise ProblemError(
-            f"operations[{second}].coarse_group is {coarse_groups[second]}: it must be "
-            f"{coarse_groups[first]}, as for operations[{first}], which is of group "
-            f"{groups[one]}, too"
+            f"operations[{second}].{entry} is {values[second]}: it must be {values[first]}, as for "
+            f"operations[{first}], which is of {kind.replace('_', ' ')} {groups[one]}, too"
         )
 
 

@@ -26,6 +26,8 @@ from tf_placer.problem.problem_error import ProblemError, shown
 __all__ = ["problem_from_json", "problem_to_json", "read_problem", "write_problem"]
 
 _FORMAT = 1
+# Entries that all operations have or none has, and what they are called in a problem.
+_OPTIONAL = {"coarse_group": "coarse_groups", "layer": "layers"}
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
@@ -73,6 +75,11 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
     """The JSON form of a problem."""
     starts = problem.consumer_start.tolist()
     consumers = problem.consumers.tolist()
+    optional = {
+        entry: getattr(problem, name).tolist()
+        for entry, name in _OPTIONAL.items()
+        if getattr(problem, name) is not None
+    }
     return {
         "format": _FORMAT,
         "devices": [
@@ -102,16 +109,17 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "resident_bytes": resident_bytes,
                 "temp_bytes": temp_bytes,
                 "group": group,
-                **coarse_group,
+                **{entry: values[index] for entry, values in optional.items()},
             }
-            for name, secs, resident_bytes, temp_bytes, group, coarse_group in zip(
-                problem.operation_names,
-                problem.compute_secs.tolist(),
-                problem.resident_bytes.tolist(),
-                problem.temp_bytes.tolist(),
-                problem.groups.tolist(),
-                _coarse_group_entries(problem),
-                strict=True,
+            for index, (name, secs, resident_bytes, temp_bytes, group) in enumerate(
+                zip(
+                    problem.operation_names,
+                    problem.compute_secs.tolist(),
+                    problem.resident_bytes.tolist(),
+                    problem.temp_bytes.tolist(),
+                    problem.groups.tolist(),
+                    strict=True,
+                )
             )
         ],
         "tensors": [
@@ -158,15 +166,15 @@ def problem_from_json(value: object) -> PlacementProblem:
         ("source", "destination", "latency_secs", "bandwidth_bytes_per_sec"),
         ("channel",),
     )
-    # All operations have one, or none has.
-    is_coarse = any(isinstance(each, dict) and "coarse_group" in each for each in operations)
+    optional = [
+        entry
+        for entry in _OPTIONAL
+        if any(isinstance(each, dict) and entry in each for each in operations)
+    ]
     check_all_entries(
         operations,
         "operations",
-        (
-            *("name", "compute_secs", "resident_bytes", "group"),
-            *(["coarse_group"] if is_coarse else []),
-        ),
+        ("name", "compute_secs", "resident_bytes", "group", *optional),
         ("temp_bytes",),
     )
     check_all_entries(tensors, "tensors", ("producer", "bytes", "consumers"), ("local_bytes",))
@@ -182,7 +190,6 @@ def problem_from_json(value: object) -> PlacementProblem:
         resident_bytes=_column(operations, "operations", "resident_bytes"),
         temp_bytes=_column(operations, "operations", "temp_bytes"),
         groups=_column(operations, "operations", "group"),
-        coarse_groups=_column(operations, "operations", "coarse_group") if is_coarse else None,
         tensor_producers=_column(tensors, "tensors", "producer"),
         tensor_bytes=_column(tensors, "tensors", "bytes"),
         local_bytes=_column(
@@ -195,13 +202,8 @@ def problem_from_json(value: object) -> PlacementProblem:
         control_edges=_whole_rows(
             _pairs(control_edges), lambda row: f"control_edges[{row}]"
         ).reshape(-1, 2),
+        **{_OPTIONAL[entry]: _column(operations, "operations", entry) for entry in optional},
     )
-
-
-def _coarse_group_entries(problem: PlacementProblem) -> Sequence[dict[str, int]]:
-    if problem.coarse_groups is None:
-        return [{}] * problem.num_operations
-    return [{"coarse_group": group} for group in problem.coarse_groups.tolist()]
 
 
 def _device(index: int, device: dict[str, Any]) -> ProblemDevice:

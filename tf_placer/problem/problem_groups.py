@@ -8,7 +8,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_checks import may_go
 
-__all__ = ["device_secs", "group_graph", "legal_devices"]
+__all__ = ["device_secs", "group_graph", "group_layers", "legal_devices", "topological_groups"]
 
 # Sizes of tensors are told as numbers of float32.
 _ELEMENT_BYTES = 4
@@ -38,9 +38,8 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
     """Sums up the operations of each group and the tensors between groups.
 
     Groups keep the numbers of the problem, whatever their order, because an assignment refers to
-    them. Their topological order is that of `layers`: every group is a layer, and layers are
-    numbered in the order of their groups' earliest operations. A group without operations goes
-    with the last of them.
+    them. Where the problem knows no layers, every group is one, in the order of
+    `topological_groups`; a group without operations goes with the last of them.
 
     Returns:
         The graph of groups. `work` is in seconds: the least that the operations of a group take,
@@ -48,9 +47,11 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
     """
     count = problem.num_groups
     firsts, sizes = _earliest_operations(problem)
-    layers = np.empty(count, np.int32)
-    layers[np.argsort(firsts, kind="stable")] = np.arange(count)
-    np.minimum(layers, np.count_nonzero(sizes) - 1, out=layers)
+    layers = group_layers(problem)
+    if layers is None:
+        layers = np.empty(count, np.int32)
+        layers[np.argsort(firsts, kind="stable")] = np.arange(count)
+        np.minimum(layers, np.count_nonzero(sizes) - 1, out=layers)
     producers = problem.groups[problem.tensor_producers].astype(np.int64)
     tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
     receivers = problem.groups[problem.consumers]
@@ -76,6 +77,27 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
         work=work,
         layers=layers,
     )
+
+
+def group_layers(problem: PlacementProblem) -> np.ndarray | None:
+    """The layer of the model that each group is of, if the problem knows.
+
+    Returns:
+        int32 [num_groups]; a group without operations goes with the last layer.
+    """
+    if problem.layers is None:
+        return None
+    layers = np.full(problem.num_groups, problem.layers.max(), np.int32)
+    layers[problem.groups] = problem.layers
+    return layers
+
+
+def topological_groups(problem: PlacementProblem) -> np.ndarray:
+    """The groups by their earliest operations in topological order, int64 [num_groups].
+
+    Groups without operations are the last.
+    """
+    return np.argsort(_earliest_operations(problem)[0], kind="stable")
 
 
 def _earliest_operations(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:

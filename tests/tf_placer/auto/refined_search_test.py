@@ -47,6 +47,32 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertTrue(result.is_optimal)
         self.assertEqual(dict(result.starts)[COARSE_START].step_secs, 25.0)
 
+    def test_starts_with_the_layers_of_the_problem_whatever_the_order_of_its_groups(self):
+        # Four layers and twelve steps of a recurrent network, step by step: a layer waits for the
+        # one below and for its step before. Its groups are single operations, its coarse groups
+        # two steps of a layer.
+        layers, steps = np.tile(np.arange(4), 12), np.repeat(np.arange(12), 4)
+        problem = make_problem(
+            [[1.0, 1.0]] * 48,
+            control_edges=[
+                (i, i + offset)
+                for i in range(48)
+                for offset in (1, 4)
+                if i + offset < 48 and (offset == 4 or layers[i] < 3)
+            ],
+        )
+        problem = dataclasses.replace(problem, coarse_groups=4 * (steps // 2) + layers)
+        by_layer = Simulator(problem).simulate((layers // 2).astype(np.int32)[None]).step_secs[0]
+        for known, expected in (
+            (problem, False),
+            (dataclasses.replace(problem, layers=layers), True),
+        ):
+            result = refined_search(
+                known, group_graph(problem), max_secs=600.0, max_simulated=100, threads=1
+            )
+            starts = {name: found.step_secs for name, found in result.starts}
+            self.assertEqual(starts["expert"] <= by_layer, expected)
+
     def test_is_never_worse_than_the_best_coarse_placement(self):
         random = np.random.default_rng(0)
         num_compared = 0

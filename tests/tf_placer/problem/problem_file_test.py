@@ -75,6 +75,7 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
         control_edges=reads[num_reads:],
         local_bytes=None if rng.random() < 0.5 else np.zeros(num_tensors, np.int64),
         coarse_groups=None if rng.random() < 0.5 else groups // 3,
+        layers=None if rng.random() < 0.5 else groups // 6,
     )
 
 
@@ -416,6 +417,38 @@ class RefusedProblemTest(parameterized.TestCase):
         problem = problem_from_json(document)
         assert problem.coarse_groups is not None
         self.assertEqual(problem.coarse_groups.tolist(), [3, 0, 3])
+
+    @parameterized.parameters(
+        ([0, 1, 2.5], r"operations\[2\].layer is 2.5: it must be a whole number"),
+        ([0, -1, 0], r'operations\[1\].layer is -1 \(operation "train"\): it must be a number f'),
+        ([0, 2**31, 0], r"operations\[1\].layer is 2147483648 .*: it must be a number from 0 to"),
+        ([0, 1, None], r'operations\[2\] has no entry "layer"'),
+        (
+            [4, 1, 3],
+            r"operations\[2\].layer is 3: it must be 4, as for operations\[0\], .* group 0",
+        ),
+    )
+    def test_a_wrong_layer_is_named(self, layers, message):
+        # Operations 0 and 2 are one group.
+        document = json.loads(_EXAMPLE.read_text())
+        for operation, layer in zip(document["operations"], layers, strict=True):
+            if layer is not None:
+                operation["layer"] = layer
+        with self.assertRaisesRegex(ProblemError, message):
+            problem_from_json(document)
+
+    def test_a_coarse_group_is_of_one_layer(self):
+        document = json.loads(_EXAMPLE.read_text())
+        for operation, layer in zip(document["operations"], [5, 6, 5], strict=True):
+            operation["layer"] = layer
+        self.assertEqual(problem_from_json(document).layers.tolist(), [5, 6, 5])
+        for operation in document["operations"]:
+            operation["coarse_group"] = 0
+        with self.assertRaisesRegex(
+            ProblemError,
+            r"operations\[1\].layer is 6: it must be 5, as for operations\[0\], .* coarse group 0",
+        ):
+            problem_from_json(document)
 
     def test_reading_does_not_change_the_document(self):
         document = json.loads(_EXAMPLE.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -11,7 +12,13 @@ from absl.testing import absltest, parameterized
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
-from tf_placer.problem.problem_groups import device_secs, group_graph, legal_devices
+from tf_placer.problem.problem_groups import (
+    device_secs,
+    group_graph,
+    group_layers,
+    legal_devices,
+    topological_groups,
+)
 
 _NAMES = ("cpu", "gpu:0", "gpu:1")
 
@@ -90,6 +97,14 @@ class GroupGraphTest(parameterized.TestCase):
             group_graph(six_operations()).output_shapes,
             (((1,), (0,)), (), (), ((100,), (20,), (10,)), (), ()),
         )
+
+    def test_layers_are_those_that_the_problem_knows(self):
+        problem = dataclasses.replace(six_operations(), layers=[2, 0, 0, 1, 0, 0])
+        self.assertEqual(group_graph(problem).layers.tolist(), [1, 2, 0, 0, 2, 2])
+        self.assertEqual(group_graph(problem).layers.dtype, np.int32)
+        self.assertIsNone(group_layers(six_operations()))
+        for known in (problem, six_operations()):
+            self.assertEqual(topological_groups(known).tolist(), [3, 0, 2, 5, 1, 4])
 
     def test_layers_follow_the_order_of_the_operations(self):
         # 3, 0, 2, 5; groups without operations go with the last.

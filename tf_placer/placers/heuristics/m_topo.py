@@ -16,7 +16,7 @@ from tf_placer.placers.heuristics.list_scheduler import (
     legal_on,
 )
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import group_graph
+from tf_placer.problem.problem_groups import topological_groups
 
 __all__ = ["MTopo", "equal_share"]
 
@@ -38,7 +38,7 @@ class MTopo(ListScheduler):
         self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
     ) -> Iterator[np.ndarray]:
         memory = group_memories(problem)[0].without_copies()
-        order = np.argsort(group_graph(problem).layers, kind="stable").tolist()
+        order = topological_groups(problem).tolist()
         for devices in accelerators_first(problem.num_devices):
             share = equal_share(memory, len(devices))
             limits = [min(share, float(device.memory_bytes)) for device in problem.devices]

@@ -13,7 +13,7 @@ from tf_placer.placers.heuristics.list_scheduler import (
     legal_on,
 )
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import group_graph
+from tf_placer.problem.problem_groups import group_graph, topological_groups
 
 __all__ = ["Topological"]
 
@@ -32,9 +32,8 @@ class Topological(ListScheduler):
     def _placements(
         self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
     ) -> Iterator[np.ndarray]:
-        summed_up = group_graph(problem)  # Its layers are the topological order.
-        order = np.argsort(summed_up.layers, kind="stable")
-        work = summed_up.work[order]
+        order = topological_groups(problem)
+        work = group_graph(problem).work[order]
         middles = np.cumsum(work) - work / 2
         for devices in accelerators_first(problem.num_devices):
             cuts = work.sum() * np.arange(1, len(devices)) / len(devices)
