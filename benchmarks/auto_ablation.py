@@ -123,6 +123,7 @@ class _Variant:
         summary: for people.
         patch: what is changed in it meanwhile.
         groups: which groups it places.
+        layers: whether it knows the layers of the model.
         threads: how many chains; None for one per core.
         first: the learned placer that begins.
     """
@@ -130,6 +131,7 @@ class _Variant:
     summary: str
     patch: Callable[[], contextlib.AbstractContextManager[Any]] = _nothing_changed
     groups: str = "both"
+    layers: bool = True
     threads: int | None = None
     first: str | None = None
 
@@ -139,6 +141,7 @@ VARIANTS: Mapping[str, _Variant] = {
     "few starts": _Variant("of the starts only those on a single device", _few_starts),
     "whole groups": _Variant("nothing but whole groups", groups="coarse"),
     "single groups": _Variant("colocation groups at once; METIS cuts clusters", groups="fine"),
+    "no layers": _Variant("it does not know the layers of the model", layers=False),
     "no clusters": _Variant(
         "moves of single groups, their neighbours and stretches only",
         _planned(lambda plan, number: dataclasses.replace(plan(number), coarse_share=0.0)),
@@ -173,6 +176,8 @@ def run_variant(
     """
     variant = VARIANTS[name]
     placed, groups = problem.fine.problem, problem.fine.groups
+    if not variant.layers:
+        placed = dataclasses.replace(placed, layers=None)
     if variant.groups == "coarse":
         placed, _ = coarse_problem(placed)
         groups = group_graph(placed)
@@ -250,6 +255,9 @@ def main() -> None:
         default="rnnlm_2:4xK80,nmt_2:4xK80,inception_v3:4xK80",
         help="MODEL:MACHINE by comma (default %(default)s)",
     )
+    parser.add_argument(
+        "--variants", default=",".join(VARIANTS), help="by comma, auto among them (default: all)"
+    )
     parser.add_argument("--max_secs", type=float, default=10.0, help="of a search (default 10)")
     parser.add_argument("--seeds", type=int, default=3, help="how many (default 3)")
     parser.add_argument("--small", action="store_true", help="models of small size")
@@ -258,11 +266,16 @@ def main() -> None:
     args = parser.parse_args()
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
+    variants = args.variants.split(",")
+    if _WHOLE not in variants or not VARIANTS.keys() >= set(variants):
+        parser.error(
+            f"--variants must have {_WHOLE!r} and be of {', '.join(VARIANTS)}, not {args.variants}"
+        )
     try:
         problems = _problems(args)
     except (MachineError, OSError, ValueError) as error:
         parser.error(str(error))
-    runs = _make_runs(problems, args.seeds, args.max_secs, out / "runs.csv")
+    runs = _make_runs(problems, variants, args.seeds, args.max_secs, out / "runs.csv")
     made_by = provenance("benchmarks.auto_ablation")
     text = (
         f"# The parts of `auto`\n\n{ablation_table(runs)}\n\nSimulated steps after "
@@ -295,9 +308,13 @@ def _problems(args: argparse.Namespace) -> dict[str, Problem]:
 
 
 def _make_runs(
-    problems: Mapping[str, Problem], seeds: int, max_secs: float, path: pathlib.Path
+    problems: Mapping[str, Problem],
+    variants: Sequence[str],
+    seeds: int,
+    max_secs: float,
+    path: pathlib.Path,
 ) -> list[AblationRun]:
-    """Makes the runs that the file lacks, and writes it after each."""
+    """Makes the runs that the file lacks, and writes it after each, others that it has included."""
     import tf_placer.placers.learned.compose  # noqa: F401 (its seconds are not the placer's)
 
     runs = {(run.problem, run.variant, run.seed): run for run in read_runs(AblationRun, path)}
@@ -305,14 +322,14 @@ def _make_runs(
         (problem, variant, seed)
         for seed in range(seeds)
         for problem in problems
-        for variant in VARIANTS
+        for variant in variants
     ]
     missing = [key for key in wanted if key not in runs]
     start_secs = time.monotonic()
     for done, (problem, variant, seed) in enumerate(missing, 1):
         run = run_variant(variant, problem, problems[problem], seed, max_secs)
         runs[problem, variant, seed] = run
-        write_runs(AblationRun, path, [runs[key] for key in wanted if key in runs])
+        write_runs(AblationRun, path, list(runs.values()))
         left_secs = (time.monotonic() - start_secs) / done * (len(missing) - done)
         print(
             f"{done}/{len(missing)}: {problem}, {variant}, seed {seed}: "

@@ -81,6 +81,17 @@ class VariantTest(parameterized.TestCase):
             changed = auto_search._Search._plan(None, 0.5, 0)
         self.assertEqual(changed, annealing.ChainPlan(0.5, 0.0, 3, 2))
 
+    def test_without_layers_the_problem_has_none(self):
+        problem = both_kinds()
+        fine = dataclasses.replace(problem.fine.problem, layers=problem.fine.problem.groups * 0)
+        problem = dataclasses.replace(problem, fine=dataclasses.replace(problem.fine, problem=fine))
+        with mock.patch.object(auto_ablation, "refined_search", side_effect=KeyError) as search:
+            for name in ("auto", "no layers"):
+                with self.assertRaises(KeyError):
+                    run_variant(name, "lstm", problem, 0, 0.3)
+        layers = [call.args[0].layers is None for call in search.call_args_list]
+        self.assertEqual(layers, [False, True])
+
     def test_without_a_look_at_the_path_none_is_traced(self):
         with mock.patch.object(Simulator, "trace", side_effect=AssertionError("traced")):
             with self.assertRaisesRegex(AssertionError, "traced"):
@@ -121,19 +132,36 @@ class CommandTest(absltest.TestCase):
             )
         flags = ["--problems=nmt_2:4xK80", "--small", "--max_secs=0.2", "--seeds=1"]
         flags += [f"--runs_dir={folder}", f"--out_dir={folder / 'out'}"]
-        names = ("auto", "one chain")
-        for expected in (2, 0):
+        for names, expected in (("auto,one chain", 2), ("auto,no layers", 1), ("auto", 0)):
             printed = io.StringIO()
             with (
-                mock.patch.object(sys, "argv", ["command", *flags]),
-                mock.patch.object(auto_ablation, "VARIANTS", {n: VARIANTS[n] for n in names}),
+                mock.patch.object(sys, "argv", ["command", *flags, f"--variants={names}"]),
                 contextlib.redirect_stdout(printed),
             ):
                 auto_ablation.main()
             self.assertEqual(printed.getvalue().count(" left\n"), expected)
-            self.assertIn("| one chain | on one core |", (folder / "out/table.md").read_text())
+            table = (folder / "out/table.md").read_text()
+            for name, variant in VARIANTS.items():
+                row = f"| {name} | {variant.summary} |"
+                self.assertEqual(row in table, name in names.split(","), row)
         with (folder / "out/runs.csv").open(newline="") as file:
-            self.assertEqual([row["variant"] for row in csv.DictReader(file)], list(names))
+            made = [row["variant"] for row in csv.DictReader(file)]
+        self.assertEqual(made, ["auto", "one chain", "no layers"])
+
+    def test_unknown_variants_are_refused(self):
+        for names in ("one chain", "auto,two chains"):
+            flags = [
+                "command",
+                f"--variants={names}",
+                f"--out_dir={self.create_tempdir().full_path}",
+            ]
+            with (
+                mock.patch.object(sys, "argv", flags),
+                contextlib.redirect_stderr(io.StringIO()) as errors,
+                self.assertRaises(SystemExit),
+            ):
+                auto_ablation.main()
+            self.assertIn("--variants must have 'auto' and be of auto, few st", errors.getvalue())
 
 
 if __name__ == "__main__":
