@@ -73,15 +73,52 @@ def equal_cuts(weights: np.ndarray, num_parts: int) -> np.ndarray:
     least = np.where(np.arange(num_items + 1) == 0, 0.0, np.inf)
     last_cuts = np.zeros([num_parts, num_items + 1], np.int64)
     for part in range(num_parts):
-        longer = np.full(num_items + 1, np.inf)
-        for end in range(1, num_items + 1):
-            sums = least[:end] + (ends[end] - ends[:end]) ** 2
-            last_cuts[part, end] = end - 1 - np.argmin(sums[::-1])
-            longer[end] = sums[last_cuts[part, end]]
-        least = longer
+        least, last_cuts[part] = _with_one_more_part(least, ends)
     parts = np.zeros(num_items, np.int64)
     end = num_items
     for part in reversed(range(num_parts)):
         parts[last_cuts[part, end] : end] = part
         end = last_cuts[part, end]
     return parts
+
+
+def _with_one_more_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least sums of squares with one more part, and where that begins.
+
+    The best cut never moves back as items are added, because squares are convex. So half-way items
+    come first, all of a depth at once, and tell between which cuts those of the others are: steps
+    and space are n log n and n in the number of items.
+
+    Args:
+        least: float64 [num_items + 1], the least sum of squares of the first i items.
+        ends: float64 [num_items + 1], the weight of the first i items.
+
+    Returns:
+        float64 [num_items + 1] and int64 [num_items + 1], the last of the best cuts.
+    """
+    count = len(ends)
+    longer, cuts = np.full(count, np.inf), np.zeros(count, np.int64)
+    # Items from `first` to before `last` are to be cut at `low` to `high`.
+    first, last = np.array([1]), np.array([count])
+    low, high = np.array([0]), np.array([count - 1])
+    while len(first):
+        middle = (first + last) // 2
+        sizes = np.minimum(high, middle - 1) - low + 1
+        starts = np.cumsum(sizes) - sizes
+        tried = np.arange(sizes.sum()) + np.repeat(low - starts, sizes)
+        sums = least[tried] + (np.repeat(ends[middle], sizes) - ends[tried]) ** 2
+        longer[middle] = np.minimum.reduceat(sums, starts)
+        is_best = sums == np.repeat(longer[middle], sizes)
+        cuts[middle] = np.maximum.reduceat(np.where(is_best, tried, -1), starts)
+        first, last, low, high = (
+            np.concatenate(pair)
+            for pair in (
+                (first, middle + 1),
+                (middle, last),
+                (low, cuts[middle]),
+                (cuts[middle], high),
+            )
+        )
+        some = first < last
+        first, last, low, high = first[some], last[some], low[some], high[some]
+    return longer, cuts

@@ -28,15 +28,18 @@ class EqualCutsTest(absltest.TestCase):
 
     def test_has_the_least_sum_of_squares_of_all_cuts(self):
         rng = np.random.default_rng(0)
-        for num_items, num_parts in ((4, 2), (6, 3), (8, 4), (7, 7)):
-            weights = rng.integers(0, 9, num_items).astype(np.float64)
-            least = min(
-                sum(part.sum() ** 2 for part in np.split(weights, cuts))
+        for num_items, num_parts in ((4, 2), (6, 3), (8, 4), (7, 7), *[(13, 4)] * 6):
+            weights = rng.integers(0, rng.choice([3, 9]), num_items).astype(np.float64)
+            # Of equal ones, the one whose last part begins last, then the one before it.
+            _, last_first = min(
+                (sum(part.sum() ** 2 for part in np.split(weights, cuts)), [-c for c in cuts[::-1]])
                 for cuts in itertools.combinations(range(1, num_items), num_parts - 1)
             )
             parts = equal_cuts(weights, num_parts)
-            self.assertEqual((np.bincount(parts, weights) ** 2).sum(), least)
-            self.assertTrue((np.diff(parts) >= 0).all())
+            self.assertEqual(
+                np.flatnonzero(np.diff(parts)).tolist(), [-c - 1 for c in last_first[::-1]]
+            )
+            self.assertEqual(parts.tolist(), sorted(parts))
 
 
 class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
