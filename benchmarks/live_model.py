@@ -92,16 +92,23 @@ class LiveModel:
         }
 
     def costed(self, steps: int) -> PlacementProblem:
-        """Profiles the graph: the problem of the placers that take the groups of model rules.
+        """Profiles the graph.
 
         Args:
             steps: to trace on each device.
+
+        Returns:
+            The problem of placing colocation groups; its coarse groups are those of model rules.
 
         Raises:
             SearchError, WorkerStartError, MachineError: it cannot be profiled.
         """
         return cost_graph(
-            Source(self._op_graph, self._step), self.machine, steps=steps, work_dir=self._directory
+            Source(self._op_graph, self._step),
+            self.machine,
+            steps=steps,
+            grouping="per_operation",
+            work_dir=self._directory,
         ).problem()
 
 

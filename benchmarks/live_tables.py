@@ -37,9 +37,10 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.json_file import read_json, write_json
 from tf_placer.machine_lookup import find_machine
-from tf_placer.placers import PLACERS, make_placer, needs_problem
+from tf_placer.placers import PLACERS, make_placer, needs_problem, units_of
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
+from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.report.progress import progress_line
@@ -115,8 +116,9 @@ def _make_placer(
         placer: Placer = CandidateList(groups, legal, seed=seed, candidates=candidates)
         placer.name = name
         return placer
+    placed = problem if units_of(name) == "per_operation" else coarse_problem(problem)[0]
     placer = make_placer(
-        name, groups, legal, seed=seed, problem=problem if needs_problem(name) else None
+        name, groups, legal, seed=seed, problem=placed if needs_problem(name) else None
     )
     if isinstance(placer, AutoPlacer):
         placer.search_secs = _SIMULATION_SECS
@@ -126,7 +128,8 @@ def _make_placer(
 def _costed(live: LiveModel, path: pathlib.Path) -> PlacementProblem:
     """The problem of the model: profiled, or read where an earlier call has left it."""
     about = path.with_name("about.json")
-    expected = {"fingerprint": live.fingerprint, "machine": live.machine.to_json()}
+    machine = live.machine.to_json()
+    expected = {"fingerprint": live.fingerprint, "machine": machine, "groups": "per_operation"}
     if not path.exists() or not about.exists() or read_json(about) != expected:
         path.parent.mkdir(parents=True, exist_ok=True)
         about.unlink(missing_ok=True)

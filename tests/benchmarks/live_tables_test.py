@@ -6,12 +6,14 @@ import contextlib
 import io
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
 from benchmarks import live_tables
 from benchmarks.live_model import LiveModel
 from benchmarks.models.catalogue import build_model
 from tf_placer.machine_lookup import find_machine
+from tf_placer.placers import PLACERS, needs_problem
 
 
 class ArgumentsTest(absltest.TestCase):
@@ -34,6 +36,24 @@ class ArgumentsTest(absltest.TestCase):
     def test_no_trials_and_one_round_are_refused(self):
         self.assertIn("--rounds at least 2", self._refusal("--rounds", "1"))
         self.assertIn("--trials must be at least 1", self._refusal("--trials", "0"))
+
+
+class PlacersTest(absltest.TestCase):
+    def test_every_placer_of_the_table_places_the_groups_that_it_decides_about(self):
+        # A described machine is not profiled.
+        machine = find_machine("2xK80")
+        directory = self.create_tempdir().full_path
+        live = LiveModel(build_model("rnnlm_2", small=True), machine, directory)
+        problem = live.costed(1)
+        for name in live_tables.COLUMNS:
+            if name in PLACERS and not needs_problem(name):
+                continue
+            with mock.patch.object(live_tables, "_SIMULATION_SECS", 0.2):
+                placer = live_tables._make_placer(name, "rnnlm_2", live, problem, 0)
+            row = placer.propose(1)[0]
+            self.assertTrue(live.legal(name)[np.arange(len(row)), row].all(), name)
+            self.assertNotEmpty(live.assignment(name, row))
+        self.assertIn("auto", live_tables.COLUMNS)
 
 
 class PapersExpertTest(absltest.TestCase):
