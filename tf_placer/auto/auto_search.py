@@ -260,9 +260,10 @@ class _Search:
                 for count in _CLUSTERS
                 if count * 2 <= self._groups.num_groups
             ]
+            levels = make_levels(self._groups, [self._groups.layers, *clusters])
         else:
-            clusters = [self._clusters]
-        levels = make_levels(self._groups, [self._groups.layers, *clusters])
+            # Whole layers have found their places by then.
+            levels = make_levels(self._groups, [self._clusters])
         self._chains = [
             self._make_chain(
                 levels, self._starts.found[min(number, len(self._starts.found) - 1)][0], number
