@@ -30,6 +30,8 @@ CurvePoint = tuple[int, float, float]
 
 
 _MAX_POINTS = 200
+# A gain that is smaller than this share of the step does not show in a curve.
+_LEAST_GAIN = 0.005
 _WINDOW = 100
 _MAX_WINDOWS = 50
 
@@ -80,7 +82,7 @@ class Found:
         ended: by "samples", by "secs", or because the placer had "nothing more" to propose.
         search_secs: seconds by the clock of the budget, from making the placer to the end; and of
             it for making it (`make_secs`), proposing, learning (`observe_secs`) and simulating.
-        curve: [samples, seconds, fastest step] whenever a faster step was found, at most 200.
+        curve: [samples, seconds, fastest step] when a faster step was found; see `thinned`.
         window: how many samples each of `mean_secs` is of.
         mean_secs: mean step of those of each window of samples that fitted, None where none did.
         assignment: the device of each group of the fastest placement; None if nothing fitted.
@@ -180,9 +182,17 @@ def samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
 
 
 def thinned(curve: Sequence[CurvePoint]) -> list[list[float]]:
-    """At most `_MAX_POINTS` of the points, the first and the last among them."""
-    kept = np.unique(np.linspace(0, len(curve) - 1, min(len(curve), _MAX_POINTS)).astype(int))
-    return [list(curve[index]) for index in kept]
+    """The points that show: at most `_MAX_POINTS`, the first and the last among them.
+
+    Between these, a point that is hardly faster than the one before it is left out.
+    """
+    shown: list[CurvePoint] = []
+    for point in curve[:-1]:
+        if not shown or point[2] <= (1.0 - _LEAST_GAIN) * shown[-1][2]:
+            shown.append(point)
+    shown.extend(curve[-1:])
+    kept = np.unique(np.linspace(0, len(shown) - 1, min(len(shown), _MAX_POINTS)).astype(int))
+    return [list(shown[index]) for index in kept]
 
 
 def _mean(steps: np.ndarray) -> float | None:

@@ -112,6 +112,11 @@ class TimedSearchTest(absltest.TestCase):
         self.assertEqual(thinned(curve[:2]), [list(point) for point in curve[:2]])
         self.assertEqual(thinned([]), [])
 
+    def test_a_curve_has_no_gains_that_do_not_show_but_its_last(self):
+        slow, hardly, faster, last = (1, 0.1, 1.0), (2, 0.2, 0.997), (3, 0.3, 0.99), (4, 0.4, 0.989)
+        points = thinned([slow, hardly, faster, last])
+        self.assertEqual(points, [list(slow), list(faster), list(last)])
+
     def test_a_placer_without_proposals_is_an_error(self):
         def make():
             placer = _listed(_CHAIN, np.zeros([0, 8]))()
