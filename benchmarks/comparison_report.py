@@ -38,7 +38,7 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
         f"# {title}",
         "## Who wins",
         "The fastest step of each problem, who found it, and the fastest of the placers that learn "
-        "and of all others. Placers that found the same step share the win.",
+        f"and of those that do not, {AUTO} aside. Placers that found the same step share the win.",
         _winners(comparison),
         "## Every placer on every problem",
         "The step that a placer found by the fastest that any found; of several seeds the best. "
@@ -158,12 +158,12 @@ def _winners(comparison: Comparison) -> str:
                 ", ".join(winners) or "nobody",
                 "" if fastest_secs is None else seconds(fastest_secs),
                 _best_of(cells, is_learned),
-                _best_of(cells, lambda name: not is_learned(name)),
+                _best_of(cells, lambda name: not is_learned(name) and name != AUTO),
                 "" if not bounds else seconds(min(bounds)),
                 "" if to_bound is None else f"{to_bound:.2f}",
             ]
         )
-    headers = ["problem", "winner", "s per step", "fastest that learns", "fastest other"]
+    headers = ["problem", "winner", "s per step", "fastest that learns", "fastest that does not"]
     return markdown_table([*headers, "lower bound", "winner / bound"], rows, "llrllrr")
 
 

@@ -99,6 +99,8 @@ class ComparisonTest(absltest.TestCase):
                 "| bert_base on 2xK80 | 0 | 9.00 | none fits |  | 36.000 |  |",
             ],
         )
+        alone = "| bert_base on 2xK80 | auto | 9.00 | none fits | none fits | 0.250 | 36.00 |"
+        self.assertIn(alone, page.splitlines())
         mean = (1.6 * 1.76 * 36.0) ** (1 / 3)
         self.assertIn(f"Geometric mean of step / lower bound: {mean:.3f}.", section)
 
