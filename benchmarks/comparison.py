@@ -5,7 +5,7 @@ with the winner of each problem and every placer's distance to it, NAME.csv with
 run, how fast a step was found when (NAME_curves.csv, and a picture for each problem in
 NAME_curves/), and what the placers that learn sampled (NAME_learning.png). NAME_runs.jsonl keeps
 every run that ended: those that are there are not repeated, nor are those of another budget in the
-same folder that neither budget ended.
+same folder that would be the same with this one.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _all_runs(
 ) -> dict[RunKey, Run]:
     """The runs that are kept, and the others, unless they are not to be made."""
     kept = KeptRuns(out / f"{budget.folder}_runs.jsonl")
-    # Most baselines take seconds, whatever the budget is.
+    # Most baselines take seconds, whatever the budget is, and large networks the same seconds.
     others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl")) if path != kept.path]
     wanted = list(dict.fromkeys(keys))
     runs: dict[RunKey, Run] = {}

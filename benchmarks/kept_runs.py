@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 
 from benchmarks.placement_runs import Run, RunKey
 from benchmarks.timed_search import SearchBudget
 from tf_placer.json_file import write_text
+from tf_placer.placers import AUTO
 
 __all__ = ["KeptRuns"]
 
@@ -50,19 +52,24 @@ class KeptRuns:
     def get(self, key: RunKey, budget: SearchBudget) -> Run | None:
         """The run, if one with this budget is there, or one that would be the same with it.
 
-        That is one whose placer had nothing more to propose before either budget ended.
+        That is one which was ended by what both budgets have, or by neither: its placer had nothing
+        more to propose. Only "auto" knows its budget, and shares it out.
         """
         run = self._runs.get(key)
         if run is None or run.budget == budget:
             return run
-        found = run.found
-        if (
-            found is None
-            or found.ended != "nothing more"
-            or run.budget.is_wall != budget.is_wall
-            or found.search_secs > budget.max_secs
-            or (budget.max_samples is not None and found.samples > budget.max_samples)
-        ):
+        found, before = run.found, run.budget
+        if found is None or before.is_wall != budget.is_wall:
+            return None
+        max_samples = math.inf if budget.max_samples is None else budget.max_samples
+        match found.ended:
+            case "nothing more":
+                is_same = found.search_secs <= budget.max_secs and found.samples <= max_samples
+            case "secs":
+                is_same = before.max_secs == budget.max_secs and found.samples < max_samples
+            case "samples":
+                is_same = before.max_samples == max_samples and found.search_secs <= budget.max_secs
+        if not is_same or (key.placer == AUTO and found.ended != "nothing more"):
             return None
         return dataclasses.replace(run, budget=budget)
 

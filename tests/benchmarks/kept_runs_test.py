@@ -58,6 +58,34 @@ class KeptRunsTest(absltest.TestCase):
             self.assertIsNone(kept.get(_HEFT, budget))
         self.assertEqual(kept.get(_HEFT, BUDGET), made)
 
+    def test_a_run_ended_by_what_both_budgets_have_is_good_for_the_other(self):
+        by_secs = {"ended": "secs", "samples": 300, "search_secs": 61.0}
+        by_samples = {"ended": "samples", "samples": 400, "search_secs": 50.0}
+        for budget, ended, same, others in (
+            (
+                SearchBudget(60.0),
+                by_secs,
+                SearchBudget(60.0, 301),
+                (SearchBudget(60.0, 300), SearchBudget(61.0, 301), SearchBudget(59.0)),
+            ),
+            (
+                SearchBudget(600.0, 400),
+                by_samples,
+                SearchBudget(50.0, 400),
+                (SearchBudget(600.0), SearchBudget(49.0, 400), SearchBudget(50.0, 401)),
+            ),
+        ):
+            kept = KeptRuns(self._path)
+            made = run(_POST, 0.5, budget=budget, **ended)
+            kept.add(made)
+            self.assertEqual(kept.get(_POST, same), dataclasses.replace(made, budget=same))
+            for other in others:
+                self.assertIsNone(kept.get(_POST, other))
+            # "auto" would have shared the other budget out differently.
+            auto = RunKey("nmt_2", "2xK80", "auto")
+            kept.add(run(auto, 0.5, budget=budget, **ended))
+            self.assertIsNone(kept.get(auto, same))
+
     def test_failed_runs_are_to_be_made_again(self):
         kept = KeptRuns(self._path)
         kept.add(failed_run(_POST, "scotch is not installed"))
