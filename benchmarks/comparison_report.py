@@ -42,8 +42,8 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
         _winners(comparison),
         "## Every placer on every problem",
         "The step that a placer found by the fastest that any found; of several seeds the best. "
-        "OOM: nothing that it tried fitted into memory. The last two columns are over the problems "
-        "that it found a placement of: geometric mean, and how many it won.",
+        "OOM: nothing that it tried fitted into memory; none: no run. The last two columns are "
+        "over the problems that it found a placement of: geometric mean, and how many it won.",
         _ratios(comparison),
     ]
     if all(AUTO in cells for cells in comparison.values()):
