@@ -14,6 +14,8 @@ from benchmarks.placement_runs import Run
 __all__ = ["plot_learning_curves", "plot_search_curves", "write_curves"]
 
 _LINES = ("-", "--", ":", "-.")
+# Numbers of samples that differ by more than this factor are drawn on a logarithmic axis.
+_WIDE = 10
 
 
 def write_curves(path: pathlib.Path, runs: Sequence[Run]) -> None:
@@ -113,15 +115,19 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
             if run.found is None:
                 continue
             means = [np.nan if secs is None else secs for secs in run.found.mean_secs]
-            ends = np.minimum(run.found.window * np.arange(1, len(means) + 1), run.found.samples)
+            samples = np.minimum(run.found.window * np.arange(1, len(means) + 1), run.found.samples)
             number = labels.index(run.key.label)
             lines[run.key.label], *_ = axes.plot(
-                ends,
+                samples,
                 means,
                 marker=".",
                 color=f"C{number % 10}",
                 linestyle=_LINES[number // 10 % len(_LINES)],
             )
+        ends = [run.found.samples for run in of_problem if run.found is not None]
+        # In the same time, some placers sample a thousand times as much as others.
+        if max(ends) > _WIDE * max(1, min(ends)):
+            axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("samples")
         axes.set_ylabel("s per step, mean")
