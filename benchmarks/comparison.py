@@ -159,7 +159,7 @@ def _all_runs(
 ) -> dict[RunKey, Run]:
     """The runs that are kept, and the others, unless they are not to be made."""
     kept = KeptRuns(out / f"{budget.folder}_runs.jsonl")
-    # Most baselines take seconds, whatever the budget is, and large networks the same seconds.
+    # Under another budget, a run may have ended alike: most baselines take seconds under any.
     others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl")) if path != kept.path]
     wanted = list(dict.fromkeys(keys))
     runs: dict[RunKey, Run] = {}

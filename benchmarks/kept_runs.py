@@ -85,6 +85,7 @@ class KeptRuns:
         for run in new:
             value = run.to_json()
             value.pop("assignment", None)
-            self._runs[run.key], self._lines[run.key] = run, json.dumps(value, allow_nan=False)
+            line = json.dumps(value, allow_nan=False, separators=(",", ":"))
+            self._runs[run.key], self._lines[run.key] = run, line
         keys = sorted(self._lines, key=lambda key: key.file_name)
         write_text(self.path, "".join(f"{self._lines[each]}\n" for each in keys))

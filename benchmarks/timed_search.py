@@ -31,7 +31,7 @@ CurvePoint = tuple[int, float, float]
 
 _MAX_POINTS = 200
 # A gain that is smaller than this share of the step does not show in a curve.
-_LEAST_GAIN = 0.005
+_LEAST_GAIN = 0.01
 _WINDOW = 100
 _MAX_WINDOWS = 50
 
@@ -197,4 +197,5 @@ def thinned(curve: Sequence[CurvePoint]) -> list[list[float]]:
 
 def _mean(steps: np.ndarray) -> float | None:
     fitted = steps[np.isfinite(steps)]
-    return float(fitted.mean()) if fitted.size else None
+    # Drawn only, and the most of what is kept of a run.
+    return float(f"{fitted.mean():.7g}") if fitted.size else None
