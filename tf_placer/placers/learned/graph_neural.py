@@ -123,8 +123,10 @@ class GraphNeuralNetwork(tf.keras.Model):
         """
         states = tf.nn.relu(graph.group_features @ self._embed_kernel + self._embed_bias)
         for kernel, bias in self._rounds:
-            around = [states, graph.received @ states, graph.sent @ states]
+            read = _scaled(states)
+            around = [read, graph.received @ read, graph.sent @ read]
             states += tf.nn.relu(tf.concat(around, axis=1) @ kernel + bias)
+        states = _scaled(states)
         whole = tf.reduce_mean(states, axis=0, keepdims=True)
         states = tf.concat([states, tf.repeat(whole, graph.num_groups, axis=0)], axis=1)
         by_group = states @ self._group_kernel + self._group_bias
@@ -287,3 +289,13 @@ class GraphNeuralPolicy(Policy):
             ],
             axis=-1,
         )
+
+
+def _scaled(states: tf.Tensor) -> tf.Tensor:
+    """States of root mean square 1, float32 [num_groups, units].
+
+    A score that all devices of a group share changes no distribution, so that nothing in training
+    holds it. Without this limit it grows until float32 loses what tells the devices apart.
+    """
+    squares = tf.reduce_mean(tf.square(states), axis=1, keepdims=True)
+    return states * tf.math.rsqrt(squares + 1e-6)

@@ -93,6 +93,16 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(probabilities.sum(), 1.0, atol=1e-5)
         self.assertGreater(probabilities.max(), 2 * probabilities.min())
 
+    def test_what_is_known_of_a_graph_does_not_grow_with_the_weights_that_gather_it(self):
+        network = _network()
+        policy, _ = _diamond(network)
+        before = tf.reduce_max(tf.abs(network.describe(policy.graph)))
+        for weight in network.weights:
+            if weight.name.startswith(("embed", "round")):
+                weight.assign(1e6 * weight)
+        after = tf.reduce_max(tf.abs(network.describe(policy.graph)))
+        self.assertLess(float(after), 10.0 * float(before))
+
     def test_placements_are_sampled_as_often_as_they_are_probable(self):
         policy, inputs = _diamond(_network())
         count = 20_000
