@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import tensorflow as tf
+from google.protobuf import text_format
 
 __all__ = ["graph_fingerprint"]
 
-# Written down for readers; a graph that is built anew may lack them.
-_NOTES = ("_output_shapes",)
+# Written down for readers, or for building gradients in Python; a graph that is built anew may lack
+# them or have others.
+_NOTES = ("_output_shapes", "_gradient_op_type", "forward_function_name", "backward_function_name")
+# TensorFlow makes up the shared name of a lookup table anew in every process.
+_UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Arguments of a while loop that its condition ignores bear the name of a function it was made from.
+_IGNORED = re.compile(r"\w+(?=___redundant_placeholder)")
+_QUOTED = re.compile(r'"([^"\n]+)"')
 
 
 class _Message(Protocol):
@@ -22,7 +30,8 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
     """Computes a hash that two equal graphs share.
 
     Operations, their inputs and attributes, and the function library count; devices, the order of
-    operations, and shapes written down for readers do not.
+    operations, shapes written down for readers, and the numbers in the names of functions and
+    tables, which are others whenever a graph is built, do not.
 
     Args:
         graph_def: the graph.
@@ -31,23 +40,69 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
         64 hexadecimal digits.
     """
     digest = hashlib.sha256()
+    functions = _Functions(graph_def.library)
     plain = tf.compat.v1.NodeDef()
     for node in sorted(graph_def.node, key=lambda node: node.name):
         plain.CopyFrom(node)
         _strip([plain])
+        functions.rename(plain)
         _add(digest, plain)
-    # So that an operation never looks like a function.
-    _add(digest, tf.compat.v1.NodeDef())
-    library = graph_def.library
-    for function in sorted(library.function, key=lambda function: function.signature.name):
-        plain_function = type(function)()
-        plain_function.CopyFrom(function)
-        _strip(plain_function.node_def)
-        _add(digest, plain_function)
-    _add(digest, tf.compat.v1.NodeDef())
-    for gradient in sorted(library.gradient, key=lambda gradient: gradient.function_name):
-        _add(digest, gradient)
+    for name in functions.digests():
+        # So that an operation never looks like a function.
+        _add(digest, tf.compat.v1.NodeDef())
+        digest.update(name.encode())
     return digest.hexdigest()
+
+
+class _Functions:
+    """The functions of a library, known by what they do: their own names hold numbers."""
+
+    def __init__(self, library: tf.compat.v1.GraphDef.library) -> None:
+        self._functions = {each.signature.name: each for each in library.function}
+        self._gradients = {each.function_name: each.gradient_func for each in library.gradient}
+        self._digests: dict[str, str] = {}
+
+    def digests(self) -> list[str]:
+        """The digests of all functions, sorted."""
+        return sorted(self._digest(name) for name in self._functions)
+
+    def rename(self, node: tf.compat.v1.NodeDef) -> None:
+        """Calls the functions that a node calls by their digests."""
+        if node.op in self._functions:
+            node.op = self._digest(node.op)
+        for function in _called(node):
+            if function.name in self._functions:
+                function.name = self._digest(function.name)
+
+    def _digest(self, name: str) -> str:
+        if name in self._digests:
+            return self._digests[name]
+        # What a function that calls itself finds.
+        self._digests[name] = "itself"
+        function = self._functions[name]
+        plain = type(function)()
+        plain.CopyFrom(function)
+        for note in _NOTES:
+            plain.attr.pop(note, None)
+        _strip(plain.node_def)
+        plain.signature.ClearField("name")
+        text = _IGNORED.sub("", text_format.MessageToString(plain))
+        text = _QUOTED.sub(self._called_in_text, text)
+        if name in self._gradients:
+            text += self._digest(self._gradients[name])
+        self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
+        return self._digests[name]
+
+    def _called_in_text(self, quoted: re.Match[str]) -> str:
+        name = quoted[1]
+        return f'"{self._digest(name)}"' if name in self._functions else quoted[0]
+
+
+def _called(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:
+    for attribute in node.attr.values():
+        if attribute.HasField("func"):
+            yield attribute.func
+        yield from attribute.list.func
 
 
 def _strip(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
@@ -56,9 +111,9 @@ def _strip(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
         node.ClearField("device")
         node.ClearField("experimental_debug_info")
         for name in _NOTES:
-            # Deleting an attribute that is not there is an error.
-            if name in node.attr:
-                del node.attr[name]
+            node.attr.pop(name, None)
+        if "shared_name" in node.attr:
+            node.attr["shared_name"].s = _UUID.sub(b"", node.attr["shared_name"].s)
 
 
 def _add(digest: hashlib._Hash, message: _Message) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ _LEAST_TIMEOUT_SECS = 60.0
 # Where little time is left, a placement may still take this many times as long as the original.
 _LAST_TIMEOUT_RATIO = 2.0
 _SHORTEST_TIMEOUT_SECS = 10.0
+# What compiling may take of the time; what it takes beyond that does not count.
+_WARM_UP_SHARE = 0.25
 # What searching in simulation may take of the time that is left to search, and at most.
 _SIMULATE_SHARE, _MOST_SIMULATE_SECS = 0.5, 60.0
 
@@ -92,7 +95,11 @@ class LiveJob:
         if self.request.placer == AUTO:
             # Now, so that what follows is planned for the time that is left.
             self.report("preparing to simulate, which takes a minute the first time on a machine")
+            start_secs = time.monotonic()
             warm_up()
+            # Compiling must not leave a short search without time for anything else.
+            counted_secs = _WARM_UP_SHARE * self.request.max_secs
+            self.plan.postpone(max(0.0, time.monotonic() - start_secs - counted_secs))
         with (
             TrainingLog(self.directory.path, self.header) as training,
             self._environment(meta_optimizer=False) as environment,
@@ -138,7 +145,13 @@ class LiveJob:
 
     def _profiled_placer(self, name: str, log: TrialLog) -> Placer | None:
         """Profiles the graph and makes the placer; None if that is not possible."""
+        left_secs = self._left_to_search_secs(log.trials)
         try:
+            if not self.plan.can_profile(log.trials, left_secs):
+                raise SearchError(
+                    f"placer {name!r} needs to know what the operations cost, and there is no time "
+                    f"left of {self.request.max_secs:g} s to profile the graph: allow more"
+                )
             self.costs = profile_costs(
                 self.directory,
                 self.request,
@@ -146,7 +159,7 @@ class LiveJob:
                 self.session_config,
                 self.header,
                 self.report,
-                timeout_secs=max(_SHORTEST_TIMEOUT_SECS, self._left_to_search_secs(log.trials)),
+                timeout_secs=max(_SHORTEST_TIMEOUT_SECS, left_secs),
                 trials=log.trials,
             )
         except (SearchError, WorkerStartError) as error:

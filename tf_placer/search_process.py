@@ -117,9 +117,14 @@ def run(
             outcome, confirmation, winner, note = job.confirm(trials, finalists)
         elif was_interrupted:
             outcome = Outcome.INTERRUPTED
+        elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:
+            outcome, note = Outcome.NOTHING_RUNS, failures[-1].message
         else:
-            failures = [t.measurement.failure for t in trials if t.measurement.failure is not None]
-            outcome, note = Outcome.NOTHING_RUNS, failures[-1].message if failures else None
+            outcome = Outcome.NOT_CONFIRMED
+            note = (
+                "only the graph as it came was measured within "
+                f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
+            )
         explanation = None
         if job.costs is not None and finalists and interrupts.count < 2:
             with (

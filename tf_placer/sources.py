@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message, text_format
 from tensorflow.core.framework import variable_pb2
+from tensorflow.core.protobuf import queue_runner_pb2
 
 from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
@@ -33,6 +34,7 @@ __all__ = [
 _KEYS = tf.compat.v1.GraphKeys
 _TRAIN_OP = "train_op"
 _INITIALIZERS = "initializers"
+_DEQUEUES = ("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2")
 _BINARY, _TEXT, _META = ".pb", ".pbtxt", ".meta"
 
 
@@ -121,8 +123,8 @@ def read_source(
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
             file.
-        fetches: what a step fetches: operations and tensors, or their names; one or several. By
-            default the `train_op` collection.
+        fetches: what a step fetches: operations, tensors and variables, or names of the first two;
+            one or several. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name. Placeholders that the step needs and that
             are not given get synthetic values.
         initializers: operations (or names) that initialise everything before the first step; by
@@ -134,7 +136,7 @@ def read_source(
 
     Raises:
         GraphError: the graph cannot be read or used, a name is not in it, there is nothing to
-            fetch, or a placeholder cannot be fed.
+            fetch, a placeholder cannot be fed, or the step waits for queue runners.
     """
     given_graph = read_graph(graph)
     result = DropDanglingColocation().run(GraphState(given_graph.graph_def))
@@ -148,18 +150,22 @@ def read_source(
             "nothing to fetch: pass fetches, or put the training operation into the collection "
             f"{_TRAIN_OP!r}"
         )
+    if feeds is not None and not isinstance(feeds, Mapping):
+        raise GraphError(f"feeds map placeholders to values, unlike {type(feeds).__name__!r}")
     given = {_tensor_name(key): value for key, value in (feeds or {}).items()}
     op_graph = op_graph.restricted(fetch_names, list(given))
     feed_values = complete_feeds(op_graph, given, seed=seed)
     op_graph = op_graph.restricted(fetch_names, list(feed_values))
     if initializers is not None:
-        initializer_names = _names(initializers)
+        # Of what makes a value, too, only the operation is run.
+        initializer_names = [name.partition(":")[0] for name in _names(initializers)]
         for name in initializer_names:
             if name not in op_graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
     else:
         initializer_names = find_initializers(op_graph, collections.get(_INITIALIZERS, ()))
     _check_need_no_feed(op_graph, initializer_names)
+    _check_needs_no_runner(op_graph, collections)
     step = Step(tuple(fetch_names), feed_values, tuple(initializer_names))
     return Source(op_graph, step, given_graph.live)
 
@@ -253,7 +259,7 @@ def _read_file(path: str, kind: str) -> tf.compat.v1.GraphDef | tf.compat.v1.Met
 
 
 def _collections(given: GivenGraph) -> dict[str, list[str]]:
-    """What the collections of a graph say to run: names by "train_op", "initializers"."""
+    """Of a graph, what its collections name: "train_op", "initializers" and "queue_runners"."""
     graph = given.live
     if graph is not None:
         variables = graph.get_collection(_KEYS.GLOBAL_VARIABLES)
@@ -263,6 +269,9 @@ def _collections(given: GivenGraph) -> dict[str, list[str]]:
         return {
             _TRAIN_OP: _names(graph.get_collection(_TRAIN_OP)),
             _INITIALIZERS: _names(initializers + graph.get_collection(_KEYS.TABLE_INITIALIZERS)),
+            _KEYS.QUEUE_RUNNERS: [
+                runner.queue.name for runner in graph.get_collection(_KEYS.QUEUE_RUNNERS)
+            ],
         }
     if given.meta_graph is None:
         return {}
@@ -274,7 +283,11 @@ def _collections(given: GivenGraph) -> dict[str, list[str]]:
     if _KEYS.TABLE_INITIALIZERS in collections:
         initializers += collections[_KEYS.TABLE_INITIALIZERS].node_list.value
     train_op = list(collections[_TRAIN_OP].node_list.value) if _TRAIN_OP in collections else []
-    return {_TRAIN_OP: train_op, _INITIALIZERS: initializers}
+    runners = []
+    if _KEYS.QUEUE_RUNNERS in collections:
+        for data in collections[_KEYS.QUEUE_RUNNERS].bytes_list.value:
+            runners.append(queue_runner_pb2.QueueRunnerDef.FromString(data).queue_name)
+    return {_TRAIN_OP: train_op, _INITIALIZERS: initializers, _KEYS.QUEUE_RUNNERS: runners}
 
 
 def _names(items: Any) -> list[str]:
@@ -283,6 +296,9 @@ def _names(items: Any) -> list[str]:
         items = [items]
     names = []
     for item in items:
+        # What a session makes of a variable: its value, not its handle.
+        element = getattr(item, "_as_graph_element", None)
+        item = item if element is None else element()
         name = item if isinstance(item, str) else getattr(item, "name", None)
         if not isinstance(name, str):
             raise GraphError(f"{item!r} is neither an operation, a tensor nor the name of one")
@@ -299,6 +315,17 @@ def _check_need_no_feed(graph: OpGraph, initializers: Sequence[str]) -> None:
         raise GraphError(
             f"the initializers need the placeholder {graph.names[i]!r}, but only steps are fed: "
             "pass initializers that need none"
+        )
+
+
+def _check_needs_no_runner(graph: OpGraph, collections: Mapping[str, Sequence[str]]) -> None:
+    """Nothing starts the threads that would fill a queue."""
+    waits = graph.has_type(_DEQUEUES) & graph.needed
+    if waits.any() and collections.get(_KEYS.QUEUE_RUNNERS):
+        name = graph.names[int(np.flatnonzero(waits)[0])]
+        raise GraphError(
+            f"{name!r} waits for a queue that queue runners fill, and a search starts none: read "
+            "with tf.data, or feed what is taken from the queue"
         )
 
 

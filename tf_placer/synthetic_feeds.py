@@ -62,7 +62,7 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
         raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
         array = np.asarray(value, dtype)
-    except (TypeError, ValueError) as error:
+    except (NotImplementedError, TypeError, ValueError) as error:
         raise GraphError(f"the feed of {name!r} is not of type {dtype}: {error}") from error
     if dtype == np.object_ and not all(isinstance(item, str | bytes) for item in array.flat):
         raise GraphError(f"the feed of {name!r} is not of strings")
@@ -79,10 +79,16 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
 def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     tensor = graph.tensor_index(name)
     dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
-    if dtype is None or shape is None or -1 in shape:
-        what = "holds a handle" if dtype is None else f"has the shape {_describe(shape)}"
+    if dtype is None:
         raise GraphError(
-            f"the placeholder {name!r} {what}, so no value can be made up for it: pass one in feeds"
+            f"the placeholder {name!r} stands for a handle, which cannot be fed. Graphs of functions "
+            "take their variables so: build the model in a tf.Graph, or make its variables constants "
+            "with convert_variables_to_constants_v2"
+        )
+    if shape is None or -1 in shape:
+        raise GraphError(
+            f"the placeholder {name!r} has the shape {_describe(shape)}, so no value can be made up "
+            "for it: pass one in feeds"
         )
     if dtype == np.object_:
         return np.full(shape, b"", np.object_)

@@ -77,6 +77,10 @@ class TimePlan:
         self.explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
         self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
 
+    def postpone(self, secs: float) -> None:
+        """Does not count seconds that have passed: everything may end so much later."""
+        self._end_secs += secs
+
     def left_secs(self) -> float:
         """Seconds left in all."""
         return self._end_secs - time.monotonic()
@@ -94,6 +98,15 @@ class TimePlan:
         )
         reserved_secs = _MIN_ROUNDS * _MARGIN * round_secs + self._after_secs(trials)
         return self.left_secs() - min(reserved_secs, _MOST_RESERVED * self.max_secs)
+
+    def can_profile(self, trials: Sequence[Trial], left_secs: float) -> bool:
+        """Whether there is time for what a profile takes at least: two starts and a measurement.
+
+        Args:
+            trials: all so far, the graph as it came first.
+            left_secs: seconds that are left to search.
+        """
+        return left_secs > 2.0 * _restart_secs(trials) + trial_secs(trials[0].measurement)
 
     def confirmation(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool

@@ -67,14 +67,91 @@ def add_gradient(graph_def: tf1.GraphDef) -> None:
     graph_def.library.gradient.add(function_name=name, gradient_func=name)
 
 
+def while_loop() -> None:
+    value = tf.constant(1.0)
+    _, result = tf.while_loop(lambda i, _: i < 3, lambda i, r: (i + 1, r * value), [0, value])
+    tf.gradients(result, value)
+
+
+def condition() -> None:
+    value = tf.constant(1.0)
+    tf.cond(value > 0, lambda: value * 2, lambda: value)
+
+
+def function_with_gradient() -> None:
+    value = tf.constant(1.0)
+    tf.gradients(tf.function(lambda x: tf.tanh(x) * 2.0)(value), value)
+
+
+def custom_gradient() -> None:
+    @tf.custom_gradient
+    def square(value):
+        return value * value, lambda above: above * 3.0
+
+    value = tf.constant(1.0)
+    tf.gradients(square(value), value)
+
+
+def dataset_map() -> None:
+    dataset = tf.data.Dataset.range(5).map(lambda value: value + 1)
+    tf1.data.make_initializable_iterator(dataset).get_next()
+
+
+def lookup_table() -> None:
+    values = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+    tf.lookup.StaticHashTable(values, 0).lookup(tf.constant(["a"]))
+
+
+def built(build) -> tf1.GraphDef:
+    with tf.Graph().as_default() as graph:
+        build()
+    return graph.as_graph_def()
+
+
 class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
     def test_looks_like_a_hash(self):
         self.assertRegex(graph_fingerprint(function_graph_def()), "^[0-9a-f]{64}$")
 
     def test_graph_built_again_has_the_same(self):
-        for name in ("lstm", "v1_ref_variables", "while_loop_v1", "saver_and_summaries"):
-            first, second = (graphs.FACTORIES[name]().graph.as_graph_def() for _ in range(2))
+        for name, factory in graphs.FACTORIES.items():
+            first, second = (factory().graph.as_graph_def() for _ in range(2))
             self.assertEqual(graph_fingerprint(first), graph_fingerprint(second), name)
+
+    @parameterized.parameters(
+        while_loop, condition, function_with_gradient, custom_gradient, dataset_map, lookup_table
+    )
+    def test_numbers_that_tensorflow_makes_up_do_not_matter(self, build):
+        first, second = built(build), built(build)
+        self.assertNotEqual(first, second)
+        self.assertEqual(graph_fingerprint(first), graph_fingerprint(second))
+
+    def test_which_function_a_node_calls_matters(self):
+        graph_def = built(condition)
+        call = next(n for n in graph_def.node if "then_branch" in n.attr)
+        exchanged = copy_of(graph_def)
+        other = next(n for n in exchanged.node if n.name == call.name)
+        other.attr["then_branch"].func.name = call.attr["else_branch"].func.name
+        other.attr["else_branch"].func.name = call.attr["then_branch"].func.name
+        self.assertNotEqual(graph_fingerprint(exchanged), graph_fingerprint(graph_def))
+
+    def test_change_of_a_function_that_a_function_calls_matters(self):
+        graph_def = tf1.GraphDef()
+        for name, op in (("outer", "inner"), ("inner", "Tanh")):
+            function = graph_def.library.function.add()
+            function.signature.name = name
+            function.node_def.add(name="node", op=op)
+        graph_def.node.add(name="call", op="outer")
+        changed = copy_of(graph_def)
+        changed.library.function[1].node_def[0].op = "Sigmoid"
+        self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
+
+    def test_function_may_call_itself(self):
+        graph_def = tf1.GraphDef()
+        function = graph_def.library.function.add()
+        function.signature.name = "again"
+        function.node_def.add(name="node", op="again")
+        graph_def.node.add(name="call", op="again")
+        self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
     def test_all_test_graphs_differ(self):
         prints = [graph_fingerprint(f().graph.as_graph_def()) for f in graphs.FACTORIES.values()]

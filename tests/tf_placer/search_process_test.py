@@ -177,7 +177,11 @@ class SearchProcessTest(tf.test.TestCase):
         self.assertIsNone(read_placement(self.directory.placement).measurement["speedup"])
 
     def test_a_budget_of_one_trial_measures_the_original_only(self):
-        self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NOTHING_RUNS)
+        self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NOT_CONFIRMED)
+        self.assertIn(
+            "only the graph as it came was measured within max_trials=1",
+            self.directory.read_result()["note"],
+        )
         self.assertLen(read_log(self.directory.trials)[1], 1)
 
     def test_a_graph_that_does_not_run_ends_the_search(self):

@@ -94,6 +94,46 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(step.feeds["x:0"], value)
             self.assertEqual(step.initializers, ("w/Assign",))
 
+    def test_fetching_a_variable_fetches_its_value(self):
+        for use_resource in (False, True):
+            with new_graph() as graph:
+                variable = tf1.get_variable("v", [2], use_resource=use_resource)
+                update = variable.assign_add(tf.ones([2]))
+            source = read_source(graph, [variable, update])
+            with tf1.Session(graph=graph) as session:
+                session.run(list(source.step.initializers))
+                before, after = session.run(variable), session.run(source.step.fetches[1])
+                self.assertAllEqual(after, before + 1.0)
+                self.assertAllEqual(session.run(source.step.fetches[0]), after)
+
+    def test_an_initializer_may_make_a_value(self):
+        for use_resource in (False, True):
+            with new_graph() as graph:
+                variable = tf1.get_variable("v", [2], use_resource=use_resource)
+                start = tf1.assign(variable, tf.ones([2]))
+            source = read_source(graph, variable, initializers=start)
+            with tf1.Session(graph=graph) as session:
+                session.run(list(source.step.initializers))
+                self.assertAllEqual(session.run(source.step.fetches[0]), [1.0, 1.0])
+
+    def test_a_step_that_waits_for_queue_runners_is_refused(self):
+        with new_graph() as graph:
+            queue = tf.queue.FIFOQueue(4, [tf.float32], [[]], name="queue")
+            tf.identity(queue.dequeue(), name="y")
+            tf.zeros([], name="no_queue")
+        graph_def = graph.as_graph_def()
+        # Without queue runners somebody else may fill it.
+        self.assertEqual(read_source(graph, "y").step.fetches, ("y",))
+        with graph.as_default():
+            runner = tf1.train.QueueRunner(queue, [queue.enqueue(1.0)])
+            tf1.train.add_queue_runner(runner)
+            exported = tf1.train.export_meta_graph(graph=graph)
+        for form in (graph, exported):
+            with self.assertRaisesRegex(GraphError, "'queue_Dequeue' waits for a queue"):
+                read_source(form, "y")
+            self.assertEqual(read_source(form, "no_queue").step.fetches, ("no_queue",))
+        self.assertEqual(read_source(graph_def, "y").step.fetches, ("y",))
+
     def test_any_tensor_can_be_fed_and_cuts_off_what_makes_it(self):
         graph, _ = trained()
         self.assertIn("x:0", read_source(graph, "loss").step.feeds)
@@ -129,6 +169,8 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             ((graph_def, ["loss:5"]), "'loss:5'"),
             ((graph_def, {"a": 1}), "{'a': 1} is neither an operation"),
             ((graph_def, "train", {"y": 1}), "no tensor 'y:0'"),
+            ((graph_def, "train", ["x"]), "feeds map placeholders to values, unlike 'list'"),
+            ((graph, "train", {"x": graph.get_tensor_by_name("x:0")}), "feed of 'x:0' is not of"),
             ((graph_def, "train", {"x": [1]}), "feed of 'x:0' has the shape"),
             ((graph_def, "train", None, "init"), "initializer 'init' is not in the graph"),
             ((tf1.GraphDef(), "train"), "the graph is empty"),

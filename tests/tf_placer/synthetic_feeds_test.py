@@ -67,7 +67,9 @@ class MadeUpFeedsTest(tf.test.TestCase):
 
     def test_a_placeholder_of_handles_is_named(self):
         for dtype in (tf.resource, tf.variant):
-            with self.assertRaisesRegex(GraphError, "'p0:0' holds a handle"):
+            with self.assertRaisesRegex(
+                GraphError, "'p0:0' stands for a handle, which cannot be fed"
+            ):
                 complete_feeds(placeholders((dtype, [])), {})
 
     def test_default_values_need_no_feed(self):

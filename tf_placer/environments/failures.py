@@ -45,6 +45,11 @@ _UNINITIALISED_WORDS = (
     "Could not find variable",
     "Resource does not exist",
 )
+# From here on it is of no use to anybody without the sources.
+_TRACES = (
+    r"Original stack trace for|Colocation Debug Info|Traceback \(most recent call last\)"
+    r"|Recent warning and error logs"
+)
 # Errors of the graph itself, after which processes are as good as before.
 _HARMLESS_ERRORS = frozenset(
     {
@@ -61,7 +66,7 @@ _HARMLESS_ERRORS = frozenset(
 
 def shorten(message: str) -> str:
     """A message of TensorFlow as one line, without stack traces and repetitions."""
-    text = re.split(r"Original stack trace for|Colocation Debug Info", message)[0]
+    text = re.split(_TRACES, message)[0]
     nodes = re.findall(r"^\s*\[\[\{\{node ([^}]+)\}\}\]\]", text, re.MULTILINE)
     noise = re.compile(
         r"""Graph\ execution\ error:$ | Detected\ at\ node | File\ " | Node:\ ' | Hint:
@@ -119,9 +124,9 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
             f"in {stage}: {short}; pass initializers= with the operations that initialise "
             "variables, tables and iterators"
         )
-    elif "callback pyfunc" in message:
+    elif re.search(r"callback (with key=)?pyfunc_", message):
         short = (
-            f"in {stage}: {short}; a Python function (py_func, numpy_function, py_function, "
+            f"in {stage}: {short.rstrip('.')}; a Python function (py_func, numpy_function, py_function, "
             "Dataset.from_generator) exists only in the process that made the graph, so such a "
             "graph cannot be measured"
         )

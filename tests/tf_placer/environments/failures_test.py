@@ -23,6 +23,20 @@ Detected at node 'Square' defined at (most recent call last):
     File "/a/q.py", line 41, in attempt
 Node: 'Square'
 """
+_PYTHON_FUNCTION = """Graph execution error:
+
+Detected at node 'y' defined at (most recent call last):
+Node: 'y'
+ValueError: Could not find callback with key=pyfunc_0 in the registry.
+Traceback (most recent call last):
+
+  File "/site-packages/tensorflow/python/ops/script_ops.py", line 257, in __call__
+    raise ValueError(f"Could not find callback with key={token} in the "
+
+ValueError: Could not find callback with key=pyfunc_0 in the registry.
+
+
+\t [[{{node y}}]]"""
 _UNKNOWN_DEVICE = (
     _DETECTED
     + """Cannot assign a device for operation Square: {{node Square}} was explicitly assigned to \
@@ -123,8 +137,11 @@ class FailureOfErrorTest(parameterized.TestCase):
         self.assertIn("Could not find variable v", failure.message)
 
     def test_a_python_function_is_explained(self):
-        failure = failure_of_error(
-            "InvalidArgumentError", "ValueError: callback pyfunc_0 is not found", "steps", 0
+        failure = failure_of_error("InvalidArgumentError", _PYTHON_FUNCTION, "steps", 0)
+        self.assertStartsWith(
+            failure.message,
+            "in steps: ValueError: Could not find callback with key=pyfunc_0 in the registry; a "
+            "Python function",
         )
         self.assertIn("exists only in the process that made the graph", failure.message)
 
