@@ -81,14 +81,14 @@ def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
     dtype, shape = _numpy_type(graph, tensor), graph.tensor_shapes[tensor]
     if dtype is None:
         raise GraphError(
-            f"the placeholder {name!r} stands for a handle, which cannot be fed. Graphs of functions "
-            "take their variables so: build the model in a tf.Graph, or make its variables constants "
-            "with convert_variables_to_constants_v2"
+            f"the placeholder {name!r} stands for a handle, which cannot be fed. Graphs of "
+            "functions take their variables so: build the model in a tf.Graph, or make its "
+            "variables constants with convert_variables_to_constants_v2"
         )
     if shape is None or -1 in shape:
         raise GraphError(
-            f"the placeholder {name!r} has the shape {_describe(shape)}, so no value can be made up "
-            "for it: pass one in feeds"
+            f"the placeholder {name!r} has the shape {_describe(shape)}, so no value can be made "
+            "up for it: pass one in feeds"
         )
     if dtype == np.object_:
         return np.full(shape, b"", np.object_)

@@ -126,9 +126,9 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
         )
     elif re.search(r"callback (with key=)?pyfunc_", message):
         short = (
-            f"in {stage}: {short.rstrip('.')}; a Python function (py_func, numpy_function, py_function, "
-            "Dataset.from_generator) exists only in the process that made the graph, so such a "
-            "graph cannot be measured"
+            f"in {stage}: {short.rstrip('.')}; a Python function (py_func, numpy_function, "
+            "py_function, Dataset.from_generator) exists only in the process that made the graph, "
+            "so such a graph cannot be measured"
         )
     else:
         short = f"in {stage}: {error_type}: {short}"
