@@ -1,5 +1,10 @@
 """`python -m tf_placer`."""
 
-from tf_placer.cli import main
+import sys
+
+try:
+    from tf_placer.cli import main
+except KeyboardInterrupt:  # Importing takes a moment.
+    sys.exit("tf_placer: interrupted")
 
 main()

@@ -185,8 +185,7 @@ def _log(args: argparse.Namespace) -> None:
         print(log_table(*read_log(trials)))
     if os.path.exists(training):
         _, updates = read_training_log(args.log_dir)
-        if updates:
-            print(f"\n{training_table(updates)}")
+        print(f"\n{training_table(updates)}" if updates else "nothing was learned so far")
 
 
 def _serve(args: argparse.Namespace) -> None:
@@ -200,10 +199,9 @@ def _serve(args: argparse.Namespace) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 65536:
-        raise argparse.ArgumentTypeError(f"{port} is not a port")
-    return port
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -42,27 +42,39 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         OSError: it cannot be written.
     """
     path = os.path.realpath(path)
-    if _is_special(path):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return
-    temporary = _temporary(path)
+    # Something like /dev/null cannot be replaced.
+    temporary = path if _is_special(path) else _temporary(path)
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        if temporary != path:
+            os.replace(temporary, path)
+    except BaseException as error:
+        if temporary != path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename is None:
+            # As of a disk that is full.
+            raise OSError(error.errno, error.strerror, path) from error
         raise
 
 
-def check_output(path: str | os.PathLike[str]) -> None:
+def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
     """Makes sure, before any work, that a file can be written to a path.
+
+    Args:
+        path: where the file goes.
+        others: files that are read or written, too, so that it must not replace them; None for
+            none.
 
     Raises:
         OSError: it cannot be; the message names the path.
     """
+    for other in others:
+        if other is not None and os.path.realpath(path) == os.path.realpath(other):
+            raise OSError(
+                f"cannot write to {os.fspath(path)!r}: it would replace another file of the command"
+            )
     path = os.path.realpath(path)
     if os.path.isdir(path):
         raise OSError(f"cannot write to {path!r}: it is a directory")

@@ -30,6 +30,8 @@ __all__ = ["check_reachable", "computer_memory_bytes", "find_machine"]
 
 _CONNECT_TIMEOUT_SECS = 10.0
 _DISCOVERY_TIMEOUT_SECS = 120.0
+# Every two of them have a link.
+_MOST_PROCESSES = 256
 _MACHINES = (
     "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', a machine file (.json) or a "
     "name with a number of GPUs for N, of "
@@ -109,9 +111,10 @@ def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
 
 def _local_devices(spec: str) -> list[Device]:
     count_text, *options = spec.removeprefix("local:").split(",")
-    if not count_text.isdecimal() or int(count_text) < 1:
+    if not count_text.isdecimal() or not 1 <= int(count_text) <= _MOST_PROCESSES:
         raise MachineError(
-            f"machine {spec!r}: the number of processes must be at least 1, not {count_text!r}"
+            f"machine {spec!r}: the number of processes must be from 1 to {_MOST_PROCESSES}, not "
+            f"{count_text!r}"
         )
     count = int(count_text)
     memory_bytes = None

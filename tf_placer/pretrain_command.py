@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from tf_placer.placers.learned.graph_neural import (
     GraphNeuralConfig,
     GraphNeuralNetwork,
 )
+from tf_placer.placers.learned.weights_file import write_weights
 from tf_placer.pretraining import PretrainedProblem, PretrainingConfig, pretrain
 from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.problem_file import read_problem
@@ -50,10 +50,10 @@ def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, s
     if not output.endswith(WEIGHTS_SUFFIX):
         raise ValueError(f"--output must end in {WEIGHTS_SUFFIX}, unlike {output!r}")
     about = output.removesuffix(WEIGHTS_SUFFIX) + ".json"
+    for path in (output, about):
+        check_output(path, *problem_paths)
     # It places coarse groups wherever there are some.
     problems = [coarse_problem(read_problem(path))[0] for path in problem_paths]
-    for path in (output, about):
-        check_output(path)
     # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
     tf.get_logger().setLevel("ERROR")
     network_config, config = GraphNeuralConfig(), PretrainingConfig()
@@ -75,7 +75,7 @@ def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, s
         )
     finally:
         line.clear()
-    _write_weights(network, output)
+    write_weights(network.save_weights, output)
     write_json(
         about,
         {
@@ -102,20 +102,6 @@ def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, s
     headers = ["problem", "groups", "devices", "updates", "mean at first", "mean at last", "best"]
     print(table(headers, rows, "lrrrrrr"))
     print("weights:", output)
-
-
-def _write_weights(network: GraphNeuralNetwork, path: str) -> None:
-    """Writes weights, whole or not at all."""
-    path = os.path.realpath(path)
-    directory, name = os.path.split(path)
-    # Keras looks at the end of the name.
-    temporary = os.path.join(directory, f".{os.getpid()}.{name}")
-    try:
-        network.save_weights(temporary)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 def _progress(results: Sequence[PretrainedProblem]) -> str:

@@ -34,6 +34,8 @@ def simulate_file(
         OSError: a file cannot be read or written.
         ValueError: the problem or the assignment is wrong.
     """
+    for path in filter(None, (output, trace)):
+        check_output(path, problem_path, assignment_path)
     problem = read_problem(problem_path)
     placement = read_assignment(assignment_path, problem, problem_path)
     report_step(problem, placement, output=output, trace=trace)
@@ -89,9 +91,9 @@ def report_step(
     Raises:
         OSError: a file cannot be written.
     """
-    for path in (output, trace):
+    for path, other in ((output, trace), (trace, None)):
         if path is not None:
-            check_output(path)
+            check_output(path, other)
     environment = SimulatedEnvironment(problem, threads=1)
     [measurement] = environment.measure(placement[None])
     bounds = lower_bounds(problem)

@@ -52,7 +52,7 @@ def profile_file(
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, not {steps}")
-    check_output(output)
+    check_output(output, input_graph, feeds_path)
     feeds = None if feeds_path is None else read_feeds(feeds_path)
     source = read_source(input_graph, fetches, feeds, initializers)
     costed = cost_graph(source, find_machine(machine), steps=steps, grouping=grouping)
@@ -121,7 +121,7 @@ def simulate_graph_file(
             cannot be run.
     """
     for path in filter(None, (output, trace)):
-        check_output(path)
+        check_output(path, input_graph, placement_path)
     placement = None if placement_path is None else read_placement(placement_path)
     source = read_source(input_graph, fetches)
     costed = cost_graph(source, find_machine(machine), steps=10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import pathlib
 import sys
 import time
@@ -33,7 +34,7 @@ from tf_placer.report.units import format_bytes, format_duration, format_step
 from tf_placer.search import Budget
 from tf_placer.simulated_search import SearchOutcome, search_problem
 from tf_placer.simulation.lower_bounds import lower_bounds
-from tf_placer.training_log import TrainingLog
+from tf_placer.training_log import TRAINING, TrainingLog
 from tf_placer.training_recorder import TrainingRecorder
 
 __all__ = ["search_file"]
@@ -77,19 +78,18 @@ def search_file(
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
     Budget(max_trials, max_secs)
+    check_output(output, problem_path, log_dir and os.path.join(log_dir, TRAINING))
     problem = read_problem(problem_path)
     if placer == AUTO:
         check_options(placer, placer_options)
         if log_dir is not None:
             raise ValueError("placer 'auto' learns nothing that --log_dir could keep")
-        check_output(output)
         _search_auto(problem, output, max_trials=max_trials, max_secs=max_secs, seed=seed)
         return
     placed, clusters = problem, np.arange(problem.num_groups)
     if units_of(placer, placer_options) == "heuristic":
         placed, clusters = coarse_problem(problem)
     proposer = _placer(placed, placer, placer_options, seed)
-    check_output(output)
     file = _ResultFile(output)
     line = TerminalLine(sys.stderr)
 

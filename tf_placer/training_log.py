@@ -5,9 +5,7 @@ Free of TensorFlow until there is an update to write for TensorBoard.
 
 from __future__ import annotations
 
-import fcntl
 import importlib
-import io
 import json
 import os
 import pathlib
@@ -16,9 +14,9 @@ from typing import Any
 
 from absl import logging
 
+from tf_placer.log_file import lock, write_lines
 from tf_placer.log_header import LogError, check_header
 from tf_placer.placers.update_record import UpdateRecord
-from tf_placer.trial_log import LogLockedError
 
 __all__ = ["TENSORBOARD", "TRAINING", "TrainingLog", "read_training_log"]
 
@@ -66,14 +64,14 @@ class TrainingLog:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (the log keeps it open)
         try:
-            _lock(self._file, self.path)
+            lock(self._file)
             self._file.seek(0)
             logged, records, size = _parse(self.path, self._file.readall())
             if logged is not None:
                 check_header(self.path, logged, given)
             self._file.truncate(size)
             if logged is None:
-                self._file.write(_encode(given))
+                write_lines(self._file, _encode(given))
             self.num_updates = len(records)
         except BaseException:
             self._file.close()
@@ -98,7 +96,7 @@ class TrainingLog:
         new = updates[self.num_updates :]
         if not new:
             return
-        self._file.write(b"".join(_encode(update.to_json()) for update in new))
+        write_lines(self._file, b"".join(_encode(update.to_json()) for update in new))
         self.num_updates += len(new)
         if self._scalars is None:
             # Only what learns has updates, and it has imported TensorFlow already.
@@ -184,12 +182,3 @@ def _checked_header(value: Any) -> dict[str, Any]:
 
 def _encode(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, allow_nan=False).encode() + b"\n"
-
-
-def _lock(file: io.FileIO, path: str) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise LogLockedError(f"another search is writing {path}") from error
-    except OSError as error:  # some network file systems have no locks
-        logging.warning("%s cannot be locked against a second search: %s", path, error)

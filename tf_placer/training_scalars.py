@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -28,8 +30,9 @@ class TrainingScalars:
         Raises:
             OSError: it cannot be made.
         """
+        self._directory = os.fspath(directory)
         os.makedirs(directory, exist_ok=True)
-        self._writer = tf.summary.create_file_writer(os.fspath(directory))
+        self._writer = tf.summary.create_file_writer(self._directory)
         # What `tf.summary.scalar` says of its values; it needs TensorBoard to be installed.
         self._metadata = tf.compat.v1.SummaryMetadata(
             plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
@@ -40,8 +43,11 @@ class TrainingScalars:
 
         Args:
             updates: those after what was written before.
+
+        Raises:
+            OSError: they cannot be written.
         """
-        with self._writer.as_default():
+        with self._os_errors(), self._writer.as_default():
             for update in updates:
                 for tag, value in _scalars(update):
                     number = tf.constant(value, tf.float32)
@@ -49,8 +55,22 @@ class TrainingScalars:
             self._writer.flush()
 
     def close(self) -> None:
-        """Closes the file."""
-        self._writer.close()
+        """Closes the file.
+
+        Raises:
+            OSError: what is left cannot be written.
+        """
+        with self._os_errors():
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _os_errors(self) -> Iterator[None]:
+        """TensorFlow's errors as those of other files."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = re.sub(r"{{.*?}} ", "", error.message).splitlines()[0]
+            raise OSError(f"cannot write to {self._directory!r}: {reason}") from error
 
 
 def _scalars(update: UpdateRecord) -> Iterator[tuple[str, float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import io
 import json
 import os
@@ -13,12 +12,12 @@ from typing import Any
 from absl import logging
 
 from tf_placer.environments.environment import Measurement
+from tf_placer.log_file import lock, write_lines
 from tf_placer.log_header import LogError, LogMismatchError, check_header
 
 __all__ = [
     "ORIGINAL",
     "LogError",
-    "LogLockedError",
     "LogMismatchError",
     "Trial",
     "TrialLog",
@@ -32,10 +31,6 @@ _FORMAT = 1
 
 # How every header line begins: tells a torn header from a file that is something else.
 _HEADER_START = b'{"format": '
-
-
-class LogLockedError(LogError):
-    """Another search is writing the log."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,19 +138,19 @@ class TrialLog:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         file = open(path, "a+b", buffering=0)  # noqa: SIM115 (the log keeps it open)
         try:
-            _lock(file, path)
+            lock(file)
             file.seek(0)
             content = file.readall()
             logged, trials, size = _parse(path, content)
             if logged is None:
                 file.truncate(0)
-                _write(file, _encode(given))
+                write_lines(file, _encode(given))
                 _sync_directory(os.path.dirname(path))
                 return cls(path, file, given, [])
             check_header(path, logged, given)
             file.truncate(size)
             if not content[:size].endswith(b"\n"):
-                _write(file, b"\n")
+                write_lines(file, b"\n")
             return cls(path, file, logged, trials)
         except BaseException:
             file.close()
@@ -175,7 +170,7 @@ class TrialLog:
         """
         if trial.index != len(self._trials):
             raise ValueError(f"the next trial of {self.path} is {len(self._trials)}, not {trial}")
-        _write(self._file, _encode(trial.to_json()))
+        write_lines(self._file, _encode(trial.to_json()))
         self._trials.append(trial)
 
     def close(self) -> None:
@@ -268,28 +263,6 @@ def _read_trial(path: str, number: int, value: Any) -> Trial:
 
 def _encode(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, allow_nan=False).encode() + b"\n"
-
-
-def _write(file: io.FileIO, line: bytes) -> None:
-    """Puts a line on disk: whole, or (after an error) not at all."""
-    end = file.seek(0, os.SEEK_END)
-    try:
-        rest = memoryview(line)
-        while rest:
-            rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
-    except OSError:
-        file.truncate(end)
-        raise
-
-
-def _lock(file: io.FileIO, path: str) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise LogLockedError(f"another search is writing {path}") from error
-    except OSError as error:  # some network file systems have no locks
-        logging.warning("%s cannot be locked against a second search: %s", path, error)
 
 
 def _sync_directory(path: str) -> None:

@@ -82,6 +82,19 @@ class JsonFileTest(absltest.TestCase):
             with self.assertRaisesRegex(OSError, f"^cannot write to '.*{reason}$"):
                 check_output(path)
 
+    def test_an_output_that_would_replace_another_file_is_refused(self):
+        self.path.touch()
+        link = self.directory / "link.json"
+        link.symlink_to(self.path)
+        check_output(link, None, self.directory / "other.json")
+        with self.assertRaisesRegex(OSError, "^cannot write to '.*link.json': it would replace"):
+            check_output(link, None, self.path)
+
+    def test_a_full_disk_is_named(self):
+        with self.assertRaises(OSError) as raised:
+            write_json("/dev/full", [1] * 10_000)
+        self.assertEqual(raised.exception.filename, "/dev/full")
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -51,10 +51,11 @@ class LocalMachineTest(parameterized.TestCase):
         self.assertEqual([d.memory_bytes for d in machine.devices], [500 * 2**20])
 
     @parameterized.parameters(
-        ("local:0", "at least 1, not '0'"),
-        ("local:-1", "at least 1, not '-1'"),
-        ("local:", "at least 1, not ''"),
-        ("local:two", "at least 1, not 'two'"),
+        ("local:0", "from 1 to 256, not '0'"),
+        ("local:-1", "from 1 to 256, not '-1'"),
+        ("local:", "from 1 to 256, not ''"),
+        ("local:two", "from 1 to 256, not 'two'"),
+        ("local:999999", "from 1 to 256, not '999999'"),
         ("local:2,memory=5", "unknown option 'memory'"),
         ("local:2,memory_mb=0", "memory_mb must be a number of MiB, at least 1, not '0'"),
         ("local:2,memory_mb", "memory_mb must be"),

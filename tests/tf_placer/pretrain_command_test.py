@@ -100,6 +100,7 @@ class PretrainCommandTest(absltest.TestCase):
         self.assert_refused(
             "cannot write to .*nowhere", f"--output={self.path('nowhere/p.weights.h5')}"
         )
+        self.assert_refused("would replace", f"--output={self.path('a.weights.h5')}")
         self.problems.append(self.path("missing.json"))
         self.assert_refused("missing.json.*: No such file", f"--output={self.output}")
 

@@ -325,6 +325,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         refuses("the problem has no entry", problem="empty.json")
         refuses("no/r.json': No such file", output="no/r.json")
         refuses("': it is a directory", output="")
+        refuses("problem.json': it would replace another file", output="problem.json")
         refuses("argument --placer: no placer 'magic'; the placers are", "--placer=magic", code=2)
         refuses(r"no placer 'randm' \(did you mean 'random'\?\)", "--placer=randm", code=2)
         refuses("invalid int value: 'many'", "--max_trials=many", code=2)
@@ -339,6 +340,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         log_dir = f"--log_dir={self.path('run')}"
         refuses("max_trials must be at least 1, not 0", "--max_trials=0", log_dir)
         refuses("placer 'random' has no option 'units'", "--placer_option=units=5", log_dir)
+        refuses("would replace", f"--log_dir={self.directory}", output="training.jsonl")
         refuses("problem.json", f"--log_dir={self.problem}")
         refuses("problem.json/run", f"--log_dir={self.problem}/run")
         self.assert_refused("required: --problem", "search", "--output=r.json", code=2)

@@ -10,9 +10,9 @@ import sys
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.doubles import update_record
+from tf_placer.log_file import LogLockedError
 from tf_placer.log_header import LogError, LogMismatchError
 from tf_placer.training_log import TRAINING, TrainingLog, read_training_log
-from tf_placer.trial_log import LogLockedError
 
 _HEADER = {"placer": "post", "seed": 3, "versions": {"numpy": "1"}}
 _UPDATES = [update_record(number) for number in range(4)]

@@ -1,5 +1,6 @@
 import math
 import os
+from unittest import mock
 
 import tensorflow as tf
 
@@ -36,6 +37,20 @@ class TrainingScalarsTest(tf.test.TestCase):
         self.assertEqual(points["ppo/loss"], [(10, 0.25), (20, 0.125), (30, 0.0625)])
         self.assertEqual(points["batch/failures"], [(10, 1), (20, 1), (30, 1)])
         self.assertLen(os.listdir(self.directory), 1)
+
+    def test_a_full_disk_is_an_os_error_that_names_the_directory(self):
+        scalars = TrainingScalars(self.directory)
+        full = tf.errors.ResourceExhaustedError(
+            None, None, "{{function_node __wrapped__Flush}} f.v2; No space left\nmore"
+        )
+        with (
+            mock.patch.object(scalars._writer, "flush", side_effect=full),
+            self.assertRaises(OSError) as raised,
+        ):
+            scalars.write([update_record(0)])
+        self.assertEqual(
+            str(raised.exception), f"cannot write to {self.directory!r}: f.v2; No space left"
+        )
 
     def test_every_number_of_an_update_has_a_curve(self):
         scalars = TrainingScalars(self.directory)

@@ -6,11 +6,10 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from tf_placer import trial_log
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.log_file import LogLockedError
 from tf_placer.trial_log import (
     LogError,
-    LogLockedError,
     LogMismatchError,
     Trial,
     TrialLog,
@@ -321,15 +320,6 @@ class TrialLogTest(parameterized.TestCase):
                 TrialLog.open(self.path, {"seed": 1})
             child.kill()
         TrialLog.open(self.path, {"seed": 1}).close()
-
-    def test_a_file_system_without_locks_is_a_warning(self):
-        with (
-            mock.patch.object(trial_log.fcntl, "flock", side_effect=OSError(95, "unsupported")),
-            self.assertLogs(level="WARNING") as logs,
-        ):
-            self.write_log()
-        self.assertIn("cannot be locked", logs.output[0])
-        self.assertLen(read_log(self.path)[1], 4)
 
     def test_a_reader_sees_every_trial_while_a_search_writes(self):
         with TrialLog.open(self.path, HEADER) as log:

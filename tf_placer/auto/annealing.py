@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -130,19 +131,22 @@ class Annealer:
         self._hot, self._steps_to_look = no_hot_spots(), 0
         self._anneal(BASE, 0, ChainPlan(1.0, 0.0), start.placement)
 
-    def run(self, steps: int, plan: ChainPlan) -> None:
+    def run(self, steps: int, plan: ChainPlan, *, max_simulated: float = math.inf) -> None:
         """Makes some steps of the chain.
 
         Args:
             steps: how many.
             plan: how.
+            max_simulated: how many placements to simulate at most.
         """
         first = GO_ON
-        while steps > 0 or first == GIVEN:
+        # What room was made for is judged even if that took all steps.
+        while (steps > 0 or first == GIVEN) and max_simulated >= 1:
             self._look()
-            # What room was made for is judged even if that took all steps.
-            count = max(0, min(steps, self._steps_to_look))
+            already = self.num_simulated
+            count = int(max(0, min(steps, self._steps_to_look, max_simulated - (first == GIVEN))))
             reason, made = self._anneal(first, count, plan)
+            max_simulated -= self.num_simulated - already
             made -= first == GIVEN
             first = GO_ON
             self._steps_to_repair = max(0, self._steps_to_repair - made)

@@ -227,7 +227,9 @@ def _anneal(
     for step in range(steps):
         is_given = first == GIVEN and step == 0
         if patience and record.num_fruitless >= patience and not is_given:
+            # That simulates, and so is a step.
             _kick(space, tables, hot, drawn, chain, random, kick)
+            continue
         is_too_large = record.excess_bytes > 0
         if not is_given:
             # How much worse may be taken is drawn first, so that what is worse need not be

@@ -164,7 +164,7 @@ class _Search:
         self._bound_secs = float(lower_bounds(problem).step_secs)
         self._num_simulated = 0
         self._chains: list[Annealer] = []
-        self._starts = SimulatedStarts(self._simulate, self._progress)
+        self._starts = SimulatedStarts(self._simulate, self._progress, self._left)
         self._tried: list[Found] = []
         self._all_tried = False
         self._exhaustive: ExhaustiveSearch | None = None
@@ -175,7 +175,10 @@ class _Search:
     def run(
         self, starts: Iterable[tuple[str, np.ndarray]], max_secs: float, max_simulated: float
     ) -> AutoResult:
-        self._max_secs, self._max_simulated = max_secs, max_simulated
+        self._max_secs = max_secs
+        # Half a placement cannot be simulated.
+        is_limited = math.isfinite(max_simulated)
+        self._max_simulated = math.floor(max_simulated) if is_limited else math.inf
         interrupted = False
         try:
             self._simulate_starts(starts)
@@ -284,11 +287,17 @@ class _Search:
                     for chain in self._chains:
                         chain.restart(best)
                 # Nothing within a turn depends on the other chains, or on the time.
-                left = self._max_simulated - self._simulated()
-                most = min(self._steps_per_turn, self._max_simulated / _TURNS // self._threads)
-                steps = int(min(max(_STEPS_PER_TURN, most), -(-left // self._threads)))
+                left, threads = self._left(), self._threads
+                most = min(self._steps_per_turn, self._max_simulated / _TURNS // threads)
+                steps = max(_STEPS_PER_TURN, most)
                 turns = [
-                    executor.submit(chain.run, steps, self._plan(share, number))
+                    executor.submit(
+                        chain.run,
+                        int(steps),
+                        self._plan(share, number),
+                        # What does not go into equal shares is for the first.
+                        max_simulated=(left + threads - 1 - number) / threads,
+                    )
                     for number, chain in enumerate(self._chains)
                 ]
                 for turn in turns:
@@ -347,6 +356,10 @@ class _Search:
 
     def _simulated(self) -> int:
         return self._num_simulated + sum(chain.num_simulated for chain in self._chains)
+
+    def _left(self) -> float:
+        """How many placements may still be simulated."""
+        return self._max_simulated - self._simulated()
 
     def _progress(self) -> float:
         by_time = self._elapsed_secs() / self._max_secs

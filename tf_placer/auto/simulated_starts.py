@@ -33,15 +33,18 @@ class SimulatedStarts:
         self,
         simulate: Callable[[np.ndarray], list[Found]],
         progress: Callable[[], float],
+        left: Callable[[], float],
     ) -> None:
         """Simulates nothing yet.
 
         Args:
             simulate: tells what placements take, int32 [count, num_groups].
             progress: how much of the budget of the search is used, from 0 to 1.
+            left: how many placements may still be simulated.
         """
         self._simulate = simulate
         self._progress = progress
+        self._left = left
         self._known: set[bytes] = set()
         self.found: list[tuple[Found, str]] = []
 
@@ -56,7 +59,7 @@ class SimulatedStarts:
             if placement.tobytes() not in self._known:
                 self._known.add(placement.tobytes())
                 batch.append((name, placement))
-            if len(batch) == (_BATCH if self.found else 1):
+            if len(batch) >= min(_BATCH if self.found else 1, self._left()):
                 self._add_batch(batch)
                 batch = []
             if self._progress() >= _STARTS_SHARE:
@@ -90,7 +93,7 @@ class SimulatedStarts:
                 packer, name = packers[number % len(packers)], "packing"
                 found = self._add_one(name, packer.pack(closest[0][0].placement))
             for _ in range(_REPAIRS):
-                if not found.excess_bytes:
+                if not found.excess_bytes or self._left() < 1:
                     break
                 placement = packer.repack(found.placement, found.peak_bytes)
                 if (placement == found.placement).all():

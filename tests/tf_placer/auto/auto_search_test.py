@@ -54,6 +54,19 @@ class AutoSearchTest(parameterized.TestCase):
         np.testing.assert_array_equal(first.best.placement, second.best.placement)
         self.assertEqual(first.num_simulated, second.num_simulated)
 
+    @parameterized.product(name=["two chains", "memory"], threads=[1, 3])
+    def test_simulates_no_more_than_it_may(self, name, threads):
+        with mock.patch.object(auto_search_module, "_MANY_PLACEMENTS", 0):
+            for count in (1, 2, 5, 11, 16, 17, 18, 40, 100):
+                result = search(SMALL_PROBLEMS[name], max_simulated=count, threads=threads)
+                self.assertLessEqual(result.num_simulated, count)
+                self.assertGreater(result.num_simulated, 0)
+
+    def test_packing_simulates_no_more_than_it_may(self):
+        problem = make_problem([[1.0] * 3] * 9, resident_bytes=[40] * 9, memory_bytes=[100] * 3)
+        for count in (1, 2, 3, 8, 20):
+            self.assertLessEqual(search(problem, max_simulated=count).num_simulated, count)
+
     def test_is_never_worse_than_a_start_that_it_was_given(self):
         problem = SMALL_PROBLEMS["two chains"]
         start = np.array([0] * 4 + [1] * 4, np.int32)

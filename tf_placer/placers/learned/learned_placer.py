@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
 from tf_placer.placers.learned.signal import Signal, SignalBatch
+from tf_placer.placers.learned.weights_file import write_weights
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
@@ -113,12 +113,8 @@ class LearnedPlacer(Placer):
                 self._sampled = None
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the weights of the agent, whole or not at all."""
-        path = pathlib.Path(directory, WEIGHTS_FILE)
-        # Keras looks at the end of the name.
-        temporary = path.with_name(f".{os.getpid()}.{WEIGHTS_FILE}")
-        self.agent.save_weights(temporary)
-        os.replace(temporary, path)
+        """Writes the weights of the agent, whole or not at all; see `Placer.save`."""
+        write_weights(self.agent.save_weights, os.path.join(directory, WEIGHTS_FILE))
 
     def _batch(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """The decisions and the placements of the batch that is being measured."""
