@@ -28,7 +28,8 @@ __all__ = ["LearnedGroupsAgent"]
 class LearnedGroupsAgent(Agent):
     """Decides two things per placement: the group of each unit, then the device of each group.
 
-    The device of a group that no unit chose has no effect and does not count.
+    The device of a group that no unit chose places nothing and does not count as a decision, though
+    the policy has read it when it decides about the next group.
 
     Attributes:
         grouper: the distribution over groups.
