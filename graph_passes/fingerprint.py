@@ -68,6 +68,8 @@ class _Functions:
 
     def rename(self, node: tf.compat.v1.NodeDef) -> None:
         """Calls the functions that a node calls by their digests."""
+        if not self._functions:
+            return
         if node.op in self._functions:
             node.op = self._digest(node.op)
         for function in _called(node):
