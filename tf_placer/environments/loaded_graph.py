@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.environments.initializer_order import initializer_order
 from tf_placer.environments.step_stats import summarise
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
@@ -106,7 +107,8 @@ class LoadedGraph:
         with self._graph.as_default():
             tf.import_graph_def(graph_def, name="")
         self._fetches = [self._graph.as_graph_element(name) for name in fetches]
-        self._initializers = [self._graph.get_operation_by_name(name) for name in initializers]
+        operations = [self._graph.get_operation_by_name(name) for name in initializers]
+        self._initializers = initializer_order(list(dict.fromkeys(operations)))
         self._feeds = {self._graph.get_tensor_by_name(name): feeds[name] for name in feeds}
         for tensor, value in self._feeds.items():
             if not self._graph.is_feedable(tensor):
@@ -172,7 +174,8 @@ class LoadedGraph:
                 opened = OpenSession(session, lambda: run_step(*values), report_stage)
                 if self._initializers:
                     opened.enter(_INITIALISING)
-                    session.run(self._initializers)
+                    for together in self._initializers:
+                        session.run(together)
                 yield opened
         except Exception as error:
             stage, steps_done = (opened.stage, opened.steps_done) if opened else (_PLACING, 0)

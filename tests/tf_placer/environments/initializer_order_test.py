@@ -1,0 +1,67 @@
+"""Tests of the order of initialisers, by running them in it."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from tests.graph_parts import new_graph
+from tf_placer.environments.initializer_order import initializer_order
+
+tf1 = tf.compat.v1
+
+
+def variable(name, value, use_resource):
+    return tf1.get_variable(name, initializer=value, use_resource=use_resource)
+
+
+class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(False, True)
+    def test_what_is_made_of_another_variable_comes_after_it(self, use_resource):
+        with new_graph() as graph:
+            first = variable("first", tf.ones([4]), use_resource)
+            second = variable("second", first.value() * 2.0, use_resource)
+            third = variable("third", tf.identity(second.value()) + first.value(), use_resource)
+            other = variable("other", tf.zeros([4]), use_resource)
+        order = initializer_order([v.initializer for v in (third, second, other, first)])
+        self.assertEqual(
+            [sorted(each.name for each in together) for together in order],
+            [["first/Assign", "other/Assign"], ["second/Assign"], ["third/Assign"]],
+        )
+        for _ in range(10):
+            with tf1.Session(graph=graph) as session:
+                for together in order:
+                    session.run(together)
+                self.assertAllEqual(session.run(third.value()), [3.0] * 4)
+
+    @parameterized.parameters(False, True)
+    def test_what_does_not_depend_on_each_other_is_one_run(self, use_resource):
+        with new_graph():
+            variables = [variable(f"v{i}", tf.fill([2], float(i)), use_resource) for i in range(3)]
+            values = tf.lookup.KeyValueTensorInitializer(["a"], [1])
+            tf.lookup.StaticHashTable(values, 0)
+            initializers = [each.initializer for each in variables]
+            initializers += tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS)
+        [together] = initializer_order(initializers)
+        self.assertSameElements(together, initializers)
+        self.assertEqual(initializer_order([]), [])
+
+    def test_those_that_need_each_other_are_one_run(self):
+        with new_graph():
+            first = variable("first", 1.0, use_resource=True)
+            second = variable("second", first.value(), use_resource=True)
+            back = first.assign(second.value(), read_value=False)
+        [together] = initializer_order([back, second.initializer])
+        self.assertLen(together, 2)
+
+    def test_a_value_read_where_it_is_initialised_counts(self):
+        # As averages of variables begin.
+        with new_graph():
+            first = variable("first", tf.ones([4]), use_resource=False)
+            second = variable("second", first.initialized_value(), use_resource=False)
+        order = initializer_order([second.initializer, first.initializer])
+        self.assertEqual(order, [[first.initializer], [second.initializer]])
+
+
+if __name__ == "__main__":
+    tf.test.main()
