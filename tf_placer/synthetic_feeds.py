@@ -62,7 +62,7 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
         raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
         array = np.asarray(value, dtype)
-    except (NotImplementedError, TypeError, ValueError) as error:
+    except (NotImplementedError, TypeError, ValueError) as error:  # the first of a symbolic tensor
         raise GraphError(f"the feed of {name!r} is not of type {dtype}: {error}") from error
     if dtype == np.object_ and not all(isinstance(item, str | bytes) for item in array.flat):
         raise GraphError(f"the feed of {name!r} is not of strings")
