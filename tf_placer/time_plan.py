@@ -37,7 +37,7 @@ class ConfirmationPlan:
 
     Attributes:
         labels: what is measured, the graph as it came first.
-        rounds: how often.
+        rounds: how often at most.
         deadline_secs: seconds after which no further round starts.
     """
 
@@ -137,8 +137,10 @@ class TimePlan:
         if impatient:
             return ConfirmationPlan(labels[:2], _IMPATIENT_ROUNDS, math.inf)
         for count in range(len(labels), 1, -1):
-            rounds = rounds_of(count, left_secs)
-            if rounds >= _MIN_ROUNDS:
+            if rounds_of(count, left_secs) >= _MIN_ROUNDS:
+                # More prove more, and may fit: the first start, which rounds are reckoned by, is
+                # the slowest.
+                rounds = _MAX_ROUNDS
                 break
         else:
             rounds = rounds_of(2, left_secs)
@@ -148,7 +150,7 @@ class TimePlan:
                 rounds = _LEAST_ROUNDS
         chosen = [label for label in finalists if label in labels[:count]]
         # A round that starts is finished.
-        last_round_secs = restart_secs + sum(secs[:count])
+        last_round_secs = _MARGIN * (restart_secs + sum(secs[:count]))
         return ConfirmationPlan(tuple(chosen), rounds, max(0.0, left_secs - last_round_secs))
 
     def _after_secs(self, trials: Sequence[Trial]) -> float:
