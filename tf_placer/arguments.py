@@ -19,7 +19,7 @@ __all__ = [
     "placers_help",
 ]
 
-GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta)"
+GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta, binary or text)"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
     "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "

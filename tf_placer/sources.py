@@ -36,6 +36,11 @@ _TRAIN_OP = "train_op"
 _INITIALIZERS = "initializers"
 _DEQUEUES = ("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2")
 _BINARY, _TEXT, _META = ".pb", ".pbtxt", ".meta"
+# TensorFlow writes a MetaGraphDef as text under the same ending, if asked to. No binary one starts
+# like this: the first letters would be tags of fields that it does not have.
+_META_TEXT_STARTS = tuple(
+    field.name.encode() for field in tf.compat.v1.MetaGraphDef.DESCRIPTOR.fields
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ def read_graph(graph: Any) -> GivenGraph:
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
-            file.
+            file, the last either binary or text.
 
     Returns:
         The graph.
@@ -242,7 +247,7 @@ def _read_file(path: str, kind: str) -> tf.compat.v1.GraphDef | tf.compat.v1.Met
     try:
         with open(path, "rb") as file:
             data = file.read()
-        if kind == _TEXT:
+        if kind == _TEXT or (kind == _META and data.startswith(_META_TEXT_STARTS)):
             text_format.Parse(data.decode(), parsed)
         else:
             parsed.ParseFromString(data)

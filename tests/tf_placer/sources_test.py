@@ -211,6 +211,14 @@ class FilesTest(tf.test.TestCase):
         self.assertNotEqual(self.meta.graph_def, graph_def)
         self.assertEqual(with_graph(read, self.meta.graph_def).meta_graph, self.meta)
 
+    def test_a_meta_graph_may_be_text(self):
+        with tf.Graph().as_default():
+            tf1.train.import_meta_graph(self.meta)
+            exported = tf1.train.export_meta_graph(str(self.directory / "g.meta"), as_text=True)
+        self.assertEqual(read_graph(self.directory / "g.meta").meta_graph, exported)
+        text = (self.directory / "g.meta").read_bytes()
+        self.assert_unreadable("cut.meta", text[: len(text) // 2], "or is cut short")
+
     def test_a_graph_without_collections_can_be_written_as_meta_graph(self):
         write_graph(self.directory / "g.meta", self.meta.graph_def)
         with tf.Graph().as_default() as graph:
