@@ -5,6 +5,7 @@ set -eu
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 setup_python cpu solvers
 setup_bazel
+setup_scotch
 cd "$root"
 targets=(//...)
 for argument in "$@"; do

@@ -88,3 +88,11 @@ setup_python() {
 setup_bazel() {
   command -v bazel >/dev/null || apt_install bazel-bootstrap
 }
+
+# Makes sure that there is Scotch, where that is possible: without it, the tests of the placers that
+# need it are skipped.
+setup_scotch() {
+  (cd "$root" && "$python" -c 'from tf_placer.placers.heuristics import scotch_library
+scotch_library.require_scotch("scotch")' 2>/dev/null) && return
+  (apt_install libscotch-7.0) || say "the tests of the placers scotch and mincut are skipped"
+}
