@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests everything: sets up .venv and Bazel where they are missing, then runs `bazel test //...`.
+# Tests everything: sets up .venv, Bazel and Scotch where they are missing, then runs `bazel test //...`.
 # Arguments go to `bazel test`, as options or as targets instead of `//...`.
 set -eu
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
