@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,8 +29,16 @@ def training_table(updates: Sequence[UpdateRecord]) -> str:
     shown = np.linspace(0, len(updates) - 1, min(len(updates), _MAX_ROWS)).round().astype(int)
     rows = [_row(updates[index]) for index in shown.tolist()]
     text = table(_HEADERS, rows, "rrlrrrrrrrrr")
-    left_out = len(updates) - len(rows)
-    return f"{text}\n{left_out} updates between these are not shown" if left_out else text
+    notes = []
+    if len(rows) < len(updates):
+        notes.append(f"{len(updates) - len(rows)} updates between these are not shown")
+    cut_short = sum(not math.isfinite(update.gradient_norm or 0.0) for update in updates)
+    if cut_short:
+        notes.append(
+            f"updates cut short by a gradient that is not finite: {cut_short}; "
+            "a lower learning_rate avoids them"
+        )
+    return "\n".join([text, *notes])
 
 
 def _row(update: UpdateRecord) -> list[str | None]:

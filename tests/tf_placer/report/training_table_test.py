@@ -39,6 +39,13 @@ class TrainingTableTest(absltest.TestCase):
     def test_a_loss_that_is_no_number_is_shown_as_that(self):
         self.assertIn(" nan ", training_table([update_record(0, loss=float("nan"))]))
 
+    def test_says_how_many_updates_a_gradient_cut_short(self):
+        norms = [2.0, float("inf"), None, float("nan")]
+        updates = [update_record(index, gradient_norm=norm) for index, norm in enumerate(norms)]
+        lines = training_table(updates).split("\n")
+        self.assertIn(" inf ", lines[3])
+        self.assertRegex(lines[-1], "not finite: 2; a lower learning_rate")
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -70,10 +70,8 @@ class GradientSteps:
             counted: bool [count], the placements to learn from.
 
         Returns:
-            What was done; None if no placement counts.
-
-        Raises:
-            FloatingPointError: a gradient is not finite; the weights are of no use then.
+            What was done; None if no placement counts. The first step whose gradient is not finite
+            is not taken, nor is any after it: they would be the same.
         """
         if not counted.any():
             return None
@@ -81,20 +79,19 @@ class GradientSteps:
         # What does not count must not even be multiplied with 0: it could be infinite.
         signals = tf.constant(np.where(counted, advantages, 0.0), tf.float32)
         weights = tf.constant(counted / np.count_nonzero(counted), tf.float32)
-        first_loss = first_norm = math.nan
+        first_loss = reported_norm = math.nan
         before: Decisions = ()
         for step in range(self._num_steps):
             reference = before if self._compares else ()
             loss, norm, decisions = self._step(chosen, reference, signals, weights)
-            if not math.isfinite(float(norm)):
-                raise FloatingPointError(
-                    f"the gradient of the {self._kind} update is not finite; lower learning_rate"
-                )
             if step == 0:
-                first_loss, first_norm, before = float(loss), float(norm), decisions
+                first_loss, reported_norm, before = float(loss), float(norm), decisions
+            if not math.isfinite(float(norm)):
+                reported_norm = float(norm)
+                break
         after = self._evaluate(chosen)
         entropy, divergence = self._statistics(before, after, weights)
-        return Update(self._kind, first_loss, first_norm, float(entropy), float(divergence))
+        return Update(self._kind, first_loss, reported_norm, float(entropy), float(divergence))
 
     @tf.function(autograph=False)
     def _step(

@@ -62,14 +62,18 @@ class Optimizer:
         self._optimizer.build(self._variables)
 
     def minimise(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
-        """Takes a step; traceable.
+        """Takes a step, unless the gradient is not finite; traceable.
+
+        Back through hundreds of recurrent steps a gradient can grow beyond what float32 holds. One
+        such step would make every weight useless for good.
 
         Args:
             loss: float32 [], of the agent's weights.
             tape: recorded it.
 
         Returns:
-            The global norm of the gradient before clipping, float32 [].
+            The global norm of the gradient before clipping, float32 []; where it is not finite,
+            weights and optimiser are as before.
         """
         # No gradient, where the loss does not depend on a weight, is one of 0.
         gradients = [
@@ -81,7 +85,12 @@ class Optimizer:
         norm = tf.linalg.global_norm(gradients)
         if self._clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
-        self._optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
+
+        def step() -> tf.Tensor:
+            self._optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
+            return tf.constant(True)
+
+        tf.cond(tf.math.is_finite(norm), step, lambda: tf.constant(False))
         return norm
 
 

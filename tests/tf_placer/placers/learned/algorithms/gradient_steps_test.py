@@ -8,15 +8,22 @@ _ACTIONS = [np.zeros([2, 1], np.int32)]
 
 
 class GradientStepsTest(tf.test.TestCase):
-    def test_says_which_update_has_a_gradient_that_is_not_finite(self):
-        agent = TableAgent(np.ones([1, 2]))
+    def test_a_gradient_that_is_not_finite_ends_the_update_before_its_step(self):
+        agent = TableAgent(np.zeros([1, 2]))
+        num_steps = tf.Variable(0.0)
 
         def loss(now, before, advantages, weights):
-            return tf.reduce_sum(now[0].log_dists * advantages)
+            # The first step is a plain one, the second one beyond all numbers.
+            factor = tf.where(num_steps.assign_add(1.0) < 2, 1.0, np.inf)
+            return tf.reduce_sum(now[0].log_dists[..., 0] * advantages) * factor
 
-        steps = GradientSteps("ppo", agent, plain_steps(agent), loss)
-        with self.assertRaisesRegex(FloatingPointError, "ppo update is not finite"):
-            steps.run(_ACTIONS, np.full(2, np.inf), np.ones(2, np.bool_))
+        steps = GradientSteps("ppo", agent, plain_steps(agent), loss, num_steps=4)
+        update = steps.run(_ACTIONS, -np.ones(2), np.ones(2, np.bool_))
+        self.assertFalse(np.isfinite(update.gradient_norm))
+        self.assertEqual(float(num_steps), 2)
+        # The gradient of 2 log softmax.
+        self.assertAllClose(agent.tables()[0], [[1.0, -1.0]])
+        self.assertGreater(update.divergence, 0)
 
     def test_every_set_of_decisions_weighs_the_same_in_a_report(self):
         # One decision with an entropy of log 2, and nine of which only one counts and is certain.

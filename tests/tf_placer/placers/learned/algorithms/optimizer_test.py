@@ -43,6 +43,15 @@ class OptimizerTest(tf.test.TestCase, parameterized.TestCase):
         moves, _ = _moves(OptimizerConfig(learning_rate=0.01), [[0.3, -0.2]])
         self.assertAllClose(moves, [[-0.01, 0.01]], rtol=1e-4)
 
+    @parameterized.parameters("adam", "sgd")
+    def test_no_step_along_a_gradient_that_is_not_finite(self, optimizer):
+        config = OptimizerConfig(optimizer=optimizer)
+        plain, _ = _moves(config, [[0.3, -0.2], [0.1, 0.5]])
+        for bad in ([np.inf, 0.0], [np.nan, 1.0]):
+            moves, norms = _moves(config, [[0.3, -0.2], bad, [0.1, 0.5]])
+            self.assertAllEqual(np.isfinite(norms), [True, False, True])
+            self.assertAllEqual(moves, [plain[0], [0.0, 0.0], plain[1]])
+
     def test_learning_rate_falls_after_intervals_from_the_start_on(self):
         config = OptimizerConfig(
             optimizer="sgd",
