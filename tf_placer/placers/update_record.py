@@ -23,8 +23,8 @@ class UpdateRecord:
         entropy: mean entropy of a decision in nats, before the update.
         divergence: mean divergence of a decision's distribution, D(before || after), in nats.
         loss: what was minimised, before its first step; None for an update without one.
-        gradient_norm: global norm of the first gradient before clipping, or of one that is not finite,
-            whose step was not taken; None without one.
+        gradient_norm: global norm of the first gradient before clipping, or of one that is not
+            finite, whose step was not taken; None without one.
         best_step_secs: the fastest placement observed so far; None while all have failed.
         mean_step_secs: mean over the placements of the batch that ran; None if none did.
         failures: placements of the batch that failed.

@@ -34,8 +34,8 @@ class Update:
     Attributes:
         kind: what updated, such as "reinforce", "ppo" or "ce".
         loss: what it minimised, before its first step.
-        gradient_norm: global norm of the first step's gradient before clipping, or of one that is not finite,
-            whose step was not taken; None without one.
+        gradient_norm: global norm of the first step's gradient before clipping, or of one that is
+            not finite, whose step was not taken; None without one.
         entropy: mean entropy of a counted decision in nats, before the update. Every set of
             decisions weighs the same, however many decisions it has.
         divergence: mean divergence of a counted decision, D(before || after), in nats; sets weigh
