@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import tensorflow as tf
@@ -82,7 +83,7 @@ class Optimizer:
                 self._variables, tape.gradient(loss, self._variables), strict=True
             )
         ]
-        norm = tf.linalg.global_norm(gradients)
+        norm = _global_norm(gradients)
         if self._clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
 
@@ -92,6 +93,17 @@ class Optimizer:
 
         tf.cond(tf.math.is_finite(norm), step, lambda: tf.constant(False))
         return norm
+
+
+def _global_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The norm of all numbers, float32 []; their squares may be too large for float32."""
+    norm = tf.linalg.global_norm(gradients)
+
+    def scaled() -> tf.Tensor:
+        largest = tf.reduce_max([tf.reduce_max(tf.abs(gradient)) for gradient in gradients])
+        return largest * tf.linalg.global_norm([gradient / largest for gradient in gradients])
+
+    return tf.cond(tf.math.is_finite(norm), lambda: norm, scaled)
 
 
 class _Decay(tf.keras.optimizers.schedules.LearningRateSchedule):

@@ -35,6 +35,12 @@ class OptimizerTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(norms, [5.0, 0.5])
         self.assertAllClose(moves, [[-0.3, -0.4], [-0.15, -0.2]])
 
+    def test_shortens_gradients_whose_squares_no_number_holds(self):
+        config = OptimizerConfig(optimizer="sgd", learning_rate=0.5, clip_norm=1.0)
+        moves, norms = _moves(config, [[3e30, 4e30]])
+        self.assertAllClose(norms, [5e30])
+        self.assertAllClose(moves, [[-0.3, -0.4]])
+
     def test_does_not_shorten_without_a_limit(self):
         config = OptimizerConfig(optimizer="sgd", learning_rate=1.0, clip_norm=None)
         self.assertAllClose(_moves(config, [[30.0, 40.0]])[0], [[-30, -40]])
