@@ -130,10 +130,11 @@ def _local_devices(spec: str) -> list[Device]:
     cores = sorted(os.sched_getaffinity(0))
     if count > len(cores):
         logging.warning(
-            "%s: %d processes share %d cores, so their step times disturb each other",
+            "%s: %d processes share %d core%s, so their step times disturb each other",
             spec,
             count,
             len(cores),
+            "" if len(cores) == 1 else "s",
         )
         shares: list[tuple[int, ...]] = [(cores[task % len(cores)],) for task in range(count)]
     else:

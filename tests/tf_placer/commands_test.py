@@ -295,7 +295,9 @@ class BadInputTest(CommandsTestCase):
         write_graph(self.path("other.pb"), graphs.matmul_chain().graph.as_graph_def())
         log_dir = f"--log_dir={self.path('run')}"
         settings = (log_dir, "--machine=local:2", "--placer=random", "--max_trials=2")
-        with scripted(Script()):
+        # With one core, each of these would say that two processes share it.
+        cores = mock.patch.object(os, "sched_getaffinity", lambda pid: {0, 1})
+        with cores, scripted(Script()):
             self.call("optimize", f"--input_graph={self.path('in.pb')}", "--fetches=y", *settings)
             self.refuses("a log of another graph", "other.pb", "--fetches=result", *settings)
             self.refuses("a log of another seed", "in.pb", "--fetches=y", "--seed=1", *settings)
