@@ -2,14 +2,16 @@
 
 Four training graphs on `local:2`, each with at most 40 trials and 5 minutes, the confirmation
 included: a language model and a translation model, two branches that share nothing, and a
-convolutional network, which is nearly a chain. All that is compared is measured side
-by side, in fresh processes. Graphs that are done are not searched again.
+convolutional network, which is nearly a chain. What was found is then measured side by side with
+all that it is compared with, in several rounds of fresh processes. Graphs that are done are not
+searched again.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import os
 import pathlib
 import time
@@ -18,18 +20,27 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import numpy as np
+import tensorflow as tf
+
 import tf_placer
 from benchmarks.markdown import markdown_table
 from benchmarks.models import branches, language_model, resnet, small
 from benchmarks.models.training_model import TrainingModel
 from benchmarks.provenance import provenance
-from tf_placer.confirmation import Comparison, compare
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from tf_placer.confirmation import Confirmation, survey
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.json_file import read_json, write_json
+from tf_placer.placers import units_of
 from tf_placer.report.units import format_duration, format_step
 from tf_placer.result import OptimizeResult
+from tf_placer.round_statistics import LEAST_ROUNDS
+from tf_placer.run_directory import RunDirectory
 from tf_placer.trial_log import ORIGINAL
 
-__all__ = ["GRAPHS", "main", "summary"]
+__all__ = ["GRAPHS", "main", "measure_again", "summary"]
 
 #: What is placed, by name, and how it is built.
 GRAPHS: Mapping[str, Callable[[], TrainingModel]] = {
@@ -41,35 +52,85 @@ GRAPHS: Mapping[str, Callable[[], TrainingModel]] = {
 _AGAINST = (ORIGINAL, "single_device", "expert")
 
 
-def summary(name: str, result: OptimizeResult, secs: float) -> dict[str, Any]:
+def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirmation:
+    """Measures what was found side by side with the graph as it came and the best baselines.
+
+    Args:
+        result: of an optimisation that has found something.
+        rounds: of fresh processes.
+        seed: of the order.
+
+    Returns:
+        What was measured; the reference is what was found.
+    """
+    assert result.winner is not None and result.log_dir is not None
+    directory = RunDirectory(result.log_dir)
+    request, _ = directory.read_request()
+    # The graph in memory has the devices by now.
+    graph_def = tf.compat.v1.GraphDef.FromString(directory.graph.read_bytes())
+    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+    grouped = group_operations(op_graph, units_of(request.placer, request.placer_options))
+    devices = tuple(device.name for device in request.machine.devices)
+
+    def assign(row: np.ndarray) -> dict[str, str]:
+        return grouped.assignment(row, devices)
+
+    candidates: dict[str, Mapping[str, str]] = {}
+    for label in dict.fromkeys([result.winner, *_AGAINST]):
+        if label in result.finalists:
+            row = result.finalists[label].assignment
+            candidates[label] = {} if row is None else assign(np.array(row, np.int32))
+    with SessionEnvironment(
+        directory.graph,
+        request.step,
+        request.machine,
+        assign,
+        meta_optimizer=True,
+        work_dir=directory.work,
+    ) as environment:
+        return survey(
+            environment,
+            candidates,
+            result.winner,
+            rounds=rounds,
+            report=functools.partial(print, "again:", flush=True),
+            seed=seed,
+        )
+
+
+def summary(
+    name: str, result: OptimizeResult, secs: float, again: Confirmation | None = None
+) -> dict[str, Any]:
     """What came of a graph, as JSON values.
 
     Args:
         name: of the graph.
         result: of its optimisation.
         secs: what that took.
+        again: what `measure_again` has measured; None where nothing was found.
     """
-    confirmation = result.confirmation
     found = result.winner or ORIGINAL
     against: dict[str, Any] = {}
     for label in _AGAINST:
-        measured = confirmation is not None and any(label in r for r in confirmation.rounds)
-        if confirmation is None or not measured or label == found:
+        if again is None or label not in again.comparisons:
             continue
-        comparison: Comparison = compare(confirmation.rounds, found, label)
+        # It compares with what was found: the other way round.
+        comparison = again.comparisons[label]
+        low, high = comparison.interval or (None, None)
         against[label] = {
-            "step_secs": confirmation.step_secs(label),
-            "speedup": comparison.speedup,
-            "interval": comparison.interval,
+            "step_secs": again.step_secs(label),
+            "speedup": comparison.speedup and 1 / comparison.speedup,
+            "interval": low and high and (1 / high, 1 / low),
         }
+    measured = again or result.confirmation
     return {
         "graph": name,
         "trials": len(result.trials),
         "secs": round(secs, 1),
         "changed": result.changed,
         "found": found,
-        "found_secs": confirmation.step_secs(found) if confirmation else None,
-        "rounds": len(confirmation.rounds) if confirmation else 0,
+        "found_secs": measured.step_secs(found) if measured else None,
+        "rounds": len(measured.rounds) if measured else 0,
         "against": against,
         "reason": result.reason,
     }
@@ -95,8 +156,13 @@ def _optimized(name: str, args: argparse.Namespace) -> dict[str, Any]:
         log_dir=directory,
         seed=args.seed,
     )
-    value = summary(name, result, time.monotonic() - start_secs)
     print(f"\n{name}\n{result.table()}\n\n{result.explanation_table()}\n\n{result.reason}\n")
+    searched = directory / "searched.json"
+    if not searched.exists():
+        # If what follows is broken off, the next call finds the search ended.
+        write_json(searched, {"secs": time.monotonic() - start_secs})
+    again = measure_again(result, args.rounds, args.seed) if result.winner else None
+    value = summary(name, result, read_json(searched)["secs"], again)
     write_json(done, value | {"made_by": provenance("benchmarks.auto_live")})
     (directory / "explanation.txt").write_text(
         f"{result.table()}\n\n{result.explanation_table()}\n"
@@ -123,10 +189,11 @@ def _text(summaries: Sequence[Mapping[str, Any]], args: argparse.Namespace) -> s
 
 What `optimize` with its default placer finds on `{args.machine}` with at most
 {args.max_trials} trials and {args.max_secs:g} s per graph, the confirmation included. "found" is
-the placer that proposed what was found, or that the graph stays as it came. The last columns are
-speed-ups with 95 % intervals, round by round, of what was found over the graph as it came, over
-everything on the better device, and over the best split by layer; "-": it is what was found, or
-there was no time to measure it again.
+the placer that proposed what was found, or that the graph stays as it came. What was found was
+then measured again, side by side with the others, in {args.rounds} rounds of fresh processes. The
+last columns are speed-ups with 95 % intervals of what was found over the graph as it came, over
+everything on the better device, and over the best split by layer; "-": it is what was found, it did
+not run, or nothing was found.
 
 {markdown_table(headers, rows, "lrrlrrrr")}
 
@@ -147,14 +214,13 @@ def _write_csv(path: pathlib.Path, summaries: Sequence[Mapping[str, Any]]) -> No
         columns = ["graph", "trials", "secs", "changed", "found", "found_secs", "rounds"]
         writer.writerow([*columns, "against", "step_secs", "speedup", "low", "high"])
         for value in summaries:
+            known = [value[column] for column in columns]
+            if not value["against"]:
+                writer.writerow([*known, *[None] * 5])
             for label, against in value["against"].items():
                 low, high = against["interval"] or (None, None)
-                writer.writerow(
-                    [
-                        *(value[column] for column in columns),
-                        *(label, against["step_secs"], against["speedup"], low, high),
-                    ]
-                )
+                row = [label, against["step_secs"], against["speedup"], low, high]
+                writer.writerow([*known, *row])
 
 
 def _plot(path: pathlib.Path, summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -185,7 +251,7 @@ def _plot(path: pathlib.Path, summaries: Sequence[Mapping[str, Any]]) -> None:
     axes.axhline(1.0, color="grey", linewidth=0.8)
     axes.set_xticks(range(len(summaries)), [value["graph"] for value in summaries])
     axes.set_ylabel("speed-up of what was found")
-    if axes.has_data():
+    if axes.get_legend_handles_labels()[0]:
         axes.legend()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
@@ -210,17 +276,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--max_trials", type=int, default=40, help="per graph (default 40)")
     parser.add_argument("--max_secs", type=float, default=285.0, help="per graph (default 285)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=8,
+        help="of measuring what was found again, beside that (default 8)",
+    )
     parser.add_argument("--machine", default="local:2", help="where to place (default local:2)")
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     parser.add_argument("--log_dir", default="runs/auto_live", help="where searches are kept")
     parser.add_argument("--out_dir", default="benchmarks/results/auto_live")
     args = parser.parse_args(argv)
+    if args.rounds < LEAST_ROUNDS:
+        # Fewer have no interval.
+        parser.error(f"--rounds must be at least {LEAST_ROUNDS}, not {args.rounds}")
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
     summaries: list[dict[str, Any]] = []
     for number, name in enumerate(args.graphs):
         eta = format_duration((len(args.graphs) - number) * args.max_secs)
-        print(f"graph {number + 1}/{len(args.graphs)}: {name}, ETA at most {eta}", flush=True)
+        left = f"at most {eta} of searching left"
+        print(f"graph {number + 1}/{len(args.graphs)}: {name}, {left}", flush=True)
         summaries.append(_optimized(name, args))
         explained = pathlib.Path(args.log_dir, name, "explanation.txt")
         (out / f"{name}.txt").write_text(explained.read_text())

@@ -14,16 +14,14 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from tf_placer.costed_graph import cost_graph
-from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.machine import Machine
 from tf_placer.placers import PLACERS, Units, describe_placer, units_of
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.progress import format_measurement
 from tf_placer.sources import Source
 from tf_placer.step import Step
 
-__all__ = ["LiveModel", "print_round"]
+__all__ = ["LiveModel"]
 
 
 class LiveModel:
@@ -114,8 +112,3 @@ class LiveModel:
 
 def _units(placer: str) -> Units:
     return units_of(placer) if placer in PLACERS else "heuristic"
-
-
-def print_round(number: int, rounds: int, label: str, measurement: Measurement) -> None:
-    """Prints what was measured again; see `confirm`."""
-    print(f"again {number}/{rounds}: {label} {format_measurement(measurement)}", flush=True)

@@ -11,6 +11,7 @@ is made anew.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import pathlib
 import platform
@@ -21,15 +22,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from benchmarks.live_model import LiveModel, print_round
+from benchmarks.live_model import LiveModel
 from benchmarks.live_report import Search, placer_table, plot, search_table, write_trials
 from benchmarks.models import language_model
-from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.confirmation import Confirmation, survey
 from tf_placer.json_file import write_json
 from tf_placer.machine_lookup import find_machine
 from tf_placer.placers import make_placer, units_of
 from tf_placer.report.progress import progress_line
 from tf_placer.report.units import format_step
+from tf_placer.round_statistics import LEAST_ROUNDS
 from tf_placer.search import Budget, search
 from tf_placer.trial_log import ORIGINAL, TrialLog
 
@@ -80,12 +82,12 @@ def _run(args: argparse.Namespace) -> tuple[list[Search], Confirmation]:
         if len(candidates) == 1:
             raise SystemExit("no search has found a placement that runs")
         with live.environment(args.placers[0]) as environment:
-            confirmation = confirm(
+            confirmation = survey(
                 environment,
                 candidates,
                 ORIGINAL,
                 rounds=args.rounds,
-                progress=print_round,
+                report=functools.partial(print, "again:", flush=True),
             )
     return searches, confirmation
 
@@ -102,10 +104,11 @@ command: python -m benchmarks.live_placers --placers {",".join(args.placers)} \
 versions: Python {platform.python_version()}, TensorFlow {tf.__version__}
 machine: {os.cpu_count()} cores, {platform.machine()}
 
-first, last quarter: mean step of the trials that ran. found: the fastest trial. again: what was
-found, measured side by side in {len(confirmation.rounds)} rounds; the graph as it came then took \
-{"-" if original_secs is None else format_step(original_secs)}.
-speed-up: over the graph as it came, round by round. In trials.csv, trial 0 is the graph as it came.
+first, last quarter: mean step of the trials that ran. found: the fastest trial. speed-up: of what
+was found over the graph as it came, measured side by side in {len(confirmation.rounds)} rounds.
+again: the step of the graph as it came, then \
+{"-" if original_secs is None else format_step(original_secs)}, divided by the speed-up.
+In trials.csv, trial 0 is the graph as it came.
 
 {placer_table(searches, confirmation)}
 
@@ -142,8 +145,9 @@ def main() -> None:
     parser.add_argument("--log_dir", default="runs/live_placers")
     parser.add_argument("--out_dir", default="benchmarks/results/live_placers")
     args = parser.parse_args()
-    if args.trials < 1 or args.seeds < 1 or args.rounds < 2:
-        parser.error("--trials and --seeds must be at least 1, --rounds at least 2")
+    if args.trials < 1 or args.seeds < 1 or args.rounds < LEAST_ROUNDS:
+        # Fewer rounds have no interval.
+        parser.error(f"--trials and --seeds must be at least 1, --rounds at least {LEAST_ROUNDS}")
     print(_write(args, *_run(args)))
 
 

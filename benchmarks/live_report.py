@@ -83,7 +83,7 @@ def search_table(searches: Sequence[Search], confirmation: Confirmation) -> str:
                 *map(_step, run.quarter_secs()),
                 found and _step(found.measurement.median_secs),
                 found and found.index,
-                _step(confirmation.step_secs(run.label)),
+                _step(_again_secs(confirmation, run)),
                 again and _speedup(again),
             ]
         )
@@ -114,12 +114,17 @@ def placer_table(searches: Sequence[Search], confirmation: Confirmation) -> str:
                 _median_step(first),
                 _median_step(last),
                 _median_step(found),
-                _median_step([confirmation.step_secs(run.label) for run in runs]),
+                _median_step([_again_secs(confirmation, run) for run in runs]),
                 ", ".join("-" if c is None else _factor(c.speedup) for c in again),
             ]
         )
     headers = ["placer", "groups", "batch", "seeds", "first quarter", "last quarter", "found"]
     return table([*headers, "again", "speed-up by seed"], rows, "lrrrrrrrl")
+
+
+def _again_secs(confirmation: Confirmation, run: Search) -> float | None:
+    """The step when measured again; None where nothing was found."""
+    return confirmation.step_secs(run.label) if run.label in confirmation.comparisons else None
 
 
 def _speedup(comparison: Comparison) -> str:

@@ -39,7 +39,7 @@ class LiveCell:
 
     @property
     def step_secs(self) -> float | None:
-        """The step when measured again, median of the rounds; None if it did not run."""
+        """The step when measured again, in seconds; None if it did not run."""
         if self.confirmation is None or self.label is None:
             return None
         return self.confirmation.step_secs(self.label)
@@ -93,8 +93,9 @@ def live_table_markdown(
                 f"Small models on `{machine}`. Each placer had at most {trials} live trials "
                 f"and {max_secs:g} s; its best placement was measured again in {rounds} rounds, "
                 f"side by side with all others. {ORIGINAL}: the graph as it came, everything on "
-                "the first device.",
-                "## Step, median of the rounds",
+                f"the first device. Steps: the mean of all rounds for {ORIGINAL}; that, divided by "
+                "the speed-up, for the others.",
+                "## Step",
                 markdown_table(headers, steps, alignment),
                 f"## Speed-up over {ORIGINAL}, round by round, and its 95 % interval",
                 markdown_table(headers, speedups, alignment),

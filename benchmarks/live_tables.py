@@ -25,14 +25,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.experts import expert_placements
-from benchmarks.live_model import LiveModel, print_round
+from benchmarks.live_model import LiveModel
 from benchmarks.live_table_report import LiveCell, live_table_markdown, write_live_csv
 from benchmarks.models.catalogue import MODELS as CATALOGUE
 from benchmarks.models.catalogue import build_model
 from benchmarks.models.training_model import TrainingModel
 from benchmarks.provenance import provenance
 from tf_placer.auto.auto_placer import AutoPlacer
-from tf_placer.confirmation import confirm
+from tf_placer.confirmation import survey
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.json_file import read_json, write_json
@@ -45,6 +45,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.report.progress import progress_line
 from tf_placer.report.units import format_duration
+from tf_placer.round_statistics import LEAST_ROUNDS
 from tf_placer.search import Budget, best_trial, search
 from tf_placer.trial_log import ORIGINAL, TrialLog
 
@@ -190,12 +191,12 @@ def _cells(model: str, args: argparse.Namespace, directory: str) -> list[LiveCel
                 candidates[label] = assignment
             cells.append(LiveCell(model, name, len(own), failed, label))
         if len(candidates) > 1:
-            confirmation = confirm(
+            confirmation = survey(
                 environment,
                 candidates,
                 ORIGINAL,
                 rounds=args.rounds,
-                progress=print_round,
+                report=functools.partial(print, "again:", flush=True),
             )
     cells.insert(0, LiveCell(model, ORIGINAL, 0, 0, ORIGINAL))
     return [dataclasses.replace(cell, confirmation=confirmation) for cell in cells]
@@ -241,7 +242,12 @@ def main() -> None:
         default=25.0,
         help="of each placer on each model, the time that it computes included (default 25)",
     )
-    parser.add_argument("--rounds", type=int, default=3, help="of measuring again (default 3)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=LEAST_ROUNDS,
+        help=f"of measuring again (default {LEAST_ROUNDS}, the fewest that have an interval)",
+    )
     parser.add_argument(
         "--small",
         action="store_true",
@@ -251,8 +257,10 @@ def main() -> None:
     parser.add_argument("--log_dir", default="runs/live_tables")
     parser.add_argument("--out_dir", default="benchmarks/results/live_tables")
     args = parser.parse_args()
-    if args.trials < 1 or args.rounds < 2 or not args.max_secs > 0:
-        parser.error("--trials must be at least 1, --rounds at least 2, --max_secs positive")
+    if args.trials < 1 or args.rounds < LEAST_ROUNDS or not args.max_secs > 0:
+        parser.error(
+            f"--trials must be at least 1, --rounds at least {LEAST_ROUNDS}, --max_secs positive"
+        )
     start_secs = time.monotonic()
     cells: list[LiveCell] = []
     for number, model in enumerate(args.models, 1):

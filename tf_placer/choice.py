@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -13,9 +14,11 @@ from tf_placer.equal_values import describe_difference
 from tf_placer.run_directory import Outcome
 from tf_placer.trial_log import ORIGINAL, Trial
 
-__all__ = ["ValuesEnvironment", "choose_finalists", "choose_winner"]
+__all__ = ["ValuesEnvironment", "choose_finalists", "choose_winner", "hopeful_finalists"]
 
 _NUM_OTHERS = 2
+# Measured again is what may be the fastest, given how wrong a trial can be.
+_HOPEFUL_TO_BEST, _HOPEFUL_TO_ORIGINAL = 1.15, 1.05
 
 
 class ValuesEnvironment(Protocol):
@@ -53,6 +56,28 @@ def choose_finalists(trials: Sequence[Trial], baselines: Sequence[str]) -> dict[
     return chosen
 
 
+def hopeful_finalists(finalists: Mapping[str, Trial]) -> dict[str, Trial]:
+    """Leaves out what was so slow in the search that it can hardly be the fastest.
+
+    Args:
+        finalists: by label, the graph as it came first.
+
+    Returns:
+        The graph as it came and the others that may be faster; only the former where the search
+        found nothing.
+    """
+    secs = {label: trial.measurement.median_secs for label, trial in finalists.items()}
+    original_secs = secs[ORIGINAL]
+    limit_secs = _HOPEFUL_TO_BEST * min(each for each in secs.values() if each is not None)
+    if original_secs is not None:
+        limit_secs = min(limit_secs, _HOPEFUL_TO_ORIGINAL * original_secs)
+    return {
+        label: trial
+        for label, trial in finalists.items()
+        if label == ORIGINAL or (secs[label] or math.inf) <= limit_secs
+    }
+
+
 def choose_winner(
     environment: ValuesEnvironment,
     confirmation: Confirmation,
@@ -60,7 +85,7 @@ def choose_winner(
     *,
     mixed_devices: bool = False,
 ) -> tuple[Outcome, str | None, str | None]:
-    """Chooses the fastest candidate that is faster beyond the noise and computes the same.
+    """Accepts what a confirmation has chosen if it is faster, and computes the same.
 
     Args:
         environment: computes what is compared.
@@ -71,23 +96,14 @@ def choose_winner(
     Returns:
         How the search ends, the label of the winner if there is one, and what else to say.
     """
-    faster = [label for label, compared in confirmation.comparisons.items() if compared.faster]
-    # Where the original does not run there are no speed-ups, but still a best.
-    faster.sort(
-        key=lambda label: (
-            label != confirmation.best,
-            -(confirmation.comparisons[label].speedup or 0.0),
-        )
-    )
-    notes: list[str] = []
-    for label in faster:
-        difference, note = _compare_values(environment, candidates[label], mixed_devices)
-        if difference is None:
-            notes += [note] if note else []
-            return Outcome.FASTER, label, "; ".join(notes) or None
-        notes.append(f"{label} does not compute the same: {difference}")
-    outcome = Outcome.DIFFERENT_VALUES if notes else Outcome.NOT_FASTER
-    return outcome, None, "; ".join(notes) or None
+    label = confirmation.best
+    compared = None if label is None else confirmation.comparisons.get(label)
+    if label is None or compared is None or not compared.faster:
+        return Outcome.NOT_FASTER, None, None
+    difference, note = _compare_values(environment, candidates[label], mixed_devices)
+    if difference is None:
+        return Outcome.FASTER, label, note
+    return Outcome.DIFFERENT_VALUES, None, f"{label} does not compute the same: {difference}"
 
 
 def _compare_values(

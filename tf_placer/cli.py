@@ -175,14 +175,22 @@ def _placers(args: argparse.Namespace) -> None:
 def _log(args: argparse.Namespace) -> None:
     from tf_placer.report.table import log_table
     from tf_placer.report.training_table import training_table
-    from tf_placer.run_directory import TRIALS
+    from tf_placer.run_directory import TRIALS, Outcome, RunDirectory
     from tf_placer.training_log import TRAINING, read_training_log
     from tf_placer.trial_log import read_log
+    from tf_placer.verdict import verdict
 
     trials, training = (os.path.join(args.log_dir, name) for name in (TRIALS, TRAINING))
     # A search on a problem has no log of trials.
     if os.path.exists(trials) or not os.path.exists(training):
         print(log_table(*read_log(trials)))
+        result = RunDirectory(args.log_dir).read_result()
+        if result is None:
+            print("verdict: the search has not ended")
+        else:
+            outcome = Outcome(result["outcome"])
+            found = "placed" if outcome is Outcome.FASTER else "unchanged"
+            print(f"verdict: {found}: {verdict(outcome, result)}")
     if os.path.exists(training):
         _, updates = read_training_log(args.log_dir)
         print(f"\n{training_table(updates)}" if updates else "nothing was learned so far")

@@ -53,7 +53,7 @@ def optimize_file(
     result = optimize(graph.meta_graph or graph.graph_def, feeds=feeds, **settings)
     if output_graph is not None:
         write_graph(output_graph, result.graph_def, graph.meta_graph)
-    if result.confirmation is not None:
+    if result.table():
         print(result.table(), end="\n\n")
     if result.explanation is not None:
         print(result.explanation_table(), end="\n\n")

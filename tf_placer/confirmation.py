@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import math
 import statistics
@@ -10,34 +9,48 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tf_placer.environments.environment import Measurement
+import numpy as np
 
-__all__ = ["Comparison", "Confirmation", "ConfirmationEnvironment", "compare", "confirm"]
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.paired_steps import burst_steps, log_speedup
+from tf_placer.report.units import format_duration
+from tf_placer.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, Verdict, estimate, judge
 
-# An interval needs a spread, and a spread two values.
-_MIN_ROUNDS = 2
-# Two rounds give a very wide one.
-_SOON_ENOUGH = 3
+__all__ = ["Comparison", "Confirmation", "SideBySide", "confirm", "survey"]
 
-# 97.5 % quantiles of Student's t by degrees of freedom: two-sided 95 % intervals. From
-# NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.6.7.2.
-_T_QUANTILES = {
-    **dict(enumerate((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228), 1)),
-    **dict(enumerate((2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086), 11)),
-    **dict(enumerate((2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042), 21)),
-    **{40: 2.021, 60: 2.000, 100: 1.984},
-}
+# What is measured in a round: blocks, in each of which every label runs one burst. There are more
+# of them as long as what they say is uncertain, but fresh processes, which differ by some percent
+# too, are then worth more than further blocks.
+_LEAST_BLOCKS, _MOST_BLOCKS = 8, 12
+_CERTAIN = 0.04
+# Steps that a session runs, beside the one when it is opened, before steps count.
+_WARM_UP_STEPS = 2
+# Steps of a label that is measured in processes of its own.
+_STEPS_ALONE = 12
+# In a selection a label is left out of the blocks that follow if after so many blocks it takes so
+# many times as long as the fastest.
+_CUT_BLOCKS, _CUT_RATIO = 3, 1.3
+# Memory may be too small for several sessions, and then each is measured in processes of its own.
+_OF_MEMORY = (FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_DIED)
 
 
-class ConfirmationEnvironment(Protocol):
+class SideBySide(Protocol):
     """A live environment as far as a confirmation needs it."""
 
     def restart(self) -> None:
-        """Replaces the processes that run the graph by fresh ones."""
+        """Lets everything that follows run in fresh processes."""
         ...
 
-    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
-        """Measures the graph with devices given by operation name; {} is the graph as it came."""
+    def stop(self) -> None:
+        """Ends whatever the processes are doing, which was broken off."""
+        ...
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
+        """Opens a session with devices given by operation name and warms it up; {}: as it came."""
+        ...
+
+    def run_steps(self, label: str, count: int) -> tuple[float, ...] | Failure:
+        """Times steps of an open session, in seconds each."""
         ...
 
 
@@ -46,10 +59,10 @@ class Comparison:
     """One candidate against the reference.
 
     Attributes:
-        speedup: geometric mean over the rounds of reference time / candidate time; None where one
-            of the two has not run, or the candidate failed in some round.
-        interval: 95 % confidence interval of the speed-up; None where fewer than two rounds have
-            both times.
+        speedup: step time of the reference / of the candidate; None where one of the two has not
+            run, or the candidate failed in some round.
+        interval: 95 % confidence interval of the speed-up, valid although it was looked at after
+            every round; None where there were too few rounds for one.
         faster: whether the candidate is confirmed: the interval lies above 1, or the reference
             runs in no round and the candidate in all.
         reason: why, in a few words for people.
@@ -67,26 +80,33 @@ class Confirmation:
 
     Attributes:
         reference: label of what the candidates are compared with.
-        rounds: for each round the measurement of each label, in the order they were measured. A
-            candidate that has failed is left out of later rounds.
-        comparisons: for each label but the reference, how it compares.
-        best: the fastest label that never failed, the reference included, by geometric mean over
-            the rounds; None if every label has failed. Whether it is faster beyond the noise says
-            its comparison.
+        selection: the rounds that chose the candidate: for each the measurement of each label, in
+            the order they were loaded. Steps at one position ran shortly after each other.
+        rounds: those of the reference and the chosen candidate alone, which the verdict rests on.
+        comparisons: for each label but the reference, how it compares. That of the chosen one
+            rests on `rounds`, the others on `selection`, which has no verdict on them.
+        best: label of the chosen candidate, or of the reference where no candidate was hopeful;
+            None if every label has failed.
     """
 
     reference: str
+    selection: tuple[Mapping[str, Measurement], ...]
     rounds: tuple[Mapping[str, Measurement], ...]
     comparisons: Mapping[str, Comparison]
     best: str | None
 
     def step_secs(self, label: str) -> float | None:
-        """Median over the rounds of a label's median step time; None if it never ran.
+        """The step time of a label in seconds; None if it never ran.
 
-        For tables: on a machine whose speed drifts, only `comparisons` tells labels apart.
+        That of the reference is the geometric mean over all rounds; that of a candidate is this,
+        divided by its speed-up, so that times and speed-ups agree.
         """
-        secs = _medians(self.rounds, label).values()
-        return statistics.median(secs) if secs else None
+        everywhere = [*self.selection, *self.rounds]
+        reference_secs = _mean_secs(everywhere, self.reference)
+        comparison = self.comparisons.get(label)
+        if reference_secs is not None and comparison is not None and comparison.speedup is not None:
+            return reference_secs / comparison.speedup
+        return _mean_secs(everywhere, label)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form: all fields, measurements included."""
@@ -98,15 +118,13 @@ class Confirmation:
                 label: dataclasses.asdict(comparison)
                 for label, comparison in self.comparisons.items()
             },
-            "rounds": [
-                {label: measurement.to_json() for label, measurement in measurements.items()}
-                for measurements in self.rounds
-            ],
+            "selection": [_round_json(measurements) for measurements in self.selection],
+            "rounds": [_round_json(measurements) for measurements in self.rounds],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Confirmation:
-        """Reads what `to_json` wrote.
+        """Reads what `to_json` wrote, in this version or an earlier one.
 
         Raises:
             KeyError, TypeError, ValueError: the value is not a confirmation.
@@ -117,171 +135,469 @@ class Confirmation:
             comparisons[label] = Comparison(
                 **{**fields, "interval": interval and (interval[0], interval[1])}
             )
-        rounds = tuple(
-            {label: Measurement.from_json(m) for label, m in measurements.items()}
-            for measurements in value["rounds"]
+        selection, rounds = (
+            tuple(
+                {label: Measurement.from_json(m) for label, m in measurements.items()}
+                for measurements in value.get(name, [])
+            )
+            for name in ("selection", "rounds")
         )
-        return cls(value["reference"], rounds, comparisons, value["best"])
+        return cls(value["reference"], selection, rounds, comparisons, value["best"])
+
+
+def _round_json(measurements: Mapping[str, Measurement]) -> dict[str, Any]:
+    return {label: measurement.to_json() for label, measurement in measurements.items()}
+
+
+def _mean_secs(rounds: Sequence[Mapping[str, Measurement]], label: str) -> float | None:
+    logs = [
+        math.log(measurements[label].median_secs or math.nan)
+        for measurements in rounds
+        if label in measurements and measurements[label].median_secs is not None
+    ]
+    return math.exp(statistics.fmean(logs)) if logs else None
 
 
 def confirm(
-    environment: ConfirmationEnvironment,
+    environment: SideBySide,
     candidates: Mapping[str, Mapping[str, str]],
     reference: str,
     *,
-    rounds: int = 5,
-    deadline_secs: float = math.inf,
-    progress: Callable[[int, int, str, Measurement], None] | None = None,
+    hints: Mapping[str, float] | None = None,
+    max_secs: float = math.inf,
+    most_rounds: int = MOST_ROUNDS,
+    report: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Confirmation:
-    """Measures placements side by side, in fresh processes, and compares them round by round.
+    """Measures placements side by side, in fresh processes, until it is clear who is faster.
 
-    The speed of a shared machine drifts by up to 2x within minutes, so times are only compared
-    within a round, as ratios. In each round the processes are restarted and every label is
-    measured once. The order rotates and alternates between rounds (two labels: AB BA BA AB AB), so
-    that a drift within rounds, or a penalty for being first, cancels.
+    In a round all labels are loaded into one fresh set of processes and take turns in short
+    bursts, in an order that is random at first and then balanced; `log_speedup` makes one estimate
+    of it. Where there are several candidates, one round with all of them chooses the fastest, which
+    alone goes on: its verdict rests on rounds that had no part in the choice, so that it is as
+    good as if there had been no other. `judge` ends the rounds, in either direction.
 
-    A candidate that fails in any round loses and is not measured again. A reference that fails
-    stays in: it is said not to run only if it fails in every round.
-
-    The false-alarm rate of `faster` is 2.5 % for each candidate. With many equally fast candidates
-    the chance that one of them is called faster grows with their number.
+    The chance that `faster` is said of a candidate that is not is at most 2.5 %, however many
+    candidates there are. One that fails loses, and the next best takes its place. A reference that
+    fails stays in: it is said not to run only if it fails in every round. Where labels do not fit
+    into memory together, each is measured in processes of its own.
 
     Args:
         environment: where to measure.
         candidates: for each label the full device name by operation name, the reference included.
         reference: label of what to compare with, usually the graph as it came: {}.
-        rounds: how many rounds, at least 2.
-        deadline_secs: seconds from the call after which no further round starts; the first two
-            always run, because an interval needs them.
-        progress: called after each measurement with the round (from 1), `rounds`, the label and
-            the measurement.
-        should_stop: asked before each round but the first three; true ends the confirmation.
+        hints: logarithms of speed-ups that were measured before, by label: they count like one more
+            round of the choice.
+        max_secs: seconds after which no further round starts that would not end before them. A
+            first round always runs.
+        most_rounds: rounds of a candidate at most.
+        report: called with a line for people after each round.
+        should_stop: asked before each round once there are enough for a verdict; true ends it.
+        seed: of the order.
+        clock: gives the time in seconds.
 
     Returns:
         All measurements, and how every other candidate compares with the reference.
 
     Raises:
-        KeyboardInterrupt: a measurement was broken off, and fewer than two rounds were complete;
-            with more, these are what counts.
-        ValueError: the reference is not among the candidates, it is the only one, or there are
-            fewer than 2 rounds.
+        KeyboardInterrupt: a measurement was broken off before there were enough rounds for a
+            verdict; with more, these are what counts.
+        ValueError: the reference is not among the candidates, or it is the only one.
     """
+    _check(candidates, reference)
+    return _Confirming(
+        environment, candidates, reference, hints or {}, max_secs, most_rounds, report, seed, clock
+    ).run(should_stop or (lambda: False))
+
+
+def survey(
+    environment: SideBySide,
+    candidates: Mapping[str, Mapping[str, str]],
+    reference: str,
+    *,
+    rounds: int = LEAST_ROUNDS,
+    report: Callable[[str], None] | None = None,
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Confirmation:
+    """Measures all placements in every round, for tables that compare them.
+
+    Each interval holds for itself; with many candidates the chance grows that one of them lies
+    outside of its own. To decide for one, use `confirm`.
+
+    Args:
+        environment: where to measure.
+        candidates: for each label the full device name by operation name, the reference included.
+        reference: label of what to compare with.
+        rounds: how many; fewer than 4 give no intervals, more than 12 are no better.
+        report: called with a line for people after each round.
+        seed: of the order.
+        clock: gives the time in seconds.
+
+    Returns:
+        All measurements, and how every other candidate compares with the reference; `best` is the
+        fastest of all labels, None where the reference does not run.
+
+    Raises:
+        ValueError: the reference is not among the candidates, it is the only one, or there is no
+            round.
+    """
+    _check(candidates, reference)
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    measuring = _Confirming(
+        environment, candidates, reference, {}, math.inf, rounds, report, seed, clock
+    )
+    return measuring.survey(rounds)
+
+
+def _check(candidates: Mapping[str, Mapping[str, str]], reference: str) -> None:
     if reference not in candidates:
         raise ValueError(f"the reference {reference!r} is not among {sorted(candidates)}")
     if len(candidates) < 2:
         raise ValueError(f"there is nothing to compare with {reference!r}")
-    if rounds < _MIN_ROUNDS:
-        raise ValueError(f"rounds must be at least {_MIN_ROUNDS}, not {rounds}")
-    start_secs = time.monotonic()
-    done: list[Mapping[str, Measurement]] = []
-    failed: set[str] = set()
-    for number in range(rounds):
-        out_of_time = time.monotonic() - start_secs >= deadline_secs
-        if (number >= _MIN_ROUNDS and out_of_time) or len(failed) == len(candidates) - 1:
-            break
-        if number >= _SOON_ENOUGH and should_stop is not None and should_stop():
-            break
-        measurements: dict[str, Measurement] = {}
-        try:
-            environment.restart()
-            for label in _order(list(candidates), number):
-                if label in failed:
-                    continue
-                measurements[label] = environment.measure_assignment(candidates[label])
-                if progress is not None:
-                    progress(number + 1, rounds, label, measurements[label])
-        except KeyboardInterrupt:
-            if number < _MIN_ROUNDS:
-                raise
-            environment.restart()
-            break
-        failed |= {
-            label
-            for label, measurement in measurements.items()
-            if measurement.failure is not None and label != reference
+
+
+# Candidates that seem to be slower than this have no round of their own.
+_HOPELESS_SPEEDUP = 0.97
+# So many rounds in which the reference does not run are enough where the candidate runs in all.
+_ENOUGH_FAILURES = 2
+
+
+class _Confirming:
+    """One confirmation while it runs."""
+
+    def __init__(
+        self,
+        environment: SideBySide,
+        candidates: Mapping[str, Mapping[str, str]],
+        reference: str,
+        hints: Mapping[str, float],
+        max_secs: float,
+        most_rounds: int,
+        report: Callable[[str], None] | None,
+        seed: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._environment = environment
+        self._candidates = candidates
+        self._reference = reference
+        self._hints = hints
+        self._most_rounds = min(most_rounds, MOST_ROUNDS)
+        self._report = report or (lambda line: None)
+        self._rng = np.random.default_rng(seed)
+        self._clock = clock
+        self._start_secs = clock()
+        self._max_secs = max_secs
+        self._round_secs = 0.0
+        self._fit_together = True
+        self._leaves_out = False
+        self._failures: dict[str, str] = {}
+
+    def run(self, should_stop: Callable[[], bool]) -> Confirmation:
+        """Chooses a candidate and measures it until there is a verdict."""
+        waiting = [label for label in self._candidates if label != self._reference]
+        selection: list[dict[str, Measurement]] = []
+        if len(waiting) > 1:
+            selection.append(self._measured([self._reference, *waiting], leaves_out=True))
+            self._report(f"choosing: {self._line(selection[0])}")
+            waiting = self._ranked(selection[0], waiting)
+        comparisons = {
+            label: self._compared_in_selection(selection, label)
+            for label in self._candidates
+            if label != self._reference
         }
-        done.append(measurements)
-    labels = [label for label in candidates if label != reference]
-    return Confirmation(
-        reference=reference,
-        rounds=tuple(done),
-        comparisons={label: compare(done, label, reference) for label in labels},
-        best=_best(done, [reference, *labels]),
-    )
+        best: str | None = None
+        if any(self._reference in m and m[self._reference].failure is None for m in selection):
+            best = self._reference
+        rounds: list[dict[str, Measurement]] = []
+        while waiting:
+            chosen = waiting.pop(0)
+            hopeful = comparisons[chosen].speedup
+            if selection and hopeful is not None and hopeful < _HOPELESS_SPEEDUP:
+                break
+            rounds = self._rounds_of(chosen, should_stop)
+            comparisons[chosen] = self._compared(rounds, chosen)
+            if chosen not in self._failures:
+                best = chosen
+                break
+            if best is None and any(
+                m[self._reference].failure is None for m in rounds if self._reference in m
+            ):
+                best = self._reference
+        return Confirmation(self._reference, tuple(selection), tuple(rounds), comparisons, best)
 
+    def survey(self, rounds: int) -> Confirmation:
+        """Measures all candidates that have not failed, so many times."""
+        measured: list[dict[str, Measurement]] = []
+        for number in range(1, rounds + 1):
+            labels = [label for label in self._candidates if label not in self._failures]
+            if len(labels) > 1 or not measured:
+                measured.append(self._measured(labels))
+                self._report(f"round {number}/{rounds}: {self._line(measured[-1])}")
+        others = [label for label in self._candidates if label != self._reference]
+        comparisons = {label: self._compared(measured, label) for label in others}
+        speedups = {
+            label: comparison.speedup
+            for label, comparison in comparisons.items()
+            if comparison.speedup is not None
+        }
+        if any(measurements[self._reference].failure is None for measurements in measured):
+            speedups[self._reference] = 1.0
+        best = max(speedups, key=lambda label: speedups[label], default=None)
+        return Confirmation(self._reference, (), tuple(measured), comparisons, best)
 
-def _order(labels: list[str], number: int) -> list[str]:
-    """The order of a round: every second one reverses the one before, which then rotates."""
-    shift = number // 2 % len(labels)
-    order = labels[shift:] + labels[:shift]
-    return order[::-1] if number % 2 else order
+    # Rounds.
 
+    def _rounds_of(
+        self, chosen: str, should_stop: Callable[[], bool]
+    ) -> list[dict[str, Measurement]]:
+        """Rounds of the reference and one candidate, until there is a verdict or no time."""
+        rounds: list[dict[str, Measurement]] = []
+        spent_secs: list[float] = []
+        self._round_secs = 0.0
+        while len(rounds) < self._most_rounds and chosen not in self._failures:
+            left_secs = self._max_secs - (self._clock() - self._start_secs)
+            if rounds and self._round_secs > left_secs:
+                break
+            if len(rounds) >= LEAST_ROUNDS and should_stop():
+                break
+            try:
+                start_secs = self._clock()
+                rounds.append(self._measured([self._reference, chosen]))
+                spent_secs.append(self._clock() - start_secs)
+                self._round_secs = statistics.fmean(spent_secs)
+            except KeyboardInterrupt:
+                if len(rounds) < LEAST_ROUNDS:
+                    raise
+                self._environment.stop()
+                break
+            logs = self._logs(rounds, chosen)
+            self._report(self._progress(rounds, chosen))
+            if not logs and len(rounds) >= _ENOUGH_FAILURES:
+                break  # The reference does not run.
+            left_secs = self._max_secs - (self._clock() - self._start_secs)
+            possible = len(logs) + int(min(left_secs / max(self._round_secs, 1e-9), MOST_ROUNDS))
+            if logs and judge(logs, min(possible, self._most_rounds)) is not Verdict.OPEN:
+                break
+        return rounds
 
-def _medians(rounds: Sequence[Mapping[str, Measurement]], label: str) -> dict[int, float]:
-    """The median step time of a label by round, where it ran."""
-    medians = {}
-    for number, measurements in enumerate(rounds):
-        measurement = measurements.get(label)
-        if measurement is not None and measurement.median_secs is not None:
-            medians[number] = measurement.median_secs
-    return medians
+    def _measured(
+        self, labels: Sequence[str], *, leaves_out: bool = False
+    ) -> dict[str, Measurement]:
+        """Measures labels in one fresh set of processes, in random order.
 
+        Args:
+            labels: what to measure.
+            leaves_out: whether a label that is far behind has fewer turns than the others.
+        """
+        order = [labels[i] for i in self._rng.permutation(len(labels))]
+        measured: dict[str, Measurement] | None = None
+        self._leaves_out = leaves_out
+        if self._fit_together:
+            measured = self._measured_together(order)
+        if measured is None:
+            measured = {label: self._measured_alone(label) for label in order}
+            # One that does not even fit alone says nothing about the others.
+            self._fit_together = any(m.failure is not None for m in measured.values())
+        for label, measurement in measured.items():
+            if measurement.failure is not None and label != self._reference:
+                failure = measurement.failure
+                self._failures[label] = f"{failure.kind.value}: {failure.message}"
+        return measured
 
-def compare(rounds: Sequence[Mapping[str, Measurement]], label: str, reference: str) -> Comparison:
-    """Compares two labels of a confirmation round by round.
+    def _measured_together(self, order: Sequence[str]) -> dict[str, Measurement] | None:
+        """Measures labels in turns; None where memory may be too small for that."""
+        failed: dict[str, Measurement] = {}
+        while True:
+            running = [label for label in order if label not in failed]
+            result = self._take_turns(running)
+            if not isinstance(result, tuple):
+                return {label: (failed | result)[label] for label in order}
+            label, failure = result
+            if failure.kind in _OF_MEMORY and len(running) > 1:
+                return None
+            # The failure may have ended the processes, and with them the other sessions.
+            failed[label] = Measurement(failure=failure)
+            if len(failed) == len(order):
+                return failed
 
-    Args:
-        rounds: for each round the measurement of each label; the two are in all of them, until one
-            has failed.
-        label: what is compared.
-        reference: with what.
+    def _take_turns(self, labels: Sequence[str]) -> dict[str, Measurement] | tuple[str, Failure]:
+        """Measures labels in one set of processes; the label that failed and why, if one did."""
+        self._environment.restart()
+        setup_secs: dict[str, float] = {}
+        for label in labels:
+            opened = self._environment.open_session(label, self._candidates[label])
+            if isinstance(opened, Failure):
+                return label, opened
+            setup_secs[label] = opened
+        # Not counted: they also tell how long steps are.
+        longest_secs = 0.0
+        for label in labels:
+            steps = self._environment.run_steps(label, _WARM_UP_STEPS)
+            if isinstance(steps, Failure):
+                return label, steps
+            longest_secs = max(longest_secs, min(steps))
+        count = burst_steps(longest_secs)
+        secs: dict[str, list[float]] = {label: [] for label in labels}
+        order = list(labels)
+        for block in range(_MOST_BLOCKS):
+            if block >= _LEAST_BLOCKS and self._is_certain(secs, order):
+                break
+            for label in order:
+                steps = self._environment.run_steps(label, count)
+                if isinstance(steps, Failure):
+                    return label, steps
+                secs[label] += steps
+            order = self._next_order(order, block, secs)
+        return {
+            label: Measurement(tuple(secs[label]), setup_secs=setup_secs[label]) for label in labels
+        }
 
-    Returns:
-        How `label` compares with `reference`.
-    """
-    for number, measurements in enumerate(rounds, start=1):
-        failure = measurements[label].failure
-        if failure is not None:
-            reason = f"failed in round {number} ({failure.kind.value}): {failure.message}"
+    def _is_certain(self, secs: Mapping[str, Sequence[float]], labels: Sequence[str]) -> bool:
+        """Whether the steps of all labels tell how they compare with the reference."""
+        if self._reference not in secs:
+            return True
+        errors = [
+            log_speedup(secs[self._reference], secs[label])[1]
+            for label in labels
+            if label != self._reference
+        ]
+        return max(errors, default=0.0) <= _CERTAIN
+
+    def _next_order(
+        self, order: list[str], block: int, secs: Mapping[str, Sequence[float]]
+    ) -> list[str]:
+        """Reverses every second block, shuffles the others, and leaves out who is far behind."""
+        if self._leaves_out and block + 1 >= _CUT_BLOCKS:
+            medians = {label: statistics.median(secs[label]) for label in order}
+            fastest_secs = min(medians.values())
+            order = [
+                label
+                for label in order
+                if label == self._reference or medians[label] <= _CUT_RATIO * fastest_secs
+            ]
+        if block % 2 == 0:
+            return order[::-1]
+        return [order[i] for i in self._rng.permutation(len(order))]
+
+    def _measured_alone(self, label: str) -> Measurement:
+        """Measures a label in processes of its own."""
+        start_secs = self._clock()
+        self._environment.restart()
+        opened = self._environment.open_session(label, self._candidates[label])
+        if isinstance(opened, Failure):
+            return Measurement(failure=opened)
+        begin_secs = self._clock()
+        warm_up = self._environment.run_steps(label, _WARM_UP_STEPS)
+        if isinstance(warm_up, Failure):
+            return Measurement(failure=warm_up)
+        steps = self._environment.run_steps(label, _STEPS_ALONE)
+        if isinstance(steps, Failure):
+            return Measurement(failure=steps)
+        return Measurement(steps, setup_secs=begin_secs - start_secs)
+
+    # What they say.
+
+    def _logs(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> list[float]:
+        """The logarithm of a label's speed-up in each round in which it and the reference ran."""
+        logs = []
+        for measurements in rounds:
+            if label not in measurements:
+                continue
+            of_reference = measurements[self._reference].step_secs
+            of_label = measurements[label].step_secs
+            if of_reference is not None and of_label is not None:
+                count = min(len(of_reference), len(of_label))
+                logs.append(log_speedup(of_reference[:count], of_label[:count])[0])
+        return logs
+
+    def _ranked(self, measurements: Mapping[str, Measurement], labels: Sequence[str]) -> list[str]:
+        """The labels that ran, fastest first."""
+
+        def log_secs(label: str) -> float:
+            logs = self._logs([measurements], label)
+            if not logs:
+                return math.log(measurements[label].median_secs or math.inf)
+            if label in self._hints:
+                logs.append(self._hints[label])
+            return -statistics.fmean(logs)
+
+        ran = [label for label in labels if measurements[label].failure is None]
+        return sorted(ran, key=log_secs)
+
+    def _compared_in_selection(
+        self, selection: Sequence[Mapping[str, Measurement]], label: str
+    ) -> Comparison:
+        if label in self._failures:
+            return Comparison(None, None, False, f"failed ({self._failures[label]})")
+        logs = self._logs(selection, label)
+        if not logs:
+            return Comparison(None, None, False, f"not compared with {self._reference}")
+        speedup = estimate(logs).speedup
+        return Comparison(speedup, None, False, f"about {speedup:.2f}x {self._reference}")
+
+    def _compared(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> Comparison:
+        if label in self._failures:
+            number = sum(label in measurements for measurements in rounds)
+            reason = f"failed in round {number} ({self._failures[label]})"
             return Comparison(None, None, False, reason)
-    of_reference, of_candidate = _medians(rounds, reference), _medians(rounds, label)
-    log_ratios = [math.log(of_reference[i]) - math.log(of_candidate[i]) for i in of_reference]
-    if not log_ratios:
-        failure = rounds[0][reference].failure
-        assert failure is not None
-        reason = f"{reference} does not run ({failure.kind.value}): {failure.message}"
-        return Comparison(None, None, True, reason)
-    mean = statistics.fmean(log_ratios)
-    speedup = math.exp(mean)
-    if len(log_ratios) < _MIN_ROUNDS:
-        reason = f"{reference} ran in one round of {len(rounds)} only"
-        return Comparison(speedup, None, False, reason)
-    half_width = (
-        _t_quantile(len(log_ratios) - 1) * statistics.stdev(log_ratios) / math.sqrt(len(log_ratios))
-    )
-    low, high = math.exp(mean - half_width), math.exp(mean + half_width)
-    faster = low > 1
-    verdict = "faster" if faster else "slower" if high < 1 else "no faster beyond the noise"
-    reason = (
-        f"{verdict}: {speedup:.3f}x {reference} "
-        f"(95 % interval {low:.3f} to {high:.3f}, {len(log_ratios)} rounds)"
-    )
-    return Comparison(speedup, (low, high), faster, reason)
+        logs = self._logs(rounds, label)
+        if not logs:
+            failure = rounds[0][self._reference].failure
+            assert failure is not None
+            reason = f"{self._reference} does not run ({failure.kind.value}): {failure.message}"
+            return Comparison(None, None, len(rounds) >= _ENOUGH_FAILURES, reason)
+        found = estimate(logs)
+        if found.interval is None:
+            reason = (
+                f"too few rounds to tell: about {found.speedup:.2f}x {self._reference} in "
+                f"{len(logs)} of the {LEAST_ROUNDS} that are needed"
+            )
+            return Comparison(found.speedup, None, False, reason)
+        low, high = found.interval
+        verdict = "faster" if low > 1 else "slower" if high < 1 else "no faster beyond the noise"
+        reason = (
+            f"{verdict}: {found.speedup:.3f}x {self._reference} "
+            f"(95 % interval {low:.3f} to {high:.3f}, {_count(len(logs))})"
+        )
+        return Comparison(found.speedup, found.interval, low > 1, reason)
+
+    def _progress(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> str:
+        """Where the rounds of a candidate stand, for people."""
+        logs = self._logs(rounds, label)
+        if not logs:
+            return f"{_count(len(rounds))}: {self._line(rounds[-1])}"
+        found = estimate(logs)
+        text = f"{_count(len(logs))}: {label} {found.speedup:.3f}x {self._reference}"
+        if found.interval is None:
+            text += f", at least {LEAST_ROUNDS} are needed"
+        else:
+            text += f", between {found.interval[0]:.3f} and {found.interval[1]:.3f}"
+        most_secs = min(
+            (self._most_rounds - len(logs)) * self._round_secs,
+            self._max_secs - (self._clock() - self._start_secs),
+        )
+        return f"{text} | at most {format_duration(max(0.0, most_secs))} more"
+
+    def _line(self, measurements: Mapping[str, Measurement]) -> str:
+        """What a round gave, for people."""
+        parts = []
+        for label in self._candidates:
+            if label not in measurements or label == self._reference:
+                continue
+            logs = self._logs([measurements], label)
+            failure = measurements[label].failure
+            if failure is not None:
+                parts.append(f"{label} {failure.kind.value}")
+            else:
+                parts.append(f"{label} {math.exp(logs[0]):.2f}x" if logs else f"{label} runs")
+        failure = measurements[self._reference].failure
+        end = "" if failure is None else f", which does not run ({failure.kind.value})"
+        return f"{', '.join(parts)} {self._reference}{end}"
 
 
-def _best(rounds: Sequence[Mapping[str, Measurement]], labels: Sequence[str]) -> str | None:
-    # Labels that never failed ran in the same rounds, so that the drift is the same for all.
-    medians = {label: _medians(rounds, label).values() for label in labels}
-    never_failed = [label for label in labels if len(medians[label]) == len(rounds)]
-    return min(
-        never_failed,
-        key=lambda label: statistics.fmean(math.log(secs) for secs in medians[label]),
-        default=None,
-    )
-
-
-def _t_quantile(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t; between entries of the table, the larger (safer) one."""
-    entries = list(_T_QUANTILES)
-    return _T_QUANTILES[entries[bisect.bisect_right(entries, degrees) - 1]]
+def _count(rounds: int) -> str:
+    return "1 round" if rounds == 1 else f"{rounds} rounds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,8 +15,9 @@ from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import write_placement
 from tf_placer.auto.auto_placer import AutoPlacer
 from tf_placer.auto.warm_up import warm_up
-from tf_placer.choice import choose_finalists, choose_winner
+from tf_placer.choice import choose_finalists, choose_winner, hopeful_finalists
 from tf_placer.confirmation import Confirmation, confirm
+from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.interrupts import Interrupts
@@ -24,11 +26,12 @@ from tf_placer.live_stages import BreakableEnvironment, DeferredPlacer
 from tf_placer.placers import AUTO, make_placer, needs_problem, units_of
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
-from tf_placer.report.progress import format_measurement, progress_line
+from tf_placer.report.progress import progress_line
+from tf_placer.report.units import format_duration
 from tf_placer.run_directory import Outcome, Request, RunDirectory
-from tf_placer.search import Budget, Progress, search
+from tf_placer.search import Budget, Progress, best_trial, search
 from tf_placer.search_result import confirmed_measurement, found_placement
-from tf_placer.time_plan import TimePlan, trial_secs
+from tf_placer.time_plan import ConfirmationPlan, TimePlan
 from tf_placer.training_log import TrainingLog
 from tf_placer.training_recorder import TrainingRecorder
 from tf_placer.trial_log import ORIGINAL, Trial, TrialLog
@@ -106,8 +109,15 @@ class LiveJob:
         ):
             if not log.trials:
                 training.restart()
+            original = log.trials[0].measurement if log.trials else None
+            paired = PairedEnvironment(
+                environment,
+                self._assign,
+                reference_secs=None if original is None else original.median_secs,
+                best_secs=lambda: _median_secs(best_trial(log.trials)),
+            )
             live = BreakableEnvironment(
-                environment, self.interrupts, lambda: self._timeout_secs(log.trials)
+                environment, paired, self.interrupts, lambda: self._timeout_secs(log.trials)
             )
             names = dict.fromkeys([*BASELINES, self.request.placer])
             stages = [self._stage(name, log) for name in names]
@@ -119,7 +129,7 @@ class LiveJob:
                 self.report(progress_line(trial, progress))
 
             trials = search(
-                lambda: live.measure_assignment({}),
+                live.measure_original,
                 live,
                 stages,
                 log,
@@ -232,7 +242,7 @@ class LiveJob:
         secs = self._first_timeout_secs()
         if not trials or trials[0].measurement.step_secs is None:
             return secs
-        original_secs = trial_secs(trials[0].measurement)
+        original_secs = trials[0].measurement.total_secs
         left_secs = max(
             self._left_to_search_secs(trials),
             _LAST_TIMEOUT_RATIO * original_secs,
@@ -270,44 +280,23 @@ class LiveJob:
             How it ended, what was measured, the label of what was found, and what else to say.
         """
         asked_before = self.interrupts.count
-        plan = self.plan.confirmation(trials, finalists, impatient=asked_before > 0)
-        if plan is None:
-            return (
-                Outcome.NOT_CONFIRMED,
-                None,
-                None,
-                f"there was no time left of {self.request.max_secs:g} s to measure the graph as it "
-                "came and the fastest placement again",
-            )
         if asked_before:
             self.report("interrupted: confirming the best so far; once more ends this, too")
+        hopeful = hopeful_finalists(finalists)
+        if len(hopeful) < 2:
+            return Outcome.NOT_FASTER, None, None, "no trial was, so none was measured again"
+        plan = self.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
+        if plan is None:
+            return Outcome.NOT_CONFIRMED, None, None, self._too_little_time(trials, hopeful)
         labels = {label: self._assignment(finalists[label]) for label in plan.labels}
         with self._environment(meta_optimizer=True) as fresh:
             fresh.timeout_secs = min(
                 fresh.timeout_secs, max(_LEAST_TIMEOUT_SECS, self._timeout_secs(trials))
             )
             try:
-                with self.interrupts.breakable(asked_before + 1 if asked_before else 2):
-                    confirmation = confirm(
-                        fresh,
-                        labels,
-                        ORIGINAL,
-                        rounds=plan.rounds,
-                        deadline_secs=plan.deadline_secs,
-                        progress=lambda number, rounds, label, measurement: self.report(
-                            f"confirming {number}/{rounds}: {label} "
-                            f"{format_measurement(measurement)}"
-                        ),
-                        should_stop=lambda: self.interrupts.count > asked_before,
-                    )
-                fresh.timeout_secs = self._first_timeout_secs()
-                with self.interrupts.breakable(self.interrupts.count + 1):
-                    outcome, winner, note = choose_winner(
-                        fresh,
-                        confirmation,
-                        labels,
-                        mixed_devices=len({d.type for d in self.request.machine.devices}) > 1,
-                    )
+                outcome, confirmation, winner, note = self._confirm(
+                    fresh, plan, labels, hopeful, asked_before
+                )
             except KeyboardInterrupt:
                 return Outcome.INTERRUPTED, None, None, None
         if winner is not None:
@@ -320,3 +309,73 @@ class LiveJob:
             )
             write_placement(placement, self.directory.placement)
         return outcome, confirmation, winner, note
+
+    def _confirm(
+        self,
+        fresh: SessionEnvironment,
+        plan: ConfirmationPlan,
+        labels: Mapping[str, Mapping[str, str]],
+        finalists: Mapping[str, Trial],
+        asked_before: int,
+    ) -> tuple[Outcome, Confirmation, str | None, str | None]:
+        """Confirms finalists until one wins, or none can."""
+        original_secs = finalists[ORIGINAL].measurement.median_secs
+        hints = {
+            label: math.log(original_secs / secs)
+            for label, secs in ((each, finalists[each].measurement.median_secs) for each in labels)
+            if original_secs and secs and label != ORIGINAL
+        }
+        start_secs, request_secs = time.monotonic(), fresh.timeout_secs
+        candidates, notes = dict(labels), []
+        while True:
+            fresh.timeout_secs = request_secs
+            with self.interrupts.breakable(asked_before + 1 if asked_before else 2):
+                confirmation = confirm(
+                    fresh,
+                    candidates,
+                    ORIGINAL,
+                    hints=hints,
+                    max_secs=plan.max_secs - (time.monotonic() - start_secs),
+                    most_rounds=plan.most_rounds,
+                    report=lambda line: self.report(f"confirming: {line}"),
+                    should_stop=lambda: self.interrupts.count > asked_before,
+                    seed=self.request.seed,
+                )
+            fresh.timeout_secs = self._first_timeout_secs()
+            with self.interrupts.breakable(self.interrupts.count + 1):
+                outcome, winner, note = choose_winner(
+                    fresh,
+                    confirmation,
+                    candidates,
+                    mixed_devices=len({d.type for d in self.request.machine.devices}) > 1,
+                )
+            notes += [note] if note else []
+            if outcome is not Outcome.DIFFERENT_VALUES or self.interrupts.count > asked_before:
+                break
+            # Another one may compute the same.
+            others = {
+                label: each for label, each in candidates.items() if label != confirmation.best
+            }
+            left_secs = plan.max_secs - (time.monotonic() - start_secs)
+            if len(others) < 2 or left_secs <= 0:
+                break
+            candidates = others
+        return outcome, confirmation, winner, "; ".join(notes) or None
+
+    def _too_little_time(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> str:
+        """Why nothing was confirmed, and how much time would do."""
+        [fastest, *_] = sorted(
+            (trial for label, trial in finalists.items() if label != ORIGINAL),
+            key=lambda trial: trial.measurement.median_secs or math.inf,
+        )
+        needed_secs = self.plan.needed_secs(trials, fastest)
+        enough_secs = math.ceil(self.request.max_secs + needed_secs)
+        return (
+            f"there was no time left of {self.request.max_secs:g} s to measure the graph as it "
+            f"came and the fastest placement again, which takes about "
+            f"{format_duration(needed_secs)} here: allow {enough_secs} s"
+        )
+
+
+def _median_secs(trial: Trial | None) -> float | None:
+    return None if trial is None else trial.measurement.median_secs

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.interrupts import Interrupts
 from tf_placer.placers.placer import Placer
@@ -83,37 +84,44 @@ class BreakableEnvironment:
     """An environment whose measurements can be broken off."""
 
     def __init__(
-        self, environment: SessionEnvironment, interrupts: Interrupts, timeout: Callable[[], float]
+        self,
+        sessions: SessionEnvironment,
+        environment: PairedEnvironment,
+        interrupts: Interrupts,
+        timeout: Callable[[], float],
     ) -> None:
-        """Makes nothing.
+        """Measures nothing yet.
 
         Args:
-            environment: what measures.
+            sessions: runs the steps.
+            environment: what measures with them.
             interrupts: break off a measurement.
             timeout: how many seconds the next measurement may take.
         """
+        self._sessions = sessions
         self._environment = environment
         self._interrupts = interrupts
         self._timeout = timeout
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
-        """Measures placements; see `SessionEnvironment.measure`."""
-        return [
-            self._measure(functools.partial(self._environment.measure, row[None]))
-            for row in placements
-        ]
+        """Measures placements; see `PairedEnvironment.measure`."""
 
-    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
-        """Measures one placement; see `SessionEnvironment.measure_assignment`."""
-        return self._measure(lambda: [self._environment.measure_assignment(assignment)])
+        def measure_one(row: np.ndarray) -> Measurement:
+            [measurement] = self._environment.measure(row[None])
+            return measurement
 
-    def _measure(self, measure: Callable[[], list[Measurement]]) -> Measurement:
-        self._environment.timeout_secs = self._timeout()
+        return [self._measure(functools.partial(measure_one, row)) for row in placements]
+
+    def measure_original(self) -> Measurement:
+        """Measures the graph as it came; see `PairedEnvironment.measure_original`."""
+        return self._measure(self._environment.measure_original)
+
+    def _measure(self, measure: Callable[[], Measurement]) -> Measurement:
+        self._sessions.timeout_secs = self._timeout()
         try:
             with self._interrupts.breakable():
-                [measurement] = measure()
+                return measure()
         except KeyboardInterrupt:
             # What the processes are doing is of no interest any more.
-            self._environment.restart()
+            self._sessions.stop()
             return Measurement(failure=Failure(FailureKind.TIMEOUT, "broken off"))
-        return measurement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from graph_passes.annotate import Annotate
 from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.auto.explanation import Explanation
-from tf_placer.confirmation import Comparison, Confirmation
+from tf_placer.confirmation import Confirmation
 from tf_placer.errors import SearchError
 from tf_placer.machine import Machine, MachineError
 from tf_placer.machine_lookup import find_machine
@@ -31,19 +30,9 @@ from tf_placer.search_header import request_digest
 from tf_placer.search_result import is_finished
 from tf_placer.sources import Source, read_source
 from tf_placer.trial_log import read_log
+from tf_placer.verdict import best_comparison, verdict
 
 __all__ = ["optimize"]
-
-_REASONS = {
-    Outcome.NOTHING_TO_PLACE: (
-        "every operation keeps the device it came with: there is nothing to place"
-    ),
-    Outcome.NOTHING_RUNS: "no placement ran",
-    Outcome.NOT_FASTER: "no placement is faster than the graph as it came, beyond the noise",
-    Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
-    Outcome.NOT_CONFIRMED: "no placement was confirmed to be faster",
-    Outcome.INTERRUPTED: "interrupted before a placement was confirmed to be faster",
-}
 
 
 def optimize(
@@ -65,9 +54,11 @@ def optimize(
 
     Measures the graph as it came, everything on each device, and splits by layer; then lets the
     placer search: by default it profiles the graph, searches in simulation, measures the best
-    candidates, corrects the costs by that and goes on. The fastest placements are measured again
-    beside the original, interleaved, in fresh processes and under the user's session configuration.
-    Only one that is faster beyond the noise, and computes the same, is put on the graph. The search
+    candidates, corrects the costs by that and goes on. In a trial a placement takes turns with the
+    original, so that it is compared with that of the same seconds. The fastest are measured again
+    beside the original, in turns, in several sets of fresh processes and under the user's session
+    configuration. Only one that is faster beyond the noise, and computes the same, is put on the
+    graph: where nothing is faster, at most 2.5 % of searches find something. The search
     runs in processes of its own and prints a line per trial to the standard error; this process
     needs no eager execution and touches no GPU.
 
@@ -155,7 +146,7 @@ def optimize(
         )
         outcome = run_search(directory, given, _print_line, start_secs)
     if outcome is Outcome.NOTHING_TO_PLACE:
-        return OptimizeResult(source.graph_def, False, _REASONS[outcome])
+        return OptimizeResult(source.graph_def, False, verdict(outcome))
     return _finished(directory, source)
 
 
@@ -217,38 +208,27 @@ def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
         unchanged = dataclasses.replace(
             unchanged, explanation=Explanation.from_json(result["explanation"])
         )
-    winner, note = result["winner"], result["note"]
+    reason = verdict(Outcome(result["outcome"]), result)
+    winner = result["winner"]
     if winner is None:
-        reason = _REASONS[Outcome(result["outcome"])]
-        best = _fastest(confirmation)
+        best = best_comparison(confirmation)
         return dataclasses.replace(
             unchanged,
-            reason=f"{reason}: {note}" if note else reason,
+            reason=reason,
             speedup=best.speedup if best else None,
             speedup_interval=best.interval if best else None,
         )
     placement = read_placement(directory.placement)
     comparison = confirmation.comparisons[winner]
-    reason = f"{winner} is faster than the graph as it came: {comparison.reason}"
     return dataclasses.replace(
         unchanged,
         graph_def=_annotated(source, placement),
         changed=True,
-        reason=f"{reason}; {note}" if note else reason,
+        reason=reason,
         placement=placement,
         winner=winner,
         speedup=comparison.speedup,
         speedup_interval=comparison.interval,
-    )
-
-
-def _fastest(confirmation: Confirmation | None) -> Comparison | None:
-    """The best of the candidates that could be compared with the graph as it came."""
-    comparisons = confirmation.comparisons.values() if confirmation else ()
-    return max(
-        (comparison for comparison in comparisons if comparison.speedup is not None),
-        key=lambda comparison: comparison.speedup or -math.inf,
-        default=None,
     )
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OptimizeResult"]
 
+_FAILED = "failed in the confirmation"
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OptimizeResult:
@@ -34,7 +36,7 @@ class OptimizeResult:
             was nothing to compare.
         speedup_interval: its 95 % confidence interval.
         confirmation: original and finalists measured side by side, or None.
-        finalists: per label in `confirmation`, the trial it is.
+        finalists: by label, the trials that were the best of the search, the original first.
         trials: every trial of the search.
         explanation: predicted and measured steps, what bounds the best placement, and what would
             help it; None where the costs are not known, or nothing ran.
@@ -57,39 +59,67 @@ class OptimizeResult:
 
     @property
     def original_secs(self) -> float | None:
-        """Median step time of the graph as it came, in the confirmation."""
+        """Step time of the graph as it came, in the confirmation."""
         return self.confirmation.step_secs(ORIGINAL) if self.confirmation else None
 
     @property
     def placed_secs(self) -> float | None:
-        """Median step time of the placed graph, in the confirmation."""
+        """Step time of the placed graph, in the confirmation: `original_secs` by `speedup`."""
         if self.confirmation is None or self.winner is None:
             return None
         return self.confirmation.step_secs(self.winner)
 
     def table(self) -> str:
-        """Original and finalists side by side, for people; empty if nothing was compared."""
-        if self.confirmation is None:
+        """Original and finalists side by side, for people; empty if no placement ran.
+
+        Step times are those of the original, divided by the speed-ups: on a machine whose speed
+        drifts only ratios can be compared. The last column says what a row rests on.
+        """
+        if not self.finalists:
             return ""
+        original = self.finalists[ORIGINAL].measurement.median_secs
+        original_secs = self.original_secs or original
         rows = []
         for label, trial in self.finalists.items():
-            if not any(label in measurements for measurements in self.confirmation.rounds):
-                continue  # There was no time for it.
-            comparison = self.confirmation.comparisons.get(label)
-            secs = self.confirmation.step_secs(label)
-            low, high = (comparison.interval if comparison else None) or (None, None)
+            searched_secs = trial.measurement.median_secs
+            speedup, interval, basis = None, None, ""
+            if label != ORIGINAL:
+                if searched_secs and original:
+                    speedup = original / searched_secs
+                speedup, interval, basis = self._known(label, speedup)
+            secs = original_secs / speedup if original_secs and speedup else searched_secs
+            if label == ORIGINAL:
+                secs = original_secs
+            elif basis == _FAILED:
+                secs = None
+            low, high = interval or (None, None)
             rows.append(
                 [
                     label,
                     str(trial.index),
                     "failed" if secs is None else format_step(secs),
-                    "1" if comparison is None else _ratio(comparison.speedup),
+                    "1" if label == ORIGINAL else _ratio(speedup),
                     "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
-                    "found" if label == self.winner else "",
+                    basis,
                 ]
             )
         headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
         return table(headers, rows, "lrrrll")
+
+    def _known(
+        self, label: str, searched: float | None
+    ) -> tuple[float | None, tuple[float, float] | None, str]:
+        """What is known of a finalist: speed-up, interval, and what they rest on."""
+        comparison = self.confirmation.comparisons.get(label) if self.confirmation else None
+        if comparison is None:
+            return searched, None, "in the search"
+        if label == self.winner:
+            return comparison.speedup, comparison.interval, "found: faster beyond the noise"
+        if comparison.interval is not None:
+            return comparison.speedup, comparison.interval, "not faster beyond the noise"
+        if comparison.speedup is not None:
+            return comparison.speedup, None, "one round"
+        return None, None, _FAILED if comparison.reason.startswith("failed") else "runs"
 
     def explanation_table(self) -> str:
         """The explanation for people; empty if there is none."""

@@ -19,6 +19,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.log_header import package_versions
@@ -89,7 +90,7 @@ class Request:
                 "spec": self.machine.spec,
                 "devices": [{"name": d.name, "type": d.type} for d in self.machine.devices],
             },
-            "protocol": dataclasses.asdict(COLOCRL),
+            "protocol": dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED),
             "placer": self.placer,
             "configuration": dict(self.placer_options),
             "seed": self.seed,

@@ -7,21 +7,19 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
-from tf_placer.environments.environment import Measurement
+from tf_placer.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.trial_log import ORIGINAL, Trial
 
-__all__ = ["ConfirmationPlan", "TimePlan", "trial_secs"]
+__all__ = ["ConfirmationPlan", "TimePlan"]
 
-_MIN_ROUNDS, _MAX_ROUNDS = 5, 9
-# An interval needs two; three are what an impatient user waits for.
-_LEAST_ROUNDS, _IMPATIENT_ROUNDS = 2, 3
-# Time is kept for the graph as it came, the fastest and the best baseline; the others take what is
-# left.
-_MOST_IMPORTANT = 3
+# Rounds that time is kept for: what it usually takes to confirm a tenth; and blocks of a round.
+_USUAL_ROUNDS, _USUAL_BLOCKS = 7, 11
+# Time is kept for choosing among so many.
+_MOST_CANDIDATES = 4
 # The confirmation and all after it never take more than this of the time from the search.
-_MOST_RESERVED = 0.4
+_MOST_RESERVED = 0.5
 # Sessions of the confirmation take longer to open: Grappler optimises the graph as for the user.
-_MARGIN = 1.2
+_OPENING = 1.5
 # For comparing what the graphs compute, three sessions are opened.
 _SESSIONS_FOR_VALUES = 3
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.02, 5.0
@@ -37,13 +35,13 @@ class ConfirmationPlan:
 
     Attributes:
         labels: what is measured, the graph as it came first.
-        rounds: how often at most.
-        deadline_secs: seconds after which no further round starts.
+        max_secs: seconds that it may take; infinite where somebody waits for it to end.
+        most_rounds: rounds of the chosen candidate at most.
     """
 
     labels: tuple[str, ...]
-    rounds: int
-    deadline_secs: float
+    max_secs: float
+    most_rounds: int = MOST_ROUNDS
 
 
 class TimePlan:
@@ -92,11 +90,10 @@ class TimePlan:
             trials: all so far.
             finalists: what would be confirmed, were the search over.
         """
-        needed = _by_importance(finalists, self._baselines)[:_MOST_IMPORTANT]
-        round_secs = _restart_secs(trials) + sum(
-            trial_secs(finalists[label].measurement) for label in needed
-        )
-        reserved_secs = _MIN_ROUNDS * _MARGIN * round_secs + self._after_secs(trials)
+        candidates = [finalists[label] for label in _by_importance(finalists, self._baselines)][1:]
+        reserved_secs = self._confirmation_secs(
+            trials, candidates[:_MOST_CANDIDATES], _USUAL_ROUNDS
+        ) + self._after_secs(trials)
         return self.left_secs() - min(reserved_secs, _MOST_RESERVED * self.max_secs)
 
     def can_profile(self, trials: Sequence[Trial], left_secs: float) -> bool:
@@ -106,16 +103,16 @@ class TimePlan:
             trials: all so far, the graph as it came first.
             left_secs: seconds that are left to search.
         """
-        return left_secs > 2.0 * _restart_secs(trials) + trial_secs(trials[0].measurement)
+        return left_secs > 2.0 * _restart_secs(trials) + trials[0].measurement.total_secs
 
     def confirmation(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool
     ) -> ConfirmationPlan | None:
         """Says what can be confirmed in the time that is left.
 
-        Where it is too short for enough rounds of all finalists, those that matter least are left
-        out: in this order the graph as it came, the fastest, the fastest baseline (the others come
-        in the order that they have).
+        Where it is too short to choose among all finalists and to confirm one of them, those that
+        matter least are left out: in this order the graph as it came, the fastest, the fastest
+        baseline (the others come in the order that they have).
 
         Args:
             trials: of the search.
@@ -123,35 +120,47 @@ class TimePlan:
             impatient: whether somebody waits for the search to end.
 
         Returns:
-            None if there is not even time for two rounds of the fastest.
+            The plan; None where the time is too short even for the fastest alone.
         """
         left_secs = self.left_secs() - self._after_secs(trials)
         labels = _by_importance(finalists, self._baselines)
-        secs = [trial_secs(finalists[label].measurement) for label in labels]
-        restart_secs = _restart_secs(trials)
-
-        def rounds_of(count: int, left_secs: float) -> int:
-            round_secs = _MARGIN * (restart_secs + sum(secs[:count]))
-            return int(min(left_secs / max(round_secs, 1e-3), _MAX_ROUNDS))
-
+        if len(labels) < 2:
+            return None
         if impatient:
-            return ConfirmationPlan(labels[:2], _IMPATIENT_ROUNDS, math.inf)
-        for count in range(len(labels), 1, -1):
-            if rounds_of(count, left_secs) >= _MIN_ROUNDS:
-                # More prove more, and may fit: the first start, which rounds are reckoned by, is
-                # the slowest.
-                rounds = _MAX_ROUNDS
+            return ConfirmationPlan(labels[:2], math.inf, LEAST_ROUNDS)
+        candidates = [finalists[label] for label in labels[1:]]
+        for count in range(len(candidates), 0, -1):
+            needed_secs = self._confirmation_secs(trials, candidates[:count], _USUAL_ROUNDS)
+            if needed_secs <= left_secs:
                 break
         else:
-            rounds = rounds_of(2, left_secs)
-            if rounds < _LEAST_ROUNDS:
-                if rounds_of(2, left_secs + _TOLERANCE * self.max_secs) < _LEAST_ROUNDS:
-                    return None
-                rounds = _LEAST_ROUNDS
-        chosen = [label for label in finalists if label in labels[:count]]
-        # A round that starts is finished.
-        last_round_secs = _MARGIN * (restart_secs + sum(secs[:count]))
-        return ConfirmationPlan(tuple(chosen), rounds, max(0.0, left_secs - last_round_secs))
+            count = 1
+            needed_secs = self.needed_secs(trials, candidates[0])
+            if needed_secs > left_secs + _TOLERANCE * self.max_secs:
+                return None
+        chosen = [label for label in finalists if label in labels[: count + 1]]
+        return ConfirmationPlan(tuple(chosen), max(left_secs, needed_secs))
+
+    def needed_secs(self, trials: Sequence[Trial], candidate: Trial) -> float:
+        """Seconds that a confirmation of one candidate takes at least."""
+        return self._confirmation_secs(trials, [candidate], LEAST_ROUNDS)
+
+    def _confirmation_secs(
+        self, trials: Sequence[Trial], candidates: Sequence[Trial], rounds: int
+    ) -> float:
+        """Seconds to choose among candidates and to confirm the first of them, if there is one."""
+        if not trials:
+            return rounds * _RESTART_SECS
+
+        def round_secs(measured: Sequence[Trial]) -> float:
+            secs = _restart_secs(trials)
+            for trial in [trials[0], *measured]:
+                step_secs = trial.measurement.median_secs or 0.0
+                secs += _OPENING * trial.measurement.setup_secs + _USUAL_BLOCKS * step_secs
+            return secs
+
+        selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
+        return selection_secs + rounds * round_secs(candidates[:1])
 
     def _after_secs(self, trials: Sequence[Trial]) -> float:
         """Seconds that all behind the confirmation takes."""
@@ -161,6 +170,7 @@ class TimePlan:
 
 
 def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:
+    """The labels, those first that are confirmed before others where time is short."""
 
     def median_secs(label: str) -> float:
         return finalists[label].measurement.median_secs or math.inf
@@ -176,9 +186,4 @@ def _restart_secs(trials: Sequence[Trial]) -> float:
     """What the first trial took to start its processes."""
     if not trials:
         return _RESTART_SECS
-    return max(0.0, trials[0].elapsed_secs - trial_secs(trials[0].measurement))
-
-
-def trial_secs(measurement: Measurement) -> float:
-    """Seconds that a measurement took."""
-    return measurement.setup_secs + sum(measurement.step_secs or ())
+    return max(0.0, trials[0].elapsed_secs - trials[0].measurement.total_secs)

@@ -27,7 +27,9 @@ __all__ = [
 ORIGINAL = "original"
 """What trial 0, the graph as it came, has for a placer."""
 
-_FORMAT = 1
+# Since 2, trials of placements that took turns with the graph as it came have `reference_secs` and
+# `drift`.
+_FORMAT = 2
 
 # How every header line begins: tells a torn header from a file that is something else.
 _HEADER_START = b'{"format": '
@@ -147,7 +149,8 @@ class TrialLog:
                 write_lines(file, _encode(given))
                 _sync_directory(os.path.dirname(path))
                 return cls(path, file, given, [])
-            check_header(path, logged, given)
+            # Both are read; how steps are measured is a field of its own.
+            check_header(path, logged | {"format": _FORMAT}, given)
             file.truncate(size)
             if not content[:size].endswith(b"\n"):
                 write_lines(file, b"\n")

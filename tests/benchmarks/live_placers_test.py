@@ -27,8 +27,8 @@ class ArgumentsTest(absltest.TestCase):
     def test_an_unknown_placer_is_refused_with_the_nearest(self):
         self.assertIn("did you mean 'eagle'", self._refusal("--placers", "random,eagel"))
 
-    def test_one_round_of_measuring_again_is_refused(self):
-        self.assertIn("--rounds at least 2", self._refusal("--rounds", "1"))
+    def test_too_few_rounds_of_measuring_again_for_an_interval_are_refused(self):
+        self.assertIn("--rounds at least 4", self._refusal("--rounds", "3"))
 
     def test_no_trials_are_refused(self):
         self.assertIn("--trials", self._refusal("--trials", "0"))

@@ -33,7 +33,7 @@ def _confirmation(secs, speedups):
         label: Comparison(speedup, (speedup - 0.1, speedup + 0.1), False, "")
         for label, speedup in speedups.items()
     }
-    return Confirmation(ORIGINAL, (measured, measured), comparisons, ORIGINAL)
+    return Confirmation(ORIGINAL, (), (measured, measured), comparisons, ORIGINAL)
 
 
 def _cells(line):
@@ -91,6 +91,7 @@ class TablesTest(absltest.TestCase):
     def test_a_placement_that_failed_when_measured_again_has_no_speedup(self):
         confirmation = Confirmation(
             ORIGINAL,
+            (),
             ({ORIGINAL: Measurement((0.1,)), "post 0": _OUT_OF_MEMORY},),
             {"post 0": Comparison(None, None, False, "failed in round 1")},
             ORIGINAL,

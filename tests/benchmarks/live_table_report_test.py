@@ -21,7 +21,7 @@ def _confirmation():
     steps = {ORIGINAL: 0.1, "metis": 0.2}
     measured = {label: Measurement((secs,)) for label, secs in steps.items()}
     comparison = Comparison(0.5, (0.4, 0.625), False, "slower")
-    return Confirmation(ORIGINAL, (measured, measured), {"metis": comparison}, ORIGINAL)
+    return Confirmation(ORIGINAL, (), (measured, measured), {"metis": comparison}, ORIGINAL)
 
 
 _CELLS = [

@@ -34,8 +34,8 @@ class ArgumentsTest(absltest.TestCase):
         self.assertIn("no 'nmt_3'; there are: rnnlm_2", self._refusal("--models", "nmt_3"))
         self.assertIn("no 'eagel'", self._refusal("--placers", "post,eagel"))
 
-    def test_no_trials_and_one_round_are_refused(self):
-        self.assertIn("--rounds at least 2", self._refusal("--rounds", "1"))
+    def test_no_trials_and_too_few_rounds_are_refused(self):
+        self.assertIn("--rounds at least 4", self._refusal("--rounds", "3"))
         self.assertIn("--trials must be at least 1", self._refusal("--trials", "0"))
 
 

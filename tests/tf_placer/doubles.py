@@ -171,33 +171,53 @@ class FakeEnvironment:
 
 
 class DriftingEnvironment:
-    """Time by the assignment's "speed", times a drift per round, times noise per measurement.
+    """Time by the assignment's "speed", times a drift per round, times noise per session.
 
     An assignment names how fast it is and in which rounds (counted from 1) it fails:
-    {"speed": "1.15", "fails": "2,3", "kind": "timeout"}.
+    {"speed": "1.15", "fails": "2,3", "kind": "timeout"}. A round ends with a restart.
     """
 
-    def __init__(self, seed: int, noise: float = 0.0) -> None:
+    def __init__(self, seed: int, noise: float = 0.0, sessions_that_fit: int = 99) -> None:
         self._rng = np.random.default_rng(seed)
         self._noise = noise
-        self._drift = math.nan  # measuring before the first restart shows
+        self._sessions_that_fit = sessions_that_fit
+        self._drift = math.nan  # running steps before the first restart shows
+        self._secs: dict[str, float] = {}
         self.round = 0
+        self.now_secs = 0.0
+        #: "restart", "stop" and the labels that ran steps, in order.
         self.asked: list[str] = []
+        #: The labels of each round in the order in which they were opened.
+        self.opened: list[list[str]] = []
+
+    def clock(self) -> float:
+        return self.now_secs
 
     def restart(self) -> None:
         self.round += 1
+        self.now_secs += 10.0
         self._drift = float(self._rng.uniform(1, 2))
+        self._secs = {}
         self.asked.append("restart")
+        self.opened.append([])
 
-    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
-        self.asked.append(assignment.get("label", ""))
+    def stop(self) -> None:
+        self.asked.append("stop")
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
+        self.opened[-1].append(label)
         if str(self.round) in assignment.get("fails", "").split(","):
-            kind = FailureKind(assignment.get("kind", "out_of_memory"))
-            return Measurement(failure=Failure(kind, "it failed"))
+            kind = FailureKind(assignment.get("kind", "runtime_error"))
+            return Failure(kind, "it failed")
+        if len(self._secs) >= self._sessions_that_fit:
+            return Failure(FailureKind.OUT_OF_MEMORY, "too much at once")
         noise = math.exp(self._rng.normal(0, self._noise)) if self._noise else 1.0
-        secs = 0.1 * self._drift * noise / float(assignment.get("speed", "1"))
-        assert secs > 0
-        return Measurement((secs * 0.98, secs, secs * 1.02))
+        self._secs[label] = 0.1 * self._drift * noise / float(assignment.get("speed", "1"))
+        return 0.0
+
+    def run_steps(self, label: str, count: int) -> tuple[float, ...] | Failure:
+        self.asked.append(label)
+        return (self._secs[label],) * count
 
 
 def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial]:

@@ -28,17 +28,27 @@ class OptimizeResultTest(absltest.TestCase):
                 "original": trial(0, None),
                 "expert": trial(2, [0, 1], placer="expert"),
                 "random": trial(9, [1, 0], placer="random"),
+                "random (2)": trial(4, [1, 1], 0.08, placer="random"),
             },
         )
         self.assertAlmostEqual(result.original_secs, 0.1)
         self.assertAlmostEqual(result.placed_secs, 0.05, delta=0.001)
         lines = result.table().splitlines()
-        self.assertLen(lines, 5)
+        self.assertLen(lines, 6)
         self.assertEqual(lines[2].split(), ["original", "0", "100.0", "ms", "1"])
-        self.assertIn("1.250x", lines[3])
-        self.assertIn("2.000x", lines[4])
-        self.assertEndsWith(lines[4], "found")
-        self.assertNotIn("found", lines[3])
+        self.assertRegex(lines[3], r"1\.25.x +one round$")
+        self.assertRegex(lines[4], r"2\.000x +\d\.\d+ to \d\.\d+ +found: faster beyond the noise$")
+        # Not measured again, and all the same in the table.
+        self.assertRegex(lines[5], r"80\.00 ms +1\.250x +in the search$")
+        for line, finalist in zip(lines[3:], ("expert", "random"), strict=False):
+            secs, speedup = float(line.split()[2]), confirmed.comparisons[finalist].speedup
+            self.assertAlmostEqual(secs, 100.0 / speedup, delta=0.01)
+
+    def test_what_was_searched_is_shown_even_if_nothing_was_confirmed(self):
+        finalists = {"original": trial(0, None), "expert": trial(1, [0, 1], 0.05, "expert")}
+        lines = OptimizeResult("graph", False, "no time", finalists=finalists).table().splitlines()
+        self.assertRegex(lines[2], r"original +0 +100\.0 ms +1")
+        self.assertRegex(lines[3], r"expert +1 +50\.00 ms +2\.000x +in the search")
 
     def test_a_candidate_that_never_ran_is_shown_as_failed(self):
         confirmed = confirmation({"random": None})

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+from dataclasses import asdict
 
 import numpy as np
 from absl.testing import absltest
 
+from tf_placer.environments.paired import PAIRED
+from tf_placer.environments.session import COLOCRL
 from tf_placer.machine_lookup import find_machine
 from tf_placer.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.step import Step
@@ -71,7 +74,7 @@ class LogHeaderTest(absltest.TestCase):
         self.assertEqual(header["graph_fingerprint"], "f" * 64)
         self.assertEqual(header["fetches"], ["train", "loss:0"])
         self.assertEqual(header["feeds"], {"x:0": "float32[2, 3]", "s:0": "object[1]"})
-        self.assertEqual(header["protocol"], {"steps": 10, "dropped": 1})
+        self.assertEqual(header["protocol"], asdict(COLOCRL) | asdict(PAIRED))
         self.assertEqual(header["machine"]["spec"], "local:2,memory_mb=10")
         self.assertNotIn("unknown", header["versions"].values())
 

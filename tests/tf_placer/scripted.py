@@ -51,27 +51,33 @@ def confirmation(
         noise: relative spread of a candidate's times.
         original: speed of the graph as it came; None if it fails.
     """
-    environment = _Confirmed(noise)
     speeds = {ORIGINAL: original, **speedups}
-    return confirm(
-        environment, {label: {"": str(speed)} for label, speed in speeds.items()}, ORIGINAL
-    )
+    candidates = {label: {"": str(speed)} for label, speed in speeds.items()}
+    return confirm(_Confirmed(noise), candidates, ORIGINAL)
 
 
 class _Confirmed:
     def __init__(self, noise: float) -> None:
         self._noise = noise
         self._sign = 1
+        self._secs: dict[str, float] = {}
 
     def restart(self) -> None:
         self._sign = -self._sign
+        self._secs = {}
 
-    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+    def stop(self) -> None:
+        self.restart()
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
         if assignment[""] == "None":
-            return measurement(None)
-        speed = float(assignment[""])
-        noise = 0.0 if speed == 1.0 else self._sign * self._noise
-        return measurement(ORIGINAL_SECS / speed * (1 + noise))
+            return Failure(FailureKind.OUT_OF_MEMORY, "it is too large")
+        noise = 0.0 if label == ORIGINAL else self._sign * self._noise
+        self._secs[label] = ORIGINAL_SECS / float(assignment[""]) * (1 + noise)
+        return 0.0
+
+    def run_steps(self, label: str, count: int) -> tuple[float, ...] | Failure:
+        return (self._secs[label],) * count
 
 
 @dataclasses.dataclass
@@ -81,9 +87,10 @@ class Script:
     Attributes:
         secs: step time of an assignment by operation; None fails. {} is the graph as it came.
         values: what an assignment computes.
-        measured: every assignment that was measured in the search, and in the confirmation.
+        measured: every assignment that a session was opened for in the search.
+        confirmed: the same in the confirmation.
         made: the arguments of every environment that was made.
-        timeouts: the time limit of every measurement of the search, in seconds.
+        timeouts: the time limit when each session of the search was opened, in seconds.
     """
 
     secs: Callable[[Mapping[str, str]], float | None] = lambda assignment: ORIGINAL_SECS
@@ -92,6 +99,11 @@ class Script:
     confirmed: list[Mapping[str, str]] = dataclasses.field(default_factory=list)
     made: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     timeouts: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def placed(self) -> list[Mapping[str, str]]:
+        """What was measured in the search beside the graph as it came."""
+        return [assignment for assignment in self.measured if assignment]
 
     def environment(self, graph_path: Any, step: Any, machine: Any, assign: Any, **settings: Any):
         """Stands in for the class SessionEnvironment."""
@@ -108,21 +120,46 @@ class _ScriptedEnvironment:
         self._script = script
         self._assign = assign
         self._measured = script.confirmed if confirms else script.measured
+        self._open: dict[str, float] = {}
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
         return [self.measure_assignment(self._assign(row)) for row in placements]
 
     def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+        opened = self.open_session("alone", assignment)
+        if isinstance(opened, Failure):
+            return Measurement(failure=opened)
+        return Measurement(self.run_steps("alone", 2))
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
         self._measured.append(assignment)
         if self._measured is self._script.measured:
             self._script.timeouts.append(self.timeout_secs)
-        return measurement(self._script.secs(assignment))
+        secs = self._script.secs(assignment)
+        if secs is None:
+            return Failure(FailureKind.OUT_OF_MEMORY, "it is too large")
+        self._open[label] = secs
+        return 0.0
+
+    def has_session(self, label: str) -> bool:
+        return label in self._open
+
+    def run_steps(
+        self, label: str, count: int, *, timeout_secs: float | None = None
+    ) -> tuple[float, ...]:
+        return (self._open[label],) * count
+
+    def close_session(self, label: str) -> None:
+        self._open.pop(label, None)
 
     def fetched_values(self, assignment: Mapping[str, str]) -> Any:
         return self._script.values(assignment)
 
     def restart(self) -> None:
-        pass
+        self._open.clear()
+
+    def stop(self) -> None:
+        self._open.clear()
 
     def __enter__(self) -> _ScriptedEnvironment:
         return self

@@ -71,7 +71,7 @@ class TrialLogTest(parameterized.TestCase):
         self.write_log()
         header, trials = read_log(self.path)
         self.assertEqual(list(trials), TRIALS)
-        self.assertEqual(header["format"], 1)
+        self.assertEqual(header["format"], 2)
         self.assertEqual(header["seed"], 3)
         self.assertEqual(header["machine"]["devices"][1]["cores"], [0, 1])
 
@@ -115,6 +115,14 @@ class TrialLogTest(parameterized.TestCase):
         self.assertEqual(trials[5].measurement.failure.message, "no kernel for “Lookup”")
         failures = [trial.measurement.failure.kind for trial in trials if not _ran(trial)]
         self.assertEqual(failures, list(_golden_failures()))
+
+    def test_the_golden_log_of_format_2_stays_readable(self):
+        header, trials = read_log(GOLDEN.replace("_v1", "_v2"))
+        self.assertEqual(header["protocol"]["most_blocks"], 8)
+        self.assertEqual(trials[0].measurement.drift, 1.0)
+        measured = trials[1].measurement
+        self.assertEqual(measured.reference_secs, (0.42, 0.41, 0.44))
+        self.assertAlmostEqual(measured.median_secs, 0.21 / 1.05)
 
     def test_the_golden_log_can_be_resumed(self):
         header, trials = read_log(GOLDEN)
@@ -242,8 +250,8 @@ class TrialLogTest(parameterized.TestCase):
         self.assertEqual(self.read_bytes(), content)
 
     def test_a_later_format_is_refused(self):
-        self.write_bytes(b'{"format": 2}\n')
-        with self.assertRaisesRegex(LogError, "later version .* format 2"):
+        self.write_bytes(b'{"format": 3}\n')
+        with self.assertRaisesRegex(LogError, "later version .* format 3"):
             read_log(self.path)
 
     @parameterized.parameters(

@@ -46,37 +46,61 @@ class Measurement:
         setup_secs: seconds spent before the first counted step (session, initialisers, warm-up).
         peak_bytes: the most memory that was held at once on each device; None where not known. A
             placement that ran out of memory may have it, too.
+        reference_secs: seconds of the steps of the graph as it came that took turns with
+            `step_secs`, each shortly before or after the one at its position; None where the
+            placement was measured alone.
+        drift: how many times as slow the machine was meanwhile as when the graph as it came was
+            measured first; 1 where that is not known.
 
     Raises:
-        ValueError: neither or both of `step_secs` and `failure` were given.
+        ValueError: neither or both of `step_secs` and `failure` were given, or the steps of the
+            reference are not as many.
     """
 
     step_secs: tuple[float, ...] | None = None
     failure: Failure | None = None
     setup_secs: float = 0.0
     peak_bytes: tuple[int, ...] | None = None
+    reference_secs: tuple[float, ...] | None = None
+    drift: float = 1.0
 
     def __post_init__(self) -> None:
         if (self.step_secs is None) == (self.failure is None):
             raise ValueError("a measurement has either step times or a failure")
         if self.step_secs is not None and not self.step_secs:
             raise ValueError("a measurement that did not fail has at least one step time")
+        if self.reference_secs is not None and len(self.reference_secs) != len(
+            self.step_secs or ()
+        ):
+            raise ValueError("there must be as many steps of the reference as of the placement")
+        if not self.drift > 0:
+            raise ValueError(f"a drift is positive, not {self.drift}")
+
+    @property
+    def steady_secs(self) -> tuple[float, ...] | None:
+        """The step times without the drift of the machine, or None after a failure."""
+        return None if self.step_secs is None else tuple(s / self.drift for s in self.step_secs)
 
     @property
     def median_secs(self) -> float | None:
-        """The median step time, or None after a failure."""
-        return None if self.step_secs is None else statistics.median(self.step_secs)
+        """The median step time without the drift of the machine, or None after a failure."""
+        return None if self.step_secs is None else statistics.median(self.step_secs) / self.drift
 
     @property
     def spread_secs(self) -> float | None:
-        """Distance between the quartiles of the step times, or None after a failure."""
+        """Distance between the quartiles of `steady_secs`, or None after a failure."""
         if self.step_secs is None:
             return None
         low, high = np.percentile(self.step_secs, [25, 75])
-        return float(high - low)
+        return float(high - low) / self.drift
+
+    @property
+    def total_secs(self) -> float:
+        """Seconds that all took: the setup and all steps, those of the reference included."""
+        return self.setup_secs + sum(self.step_secs or ()) + sum(self.reference_secs or ())
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: `step_secs`, `failure`, `setup_secs`, and `peak_bytes` where known."""
+        """The JSON form: `step_secs`, `failure`, `setup_secs`, and the others where known."""
         failure = self.failure and {
             "kind": self.failure.kind.value,
             "message": self.failure.message,
@@ -86,23 +110,30 @@ class Measurement:
             "failure": failure,
             "setup_secs": self.setup_secs,
         }
-        return value if self.peak_bytes is None else value | {"peak_bytes": list(self.peak_bytes)}
+        if self.peak_bytes is not None:
+            value["peak_bytes"] = list(self.peak_bytes)
+        if self.reference_secs is not None:
+            value |= {"reference_secs": list(self.reference_secs), "drift": self.drift}
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Measurement:
-        """Reads what `to_json` wrote.
+        """Reads what `to_json` wrote, in this version or an earlier one.
 
         Raises:
-            KeyError, ValueError: the value is not a measurement.
+            KeyError, TypeError, ValueError: the value is not a measurement.
         """
         failure = value["failure"]
         steps = value["step_secs"]
         peaks = value.get("peak_bytes")
+        references = value.get("reference_secs")
         return cls(
             None if steps is None else tuple(float(secs) for secs in steps),
             failure and Failure(FailureKind(failure["kind"]), failure["message"]),
             float(value["setup_secs"]),
             None if peaks is None else tuple(int(peak) for peak in peaks),
+            None if references is None else tuple(float(secs) for secs in references),
+            float(value.get("drift", 1.0)),
         )
 
 

@@ -29,6 +29,8 @@ __all__ = ["LiveProcesses", "WorkerStartError"]
 _START_TIMEOUT_SECS = 300.0
 # How long a dead server may take to be noticed after its client was told that it is gone.
 _DEATH_NOTICE_SECS = 2.0
+# How long a worker may take to close its sessions before it is replaced, too.
+_CLOSE_SECS = 10.0
 
 
 class WorkerStartError(RuntimeError):
@@ -36,7 +38,11 @@ class WorkerStartError(RuntimeError):
 
 
 class LiveProcesses:
-    """The worker that runs sessions and, on a local machine, the servers that it runs them on."""
+    """The worker that runs sessions and, on a local machine, the servers that it runs them on.
+
+    Attributes:
+        generation: how often processes were started.
+    """
 
     def __init__(
         self, machine: Machine, load: Mapping[str, Any], directory: str | os.PathLike[str]
@@ -53,6 +59,7 @@ class LiveProcesses:
         self._directory = pathlib.Path(directory)
         self._worker: ChildProcess | None = None
         self._cluster: LocalCluster | None = None
+        self.generation = 0
 
     def start(self) -> None:
         """Starts the processes unless they all run.
@@ -60,11 +67,10 @@ class LiveProcesses:
         Raises:
             WorkerStartError: they do not start, even at the second attempt.
         """
-        children = self.children()
-        if children:
-            dead = [child for child in children if not child.is_alive()]
-            if not dead:
-                return
+        if self.are_running():
+            return
+        dead = [child for child in self.children() if not child.is_alive()]
+        if dead:
             logging.warning("%s between two trials; restarting", dead[0].exit_description())
             self.stop()
         try:
@@ -84,9 +90,14 @@ class LiveProcesses:
             self.stop()
             raise
 
+    def are_running(self) -> bool:
+        """Whether all processes that a request needs are there."""
+        missing = self._worker is None or (self._machine.kind == "local" and self._cluster is None)
+        return not missing and all(child.is_alive() for child in self.children())
+
     def _start_once(self) -> None:
+        self.generation += 1
         target = ""
-        environ = environment_with_gpus()
         if self._machine.kind == "cluster":
             target = self._machine.spec
             try:
@@ -96,32 +107,60 @@ class LiveProcesses:
         if self._machine.kind == "local":
             self._cluster = LocalCluster(self._machine, log_dir=str(self._directory))
             target = self._cluster.target
-        if self._machine.kind != "attached":
-            environ = environment_without_gpus()
-        if self._machine.kind == "local":
-            environ["no_grpc_proxy"] = "localhost"
-        # The worker imports TensorFlow and the graph while the servers start.
-        self._worker = ChildProcess(
-            "the worker",
-            "tf_placer.environments.worker",
-            {},
-            log_path=self._directory / "worker.log",
-            environ=environ,
-        )
         deadline = time.monotonic() + _START_TIMEOUT_SECS
-        self._worker.send({**self._load, "target": target}, deadline)
+        if self._worker is None:
+            # It imports TensorFlow and the graph while the servers start.
+            self._worker = self._new_worker()
+            self._worker.send({**self._load, "target": target}, deadline)
+        else:
+            self._worker.send({"command": "connect", "target": target}, deadline)
         if self._cluster is not None:
             self._cluster.wait_until_ready()
         answer = await_message(self._worker, self._servers(), deadline)[0]
         if "error" in answer:
             raise WorkerStartError(f"the graph cannot be run: {answer['error']}")
 
-    def request(self, command: Mapping[str, Any], timeout_secs: float) -> dict[str, Any] | Failure:
+    def _new_worker(self) -> ChildProcess:
+        environ = environment_with_gpus()
+        if self._machine.kind != "attached":
+            environ = environment_without_gpus()
+        if self._machine.kind == "local":
+            environ["no_grpc_proxy"] = "localhost"
+        return ChildProcess(
+            "the worker",
+            "tf_placer.environments.worker",
+            {},
+            log_path=self._directory / "worker.log",
+            environ=environ,
+        )
+
+    def restart(self) -> None:
+        """Lets the next request find fresh processes under the devices.
+
+        On a local machine these are the servers; the worker, which only talks to them, stays.
+        """
+        if self._cluster is None or self._worker is None:
+            self.stop()
+            return
+        deadline = time.monotonic() + _CLOSE_SECS
+        try:
+            self._worker.send({"command": "close_sessions"}, deadline)
+            await_message(self._worker, self._servers(), deadline)
+        except (ChildDied, ChildTimeout):
+            self.stop()
+            return
+        self._cluster.close()
+        self._cluster = None
+
+    def request(
+        self, command: Mapping[str, Any], timeout_secs: float, stage: str
+    ) -> dict[str, Any] | Failure:
         """Has the worker do something, starting the processes first where needed.
 
         Args:
             command: what to do.
             timeout_secs: how long it may take, not counting the start of processes.
+            stage: what is being done until the worker says what it does.
 
         Returns:
             The worker's answer, or why there is none: it took too long or a process died. The
@@ -137,7 +176,6 @@ class LiveProcesses:
             child.clear_log()
         oom_kills = count_oom_kills()
         deadline = time.monotonic() + timeout_secs
-        stage = "sending the placement"
         try:
             worker.send(command, deadline)
             while True:

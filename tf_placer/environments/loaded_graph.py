@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,12 +13,19 @@ import tensorflow as tf
 
 from tf_placer.environments.initializer_order import initializer_order
 from tf_placer.environments.step_stats import summarise
+from tf_placer.environments.variable_state import assigned_variable, variable_assignments
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
 
 _PLACING = "placing the operations"
 _OPENING = "opening the session"
 _INITIALISING = "the initialisers"
+# What a step may raise because of the values of variables, or of how far an iterator is.
+_ERRORS_OF_STATE = (
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.OutOfRangeError,
+)
 
 
 class SessionFailed(Exception):
@@ -44,6 +52,7 @@ class OpenSession:
 
     Attributes:
         session: the session.
+        stage: what was done last.
         steps_done: how many steps ran.
     """
 
@@ -51,12 +60,23 @@ class OpenSession:
         self,
         session: tf.compat.v1.Session,
         run_step: Callable[[], list[Any]],
+        initialise: Callable[[], None],
         report_stage: Callable[[str], None],
     ) -> None:
+        """Takes over a session.
+
+        Args:
+            session: the session.
+            run_step: runs a step and returns what it fetches.
+            initialise: runs all initialisers.
+            report_stage: called with what comes next.
+        """
         self.session = session
         self.steps_done = 0
         self.stage = _OPENING
+        self.is_as_initialised = False
         self._run_step = run_step
+        self._initialise = initialise
         self._report_stage = report_stage
 
     def enter(self, stage: str) -> None:
@@ -67,14 +87,41 @@ class OpenSession:
     def step(self) -> tuple[float, list[Any]]:
         """Runs a step.
 
+        Its input may have come to its end, or training on one batch may have led to values that an
+        assertion of the graph forbids. So a step that fails is run once more from the initial
+        state, unless it began there.
+
         Returns:
             Seconds that it took and what was fetched, None for operations.
         """
+        try:
+            return self._timed_step()
+        except _ERRORS_OF_STATE:
+            if self.is_as_initialised:
+                raise
+            self.initialise()
+            return self._timed_step()
+
+    def initialise(self) -> None:
+        """Runs all initialisers."""
+        self._initialise()
+        self.is_as_initialised = True
+
+    def _timed_step(self) -> tuple[float, list[Any]]:
         start = time.perf_counter()
         fetched = self._run_step()
         secs = time.perf_counter() - start
         self.steps_done += 1
+        self.is_as_initialised = False
         return secs, fetched
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """Turns what TensorFlow raises in its body into `SessionFailed`."""
+        try:
+            yield
+        except Exception as error:
+            raise SessionFailed(error, self.stage, self.steps_done) from None
 
 
 class LoadedGraph:
@@ -89,6 +136,7 @@ class LoadedGraph:
         initializers: Sequence[str],
         target: str,
         config: tf.compat.v1.ConfigProto,
+        share_variables: bool = False,
     ) -> None:
         """Imports the graph.
 
@@ -99,6 +147,8 @@ class LoadedGraph:
             initializers: names of the operations to run before the first step.
             target: the server to run on; empty for the devices of this process.
             config: the configuration of every session.
+            share_variables: whether sessions on the server share their variables where these are
+                all the state that the graph has, so that each is initialised once on each device.
 
         Raises:
             KeyError, ValueError: a name is not in the graph, or a value cannot be fed.
@@ -108,7 +158,10 @@ class LoadedGraph:
             tf.import_graph_def(graph_def, name="")
         self._fetches = [self._graph.as_graph_element(name) for name in fetches]
         operations = [self._graph.get_operation_by_name(name) for name in initializers]
-        self._initializers = initializer_order(list(dict.fromkeys(operations)))
+        operations = list(dict.fromkeys(operations))
+        assignments = variable_assignments(self._graph, operations) if share_variables else None
+        self._shares_variables = assignments is not None
+        self._initializers = initializer_order(operations if assignments is None else assignments)
         self._feeds = {self._graph.get_tensor_by_name(name): feeds[name] for name in feeds}
         for tensor, value in self._feeds.items():
             if not self._graph.is_feedable(tensor):
@@ -119,10 +172,15 @@ class LoadedGraph:
                     f"of shape {value.shape}"
                 )
         self._target = target
-        self._config = config
+        self._config = tf.compat.v1.ConfigProto.FromString(config.SerializeToString())
+        if self._shares_variables:
+            self._config.isolate_session_state = False
         self._original = {node.name: node.device for node in graph_def.node}
         # The import moves operations with a loc:@ to a device that another one there asks for.
         self._current = {op.name: op.device for op in self._graph.get_operations()}
+        # Where they are shared, which variables have a value on which device.
+        self._initialised: set[tuple[str, str]] = set()
+        self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
 
     def _set_devices(self, assignment: Mapping[str, str]) -> None:
         for name in assignment:
@@ -171,49 +229,105 @@ class LoadedGraph:
                 cleanup.callback(_close, session)
                 run_step = session.make_callable(self._fetches, [*self._feeds] or None)
                 values = list(self._feeds.values())
-                opened = OpenSession(session, lambda: run_step(*values), report_stage)
-                if self._initializers:
-                    opened.enter(_INITIALISING)
+
+                def initialise() -> None:
                     for together in self._initializers:
                         session.run(together)
+
+                opened = OpenSession(session, lambda: run_step(*values), initialise, report_stage)
+                self._initialise(opened)
                 yield opened
+        except SessionFailed:
+            raise
         except Exception as error:
             stage, steps_done = (opened.stage, opened.steps_done) if opened else (_PLACING, 0)
             raise SessionFailed(error, stage, steps_done) from None
 
-    def measure(
+    def _initialise(self, opened: OpenSession) -> None:
+        """Runs the initialisers, unless each variable has a value on its device."""
+        if not self._initializers:
+            opened.is_as_initialised = True
+            return
+        here: set[tuple[str, str]] = set()
+        if self._shares_variables:
+            variables = map(assigned_variable, itertools.chain(*self._initializers))
+            here = {(variable.name, variable.device) for variable in variables if variable}
+            # Without a device nobody knows where TensorFlow has put it before.
+            if here <= self._initialised and all(device for _, device in here):
+                return
+        opened.enter(_INITIALISING)
+        opened.initialise()
+        self._initialised |= here
+
+    def open_session(
         self,
+        label: str,
         assignment: Mapping[str, str],
-        steps: int,
         dropped: int,
         timeout_secs: float,
         report_stage: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Times steps under a placement.
+        """Opens a session that stays open, beside others, and warms it up.
 
         Args:
+            label: its name; one that is open is closed before.
             assignment: full device names by operation name.
-            steps: how many steps to run.
-            dropped: how many of them, the first ones, do not count.
+            dropped: how many steps run to warm it up.
             timeout_secs: limit of every single run.
             report_stage: called with what comes next.
 
         Returns:
-            `step_secs` of the counted steps and `setup_secs` of everything before.
+            `setup_secs`: what all took.
 
         Raises:
-            SessionFailed: anything went wrong.
+            SessionFailed: anything went wrong; the session is closed.
         """
         start = time.perf_counter()
-        with self.open(assignment, timeout_secs, report_stage) as opened:
-            if dropped:
-                opened.enter("the warm-up steps")
-            for _ in range(dropped):
-                opened.step()
-            opened.enter("the counted steps")
-            setup_secs = time.perf_counter() - start
-            step_secs = [opened.step()[0] for _ in range(steps - dropped)]
-        return {"step_secs": step_secs, "setup_secs": setup_secs}
+        self.close_session(label)
+        with contextlib.ExitStack() as stack:
+            opened = stack.enter_context(self.open(assignment, timeout_secs, report_stage))
+            with opened.failing():
+                if dropped:
+                    opened.enter("the warm-up steps")
+                for _ in range(dropped):
+                    opened.step()
+            self._open[label] = (opened, stack.pop_all())
+        return {"setup_secs": time.perf_counter() - start}
+
+    def run_steps(self, label: str, count: int) -> dict[str, Any]:
+        """Times steps of an open session.
+
+        Args:
+            label: of the session.
+            count: how many steps to run.
+
+        Returns:
+            `step_secs`.
+
+        Raises:
+            KeyError: there is no such session.
+            SessionFailed: anything went wrong.
+        """
+        opened, _ = self._open[label]
+        opened.stage = "the counted steps"
+        with opened.failing():
+            return {"step_secs": [opened.step()[0] for _ in range(count)]}
+
+    def close_session(self, label: str) -> None:
+        """Closes a session, if it is open."""
+        if label in self._open:
+            self._open.pop(label)[1].close()
+
+    def close_sessions(self) -> None:
+        """Closes all sessions that are open."""
+        for label in list(self._open):
+            self.close_session(label)
+
+    def connect(self, target: str) -> None:
+        """Opens all further sessions on another server, where no variable has a value."""
+        self.close_sessions()
+        self._target = target
+        self._initialised.clear()
 
     def trace(
         self,

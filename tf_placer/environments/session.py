@@ -52,6 +52,16 @@ class MeasuringProtocol:
                 f"of {self.steps} steps, {self.dropped} cannot be dropped: at least one must count"
             )
 
+    @property
+    def counted(self) -> int:
+        """How many steps count."""
+        return self.steps - self.dropped
+
+
+# The session of a measurement that has nothing beside it.
+_ALONE = "alone"
+# Commands that take no time limit of their own and never say what the worker does: it is this.
+_STAGES = {"run_steps": "the counted steps", "close_session": "closing the session"}
 
 COLOCRL = MeasuringProtocol(steps=10, dropped=1)
 """10 steps of which the first is dropped, as ColocRL measures."""
@@ -66,7 +76,9 @@ class SessionEnvironment:
 
     A measurement opens a fresh session, runs the initialisers, runs `protocol.dropped` steps that
     do not count and then the counted ones, each timed with a monotonic clock around one call of
-    the session. Exactly `protocol.steps` steps run. Variables do not outlive the session.
+    the session. Exactly `protocol.steps` steps run, unless one fails that may do better from the
+    initial state. On a "local" machine variables outlive the session where they are all the state
+    that the graph has, and the next session on the same devices goes on with them.
 
     Sessions run in a worker process, on a "local" machine as a client of one server process per
     device. The processes start with the first measurement and serve all that follow. After a
@@ -136,12 +148,16 @@ class SessionEnvironment:
                 "session_config": str(directory / "session_config"),
                 "meta_optimizer": meta_optimizer,
                 "isolate": machine.kind != "attached",
+                # In a cluster of somebody else's, variables of the same name may be in use.
+                "share_variables": machine.kind == "local",
                 # The servers of a local machine pin themselves.
                 "cores": list(machine.devices[0].cores) if machine.kind == "attached" else [],
             },
             directory,
         )
         self._closed = False
+        # Sessions live as long as the processes that they were opened in.
+        self._sessions: set[tuple[int, str]] = set()
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
         """Measures placements one after the other.
@@ -169,18 +185,94 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        start = time.perf_counter()
+        were_running = self._processes.are_running()
+        measurement = self._measure_once(assignment)
+        failure = measurement.failure
+        if were_running and failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
+            # Variables of sessions before may have been in the way. The failure has ended the
+            # processes that held them.
+            return self._measure_once(assignment)
+        return measurement
+
+    def _measure_once(self, assignment: Mapping[str, str]) -> Measurement:
+        start = time.monotonic()
+        setup_secs = self.open_session(_ALONE, assignment)
+        if isinstance(setup_secs, Failure):
+            return Measurement(failure=setup_secs, setup_secs=time.monotonic() - start)
+        left_secs = self.timeout_secs - setup_secs
+        step_secs = self.run_steps(_ALONE, self._protocol.counted, timeout_secs=left_secs)
+        self.close_session(_ALONE)
+        if isinstance(step_secs, Failure):
+            return Measurement(failure=step_secs, setup_secs=time.monotonic() - start)
+        return Measurement(step_secs, setup_secs=setup_secs)
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
+        """Opens a session that stays open, beside others, and runs its warm-up steps.
+
+        Args:
+            label: its name; one that is open is closed before.
+            assignment: full device names by operation name; empty for the graph as it came.
+
+        Returns:
+            What it took in seconds, not counting the start of processes; or why it failed.
+
+        Raises:
+            WorkerStartError: the processes do not start, which is no placement's fault.
+        """
+        # The worker closes it, even if the new one then fails.
+        self._sessions.discard((self._processes.generation, label))
         answer = self._request(
             {
-                "command": "measure",
+                "command": "open_session",
+                "label": label,
                 "assignment": dict(assignment),
-                "steps": self._protocol.steps,
                 "dropped": self._protocol.dropped,
             }
         )
         if isinstance(answer, Failure):
-            return Measurement(failure=answer, setup_secs=time.perf_counter() - start)
-        return Measurement(tuple(answer["step_secs"]), setup_secs=answer["setup_secs"])
+            return answer
+        self._sessions.add((self._processes.generation, label))
+        return float(answer["setup_secs"])
+
+    def has_session(self, label: str) -> bool:
+        """Whether a session is open. Those of processes that were stopped are not."""
+        return self._processes.are_running() and self._is_known(label)
+
+    def _is_known(self, label: str) -> bool:
+        return (self._processes.generation, label) in self._sessions
+
+    def run_steps(
+        self, label: str, count: int, *, timeout_secs: float | None = None
+    ) -> tuple[float, ...] | Failure:
+        """Times steps of an open session.
+
+        Args:
+            label: of the session.
+            count: how many steps to run, all of which count.
+            timeout_secs: seconds that they may take; those of a measurement when None.
+
+        Returns:
+            What each took in seconds, or why they failed.
+
+        Raises:
+            WorkerStartError: the processes do not start, which is no placement's fault.
+        """
+        self._check_open()
+        # Starts fresh ones if one of them has died meanwhile.
+        self._processes.start()
+        if not self._is_known(label):
+            message = f"the processes had to be started again, and the session {label!r} is lost"
+            return Failure(FailureKind.WORKER_DIED, message)
+        limit_secs = self.timeout_secs if timeout_secs is None else max(timeout_secs, 0.0)
+        command = {"command": "run_steps", "label": label, "count": count}
+        answer = self._request(command, limit_secs)
+        return answer if isinstance(answer, Failure) else tuple(answer["step_secs"])
+
+    def close_session(self, label: str) -> None:
+        """Closes a session, if it is open."""
+        if self.has_session(label):
+            self._sessions.discard((self._processes.generation, label))
+            self._request({"command": "close_session", "label": label})
 
     def fetched_values(
         self, assignment: Mapping[str, str], steps: int = 2
@@ -276,11 +368,16 @@ class SessionEnvironment:
         if self._closed:
             raise RuntimeError("the environment is closed")
 
-    def _request(self, command: Mapping[str, Any]) -> dict[str, Any] | Failure:
+    def _request(
+        self, command: Mapping[str, Any], limit_secs: float | None = None
+    ) -> dict[str, Any] | Failure:
         self._check_open()
-        answer = self._processes.request(
-            {**command, "timeout_secs": self.timeout_secs}, self.timeout_secs
-        )
+        timeout_secs = self.timeout_secs if limit_secs is None else limit_secs
+        stage = _STAGES.get(command["command"])
+        if stage is None:
+            # Of every single run in the worker.
+            command = {**command, "timeout_secs": timeout_secs}
+        answer = self._processes.request(command, timeout_secs, stage or "sending the placement")
         if isinstance(answer, Failure) or "error" not in answer:
             return answer
         error = answer["error"]
@@ -288,7 +385,7 @@ class SessionEnvironment:
             error["type"], error["message"], error["stage"], error["steps_done"]
         )
         if failure.kind is FailureKind.TIMEOUT:
-            failure = Failure(failure.kind, f"{failure.message} ({self.timeout_secs:g} s)")
+            failure = Failure(failure.kind, f"{failure.message} ({timeout_secs:g} s)")
         if may_have_harmed(failure, error["type"]):
             self._processes.stop()
         return failure
@@ -298,12 +395,18 @@ class SessionEnvironment:
         return {child.name: child.pid for child in self._processes.children()}
 
     def restart(self) -> None:
-        """Lets the next measurement run in fresh processes."""
+        """Lets everything that follows run in fresh processes; sessions that are open are lost."""
+        self._processes.restart()
+        self._sessions.clear()
+
+    def stop(self) -> None:
+        """Stops all processes, whatever they do; the next request starts new ones."""
         self._processes.stop()
+        self._sessions.clear()
 
     def close(self) -> None:
         """Stops all processes and removes all files."""
-        self._processes.stop()
+        self.stop()
         self._directory.cleanup()
         self._closed = True
 

@@ -8,6 +8,7 @@ command.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import pathlib
@@ -33,7 +34,7 @@ def main() -> None:
     from tf_placer.environments.probed_graph import ProbedGraph
 
     try:
-        graph = _load(load, LoadedGraph)
+        graph = _load(load, functools.partial(LoadedGraph, share_variables=load["share_variables"]))
     except Exception as error:
         parent.send({"error": f"{type(error).__name__}: {' '.join(str(error).split())}"})
         os._exit(1)
@@ -49,8 +50,21 @@ def main() -> None:
         command = parent.receive()
         try:
             kind = command.pop("command")
-            if kind == "measure":
-                answer: dict[str, Any] = graph.measure(report_stage=report_stage, **command)
+            if kind == "open_session":
+                answer: dict[str, Any] = graph.open_session(report_stage=report_stage, **command)
+            elif kind == "run_steps":
+                answer = graph.run_steps(**command)
+            elif kind == "close_session":
+                graph.close_session(**command)
+                answer = {"closed": True}
+            elif kind == "close_sessions":
+                graph.close_sessions()
+                answer = {"closed": True}
+            elif kind == "connect":
+                load["target"] = command["target"]
+                graph.connect(command["target"])
+                probed = None
+                answer = {"connected": True}
             elif kind == "trace":
                 answer = graph.trace(report_stage=report_stage, **command)
             elif kind == "time_each":

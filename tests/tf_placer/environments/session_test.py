@@ -13,7 +13,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.environments.environment import FailureKind
+from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import (
     COLOCRL,
     EAGLE,
@@ -69,6 +69,9 @@ class MeasuringProtocolTest(tf.test.TestCase):
             with self.assertRaises(ValueError):
                 MeasuringProtocol(steps, dropped)
 
+    def test_counted_steps_are_those_that_are_not_dropped(self):
+        self.assertEqual([each.counted for each in (COLOCRL, POST, EAGLE)], [9, 10, 10])
+
 
 class LocalSessionTest(tf.test.TestCase):
     """All tests share one environment: what one leaves behind must not disturb the next."""
@@ -93,6 +96,8 @@ class LocalSessionTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.gate.write_text("go")
+        for label in "ab":
+            self.addCleanup(self.environment.close_session, label)
 
     def assert_works(self):
         self.gate.write_text("go")
@@ -211,15 +216,209 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertEqual(self.environment.process_ids(), {})
         self.assert_works()
 
-    def test_a_restart_brings_fresh_processes(self):
+    def test_a_restart_brings_fresh_servers_under_the_same_worker(self):
+        self.environment.open_session("a", {})
+        before = self.environment.process_ids()
+        self.environment.restart()
+        self.assertEqual(self.environment.process_ids(), {"the worker": before["the worker"]})
+        for name in ("task 0", "task 1"):
+            self.assertFalse(_is_running(before[name]))
+        self.assert_lost("a")
+        self.assert_works()
+        after = self.environment.process_ids()
+        self.assertEqual(list(after), list(before))
+        self.assertEqual(after["the worker"], before["the worker"])
+        self.assertNoCommonElements(
+            *([ids["task 0"], ids["task 1"]] for ids in (before, after)),
+        )
+        placed = self.environment.measure_assignment({"x": _TASKS[0], "y": _TASKS[1]})
+        self.assertIsNone(placed.failure)
+        self.assertIsInstance(self.environment.fetched_values({}, steps=1), dict)
+        self.environment.stop()
+        self.assertEqual(self.environment.process_ids(), {})
+        self.assertFalse(any(map(_is_running, after.values())))
+
+    def test_a_restart_after_the_death_of_the_worker_brings_fresh_processes_only(self):
         self.assert_works()
         before = self.environment.process_ids()
+        self.kill("the worker", signal.SIGKILL)
         self.environment.restart()
         self.assertEqual(self.environment.process_ids(), {})
         self.assert_works()
         self.assertNoCommonElements(before.values(), self.environment.process_ids().values())
         for pid in before.values():
             self.assertFalse(_is_running(pid))
+
+    # Sessions that stay open.
+
+    def assert_steps(self, label: str, count: int):
+        steps = self.environment.run_steps(label, count)
+        self.assertLen(steps, count)
+        self.assertGreater(min(steps), 0.0)
+
+    def assert_lost(self, label: str):
+        self.assertFalse(self.environment.has_session(label))
+        failure = self.environment.run_steps(label, 1)
+        self.assertIsInstance(failure, Failure)
+        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
+        self.assertIn(f"the session '{label}' is lost", failure.message)
+
+    def test_sessions_take_turns_and_survive_the_measuring_of_others(self):
+        self.assert_works()
+        before = self.environment.process_ids()
+        for label, task in zip("ab", _TASKS, strict=True):
+            self.assertFalse(self.environment.has_session(label))
+            secs = self.environment.open_session(label, {"x": task, "y": task})
+            self.assertIsInstance(secs, float)
+            self.assertGreater(secs, 0.0)
+            self.assertTrue(self.environment.has_session(label))
+        for label, count in (("a", 1), ("b", 3), ("a", 2)):
+            self.assert_steps(label, count)
+        for measurement in self.environment.measure(np.array([[0, 1], [1, 0]], np.int32)):
+            self.assertIsNone(measurement.failure)
+        failure = self.environment.measure_assignment({"x": "/job:nobody"}).failure
+        self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
+        self.environment.trace({})
+        self.environment.fetched_values({}, steps=1)
+        self.assert_steps("b", 1)
+        self.environment.close_session("b")
+        self.assertFalse(self.environment.has_session("b"))
+        self.assert_steps("a", 1)
+        self.environment.close_session("a")
+        self.assertEqual(self.environment.process_ids(), before)
+
+    def test_closing_what_is_not_open_does_nothing(self):
+        self.assert_works()
+        before = self.environment.process_ids()
+        self.environment.close_session("never opened")
+        self.assertEqual(self.environment.process_ids(), before)
+
+    def test_steps_of_a_session_that_was_never_opened_or_is_closed_are_a_failure(self):
+        self.environment.open_session("a", {})
+        self.environment.close_session("a")
+        self.assert_lost("a")
+        self.assert_lost("never opened")
+
+    def test_a_session_that_does_not_open_is_not_there(self):
+        self.environment.open_session("a", {})
+        self.environment.open_session("b", {})
+        before = self.environment.process_ids()
+        for label in "bc":
+            failure = self.environment.open_session(label, {"x": "/job:nobody"})
+            self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
+            self.assert_lost(label)
+        self.assert_steps("a", 1)
+        self.assertEqual(self.environment.process_ids(), before)
+
+    def test_sessions_are_lost_with_a_process_that_died_between(self):
+        self.environment.open_session("a", {})
+        self.environment.open_session("b", {})
+        before = self.environment.process_ids()
+        self.kill("task 1", signal.SIGKILL)
+        os.waitid(os.P_PID, before["task 1"], os.WEXITED | os.WNOWAIT)
+        self.assert_lost("a")
+        self.assert_lost("b")
+        self.environment.close_session("a")
+        self.environment.open_session("a", {})
+        self.assert_steps("a", 2)
+        self.assert_lost("b")
+
+    def test_a_hung_step_of_an_open_session_is_a_timeout_and_loses_all(self):
+        for label in "ab":
+            self.environment.open_session(label, {})
+        self.gate.write_text("wait")
+        failure = self.environment.run_steps("a", 1, timeout_secs=2.0)
+        self.assertEqual(failure.kind, FailureKind.TIMEOUT)
+        self.assertIn("2 s", failure.message)
+        self.assertIn("the counted steps", failure.message)
+        self.assertEqual(self.environment.process_ids(), {})
+        self.gate.write_text("go")
+        self.assert_lost("b")
+        self.assert_works()
+
+    def test_a_server_that_is_killed_in_a_step_of_an_open_session_is_a_failure(self):
+        self.environment.open_session("a", {})
+        self.gate.write_text("wait")
+        timer = threading.Timer(0.5, lambda: self.kill("task 1", signal.SIGKILL))
+        timer.start()
+        self.addCleanup(timer.join)
+        failure = self.environment.run_steps("a", 1)
+        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
+        self.assertIn("in the counted steps, task 1 was killed by signal 9", failure.message)
+        self.assertFalse(self.environment.has_session("a"))
+        self.assert_works()
+
+    def test_no_time_left_is_a_timeout_after_which_nothing_runs(self):
+        self.environment.open_session("a", {})
+        failure = self.environment.run_steps("a", 1000, timeout_secs=-1.0)
+        self.assertEqual(failure.kind, FailureKind.TIMEOUT)
+        self.assertEqual(self.environment.process_ids(), {})
+        # Nothing of this needs processes.
+        self.environment.close_session("a")
+        self.environment.restart()
+        self.environment.stop()
+        self.assertEqual(self.environment.process_ids(), {})
+        self.assert_lost("a")
+
+
+class SharedVariablesTest(tf.test.TestCase):
+    """Which sessions go on with the variables of those before."""
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def environment(self, machine: Machine) -> SessionEnvironment:
+        """Every step appends its number since the initialisers to a file."""
+        with tf.Graph().as_default() as graph:
+            counter = v1.get_variable(
+                "counter", [], tf.int32, v1.zeros_initializer(), use_resource=True
+            )
+            count = counter.assign_add(1, read_value=True)
+            path = f"file://{self.directory / 'counts'}"
+            with tf.control_dependencies([tf.print(count, output_stream=path)]):
+                tf.identity(count, name="count")
+            tf.group(counter.initializer, name="init")
+        (self.directory / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+        self.names = [op.name for op in graph.get_operations()]
+        environment = SessionEnvironment(
+            self.directory / "graph.pb",
+            Step(("count:0",), initializers=("init",)),
+            machine,
+            lambda row: {},
+            protocol=MeasuringProtocol(3, 1),
+        )
+        self.addCleanup(environment.close)
+        return environment
+
+    def counts(self, environment: SessionEnvironment, device: str) -> list[int]:
+        """The numbers of the steps of a measurement."""
+        path = self.directory / "counts"
+        path.write_text("")
+        measurement = environment.measure_assignment(dict.fromkeys(self.names, device))
+        self.assertIsNone(measurement.failure)
+        self.assertLen(measurement.step_secs, 2)
+        return [int(line) for line in path.read_text().split()]
+
+    def test_variables_stay_on_the_servers_of_a_local_machine(self):
+        environment = self.environment(_LOCAL)
+        self.assertEqual(self.counts(environment, _TASKS[0]), [1, 2, 3])
+        self.assertEqual(self.counts(environment, _TASKS[1]), [1, 2, 3])
+        self.assertEqual(self.counts(environment, _TASKS[0]), [4, 5, 6])
+        environment.restart()
+        self.assertEqual(self.counts(environment, _TASKS[0]), [1, 2, 3])
+
+    def test_variables_do_not_outlive_the_session_elsewhere(self):
+        machine = find_machine("attached")
+        environment = self.environment(machine)
+        for _ in range(2):
+            self.assertEqual(self.counts(environment, machine.devices[0].name), [1, 2, 3])
+        worker = environment.process_ids()
+        # There are no servers to replace.
+        environment.restart()
+        self.assertEqual(environment.process_ids(), {})
+        self.assertEqual(self.counts(environment, machine.devices[0].name), [1, 2, 3])
+        self.assertNotEqual(environment.process_ids(), worker)
 
 
 class MemoryLimitTest(tf.test.TestCase):
@@ -246,11 +445,13 @@ class MemoryLimitTest(tf.test.TestCase):
 
         step = Step(("branch0/sum:0", "branch1/sum:0"), initializers=("init",))
         with SessionEnvironment(path, step, machine, assign) as environment:
-            full, split = environment.measure(np.array([[0, 0], [0, 1]], np.int32))
+            full, split, swapped = environment.measure(np.array([[0, 0], [0, 1], [1, 0]], np.int32))
         self.assertEqual(full.failure.kind, FailureKind.OUT_OF_MEMORY)
         # TensorFlow reports it as an error or, in some kernels, crashes on it.
         self.assertRegex(full.failure.message, "task.0.*(OOM when allocating|out of memory)")
         self.assertIsNone(split.failure)
+        # Not even the variables that "split" left on the servers are in its way.
+        self.assertIsNone(swapped.failure)
 
 
 _HANGING_PARENT = """
@@ -329,6 +530,10 @@ class OrphanTest(tf.test.TestCase):
         for use in (environment.measure_assignment, environment.trace, environment.time_each):
             with self.assertRaisesRegex(RuntimeError, "closed"):
                 use({})
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            environment.open_session("a", {})
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            environment.run_steps("a", 1)
 
 
 class StartTest(tf.test.TestCase):

@@ -35,20 +35,32 @@ class WorkerTest(tf.test.TestCase):
             answers += await_message(self.worker, (), deadline)
         return answers
 
-    def load(self, graph: tf.Graph, *fetches: str, cores=()) -> list[dict]:
+    def load(
+        self, graph: tf.Graph, *fetches: str, initializers=(), share=False, cores=()
+    ) -> list[dict]:
         (self.directory / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
         (self.directory / "config").write_bytes(v1.ConfigProto().SerializeToString())
         write_tensors(self.directory / "feeds", {})
         return self.ask(
             graph=str(self.directory / "graph.pb"),
             fetches=fetches,
-            initializers=[],
+            initializers=initializers,
             feeds=str(self.directory / "feeds"),
             session_config=str(self.directory / "config"),
             meta_optimizer=False,
-            isolate=False,
+            isolate=share,
+            share_variables=share,
             target="",
             cores=cores,
+        )
+
+    def open(self, label: str, assignment=None, dropped=1) -> list[dict]:
+        return self.ask(
+            command="open_session",
+            label=label,
+            assignment=assignment or {},
+            dropped=dropped,
+            timeout_secs=60.0,
         )
 
     def test_commands_are_answered_one_by_one_and_noise_goes_to_the_log(self):
@@ -58,19 +70,17 @@ class WorkerTest(tf.test.TestCase):
                 tf.reduce_sum(x, name="y")
         self.assertEqual(self.load(graph, "y:0"), [{"loaded": True}])
 
-        *stages, answer = self.ask(
-            command="measure", assignment={}, steps=3, dropped=1, timeout_secs=60.0
-        )
+        *stages, answer = self.open("a")
         self.assertEqual(
-            [stage["stage"] for stage in stages],
-            ["opening the session", "the warm-up steps", "the counted steps"],
+            [stage["stage"] for stage in stages], ["opening the session", "the warm-up steps"]
         )
+        self.assertGreater(answer["setup_secs"], 0.0)
+        (answer,) = self.ask(command="run_steps", label="a", count=2)
         self.assertLen(answer["step_secs"], 2)
+        self.assertEqual(self.ask(command="close_session", label="a"), [{"closed": True}])
         self.assertIn("a loud graph", self.worker.log_tail())
 
-        answer = self.ask(
-            command="measure", assignment={"x": "/job:no"}, steps=3, dropped=1, timeout_secs=60.0
-        )[-1]
+        answer = self.open("a", {"x": "/job:no"})[-1]
         self.assertEqual(answer["error"]["type"], "InvalidArgumentError")
         self.assertEqual(answer["error"]["steps_done"], 0)
 
@@ -84,6 +94,69 @@ class WorkerTest(tf.test.TestCase):
             values.append(read_tensors(path))
         self.assertEqual(list(values[0]), ["y:0@1"])
         self.assertAllEqual(values[0], values[1])
+
+    def counting_graph(self) -> tf.Graph:
+        """Every step appends its number since the initialisers to a file."""
+        with tf.Graph().as_default() as graph:
+            counter = v1.get_variable(
+                "counter", [], tf.int32, v1.zeros_initializer(), use_resource=True
+            )
+            count = counter.assign_add(1, read_value=True)
+            path = f"file://{self.directory / 'counts'}"
+            with tf.control_dependencies([tf.print(count, output_stream=path)]):
+                tf.identity(count, name="count")
+            tf.group(counter.initializer, name="init")
+        return graph
+
+    def counts(self) -> list[int]:
+        return [int(line) for line in (self.directory / "counts").read_text().split()]
+
+    def test_several_sessions_take_turns(self):
+        self.load(self.counting_graph(), "count:0", initializers=["init"])
+        self.open("a", dropped=0)
+        self.open("b", dropped=2)
+        for label, count in (("a", 2), ("b", 3), ("a", 1)):
+            (answer,) = self.ask(command="run_steps", label=label, count=count)
+            self.assertLen(answer["step_secs"], count)
+        self.assertEqual(self.counts(), [1, 2, 1, 2, 3, 4, 5, 3])
+        self.assertEqual(self.ask(command="close_sessions"), [{"closed": True}])
+        self.open("a")
+        self.assertEqual(self.counts()[-1], 1)
+
+    def test_a_failing_step_says_when(self):
+        with tf.Graph().as_default() as graph:
+            v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next("next")
+        self.load(graph, "next")
+        self.open("a")
+        (answer,) = self.ask(command="run_steps", label="a", count=5)
+        self.assertEqual(answer["error"]["type"], "OutOfRangeError")
+        self.assertEqual(answer["error"]["stage"], "the counted steps")
+        self.assertEqual(answer["error"]["steps_done"], 3)
+
+    def test_sessions_run_on_the_server_that_the_worker_is_connected_to(self):
+        graph = self.counting_graph()
+        self.load(graph, "count:0", initializers=["init"], share=True)
+        everywhere = {op.name: "/job:there/task:0/device:CPU:0" for op in graph.get_operations()}
+        self.open("a")
+        # There is no such device in the worker itself.
+        self.assertIn("error", self.open("b", everywhere)[-1])
+        values = {"command": "values", "steps": 1, "path": str(self.directory / "values")}
+        values |= {"assignment": everywhere, "timeout_secs": 60.0}
+        self.assertIn("error", self.ask(**values)[-1])
+
+        first, second = (tf.distribute.Server({"there": ["localhost:0"]}) for _ in range(2))
+        for server in (first, second):
+            self.assertEqual(
+                self.ask(command="connect", target=server.target), [{"connected": True}]
+            )
+            (self.directory / "counts").unlink()
+            for _ in range(2):
+                self.assertNotIn("error", self.open("b", everywhere)[-1])
+                self.ask(command="run_steps", label="b", count=1)
+            # It was initialised once.
+            self.assertEqual(self.counts(), [1, 2, 3, 4])
+            self.assertEqual(self.ask(**values)[-1], {"written": True})
+            self.assertEqual(read_tensors(values["path"])["count:0@1"], 1)
 
     def test_traces_and_times_are_answers(self):
         with tf.Graph().as_default() as graph:
@@ -113,7 +186,8 @@ class WorkerTest(tf.test.TestCase):
         with tf.Graph().as_default() as graph:
             tf.reduce_sum(tf.random.uniform([4]), name="y")
         self.load(graph, "y:0", cores=[core])
-        self.ask(command="measure", assignment={}, steps=2, dropped=1, timeout_secs=60.0)
+        self.open("a")
+        self.ask(command="run_steps", label="a", count=1)
         threads = [int(thread) for thread in os.listdir(f"/proc/{self.worker.pid}/task")]
         self.assertGreater(len(threads), 1)
         self.assertEqual({tuple(os.sched_getaffinity(thread)) for thread in threads}, {(core,)})

@@ -168,12 +168,13 @@ class Signal:
 
     def _step_secs(self, measurement: Measurement) -> float:
         """The averaged step time, infinite for a failure."""
-        if measurement.step_secs is None:
+        steady_secs = measurement.steady_secs
+        if steady_secs is None:
             return math.inf
-        if not all(math.isfinite(secs) and secs >= 0 for secs in measurement.step_secs):
-            raise ValueError(f"not step times: {measurement.step_secs}")
+        if not all(math.isfinite(secs) and secs >= 0 for secs in steady_secs):
+            raise ValueError(f"not step times: {steady_secs}")
         averaged = statistics.fmean if self._config.step_average == "mean" else statistics.median
-        return averaged(measurement.step_secs)
+        return averaged(steady_secs)
 
     def _signals(self, step_secs: np.ndarray) -> np.ndarray:
         return np.sqrt(step_secs) if self._config.signal == "sqrt" else step_secs

@@ -1,0 +1,450 @@
+"""Tests of measuring placements beside the graph as it came, on a made-up machine."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.paired import PAIRED, PairedEnvironment, PairedProtocol
+
+# What the steps of the graph as it came take on a quiet machine, so that a burst is one step.
+_ORIGINAL_SECS = 0.25
+_SETUP_SECS, _ALONE_STEPS = 2.0, 9
+
+
+class _Sessions:
+    """A machine whose time passes only while it does something.
+
+    An assignment says what a step takes ("secs", by default as the graph as it came), what fails
+    ("opening", "steps", "always": a kind of failure) and what memory it needs ("memory").
+
+    Attributes:
+        now_secs: the time.
+        asked: what was done: "restart", "open LABEL", "steps LABEL COUNT", "close LABEL", "alone".
+        slowness: how many times as slow the machine is, by the time.
+        memory: how much there is.
+        original: what is in place of an assignment of the graph as it came.
+    """
+
+    def __init__(self, memory: int = 99) -> None:
+        self.now_secs = 1000.0
+        self.timeout_secs = 60.0
+        self.asked: list[str] = []
+        self.slowness: Callable[[float], float] = lambda now_secs: 1.0
+        self.memory = memory
+        self.original: Mapping[str, str] = {}
+        self._open: dict[str, Mapping[str, str]] = {}
+
+    def monotonic(self) -> float:
+        return self.now_secs
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
+        self.asked.append(f"open {label}")
+        assignment = assignment or self.original
+        self.now_secs += _SETUP_SECS
+        failure = self._failure(assignment, "opening")
+        if failure is not None:
+            return failure
+        self._open[label] = assignment
+        return _SETUP_SECS
+
+    def has_session(self, label: str) -> bool:
+        return label in self._open
+
+    def run_steps(
+        self, label: str, count: int, *, timeout_secs: float | None = None
+    ) -> tuple[float, ...] | Failure:
+        assert label in self._open, label
+        self.asked.append(f"steps {label} {count}")
+        failure = self._failure(self._open[label], "steps")
+        if failure is not None:
+            return failure
+        steps = self._steps(self._open[label], count)
+        limit_secs = self.timeout_secs if timeout_secs is None else timeout_secs
+        if sum(steps) > limit_secs:
+            self._open.clear()
+            return Failure(FailureKind.TIMEOUT, f"more than {limit_secs:g} s")
+        return steps
+
+    def close_session(self, label: str) -> None:
+        self.asked.append(f"close {label}")
+        self._open.pop(label, None)
+
+    def restart(self) -> None:
+        self.asked.append("restart")
+        self._open.clear()
+
+    def lose_all(self) -> None:
+        """As if a process had died."""
+        self._open.clear()
+
+    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+        self.asked.append("alone")
+        self.now_secs += _SETUP_SECS
+        for what in ("opening", "steps"):
+            failure = self._failure(assignment, what)
+            if failure is not None:
+                return Measurement(failure=failure, setup_secs=_SETUP_SECS)
+        return Measurement(self._steps(assignment, _ALONE_STEPS), setup_secs=_SETUP_SECS)
+
+    def _steps(self, assignment: Mapping[str, str], count: int) -> tuple[float, ...]:
+        steps = []
+        for _ in range(count):
+            secs = float(assignment.get("secs", _ORIGINAL_SECS)) * self.slowness(self.now_secs)
+            self.now_secs += secs
+            steps.append(secs)
+        return tuple(steps)
+
+    def _failure(self, assignment: Mapping[str, str], what: str) -> Failure | None:
+        kind = assignment.get(what)
+        used = sum(int(each.get("memory", 1)) for each in self._open.values())
+        if assignment not in self._open.values():
+            used += int(assignment.get("memory", 1))
+        if what == assignment.get("fills memory", "opening") and used > self.memory:
+            kind = "out_of_memory"
+        if kind is None:
+            return None
+        if kind == "out_of_memory":
+            # As the real sessions do.
+            self._open.clear()
+        return Failure(FailureKind(kind), f"made up in {what}")
+
+
+class PairedEnvironmentTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.sessions = _Sessions()
+        self.best_secs: float | None = None
+        #: Assignments by the first number of a placement.
+        self.assignments: list[Mapping[str, str]] = []
+        # Nothing in the module may take the real time.
+        self.enterContext(
+            mock.patch("tf_placer.environments.paired.time", mock.Mock(spec=["monotonic"]))
+        ).monotonic.side_effect = lambda: self.sessions.monotonic()
+
+    def environment(
+        self, *, protocol: PairedProtocol = PAIRED, reference_secs: float | None = None
+    ) -> PairedEnvironment:
+        return PairedEnvironment(
+            self.sessions,
+            lambda row: self.assignments[row[0]],
+            protocol=protocol,
+            reference_secs=reference_secs,
+            best_secs=lambda: self.best_secs,
+        )
+
+    def begun(self, **options) -> PairedEnvironment:
+        """An environment that has measured the graph as it came."""
+        environment = self.environment(**options)
+        self.assertIsNone(environment.measure_original().failure)
+        self.sessions.asked.clear()
+        return environment
+
+    def measure(self, environment: PairedEnvironment, **assignment) -> Measurement:
+        self.assignments = [{key.replace("_", " "): str(assignment[key]) for key in assignment}]
+        (measurement,) = environment.measure(np.array([[0, 7]], np.int32))
+        return measurement
+
+    def labels(self) -> list[str]:
+        """Whose steps ran, in order."""
+        return [asked.split()[1] for asked in self.sessions.asked if asked.startswith("steps")]
+
+    # The graph as it came.
+
+    def test_the_original_sets_the_reference_and_stays_open(self):
+        environment = self.environment()
+        self.assertIsNone(environment.reference_secs)
+        # Steps of fresh processes are slow, and do not count.
+        self.sessions.slowness = lambda now_secs: 3.0 if now_secs < 1004.9 else 1.0
+        measurement = environment.measure_original()
+        self.assertEqual(measurement.step_secs, (_ORIGINAL_SECS,) * 8)
+        self.assertEqual(measurement.drift, 1.0)
+        self.assertIsNone(measurement.reference_secs)
+        self.assertEqual(environment.reference_secs, _ORIGINAL_SECS)
+        self.assertEqual(
+            self.sessions.asked, ["open original", "steps original 4", "steps original 8"]
+        )
+        self.assertTrue(self.sessions.has_session("original"))
+        # All that it took.
+        self.assertEqual(measurement.total_secs, self.sessions.now_secs - 1000.0)
+
+    def test_the_reference_is_the_median(self):
+        environment = self.environment()
+        self.sessions.slowness = lambda now_secs: 9.0 if 1004.0 <= now_secs < 1006.0 else 1.0
+        environment.measure_original()
+        self.assertEqual(environment.reference_secs, _ORIGINAL_SECS)
+
+    def test_the_original_runs_as_many_steps_as_in_a_trial(self):
+        for secs, steps in ((0.02, 24), (0.001, 200)):
+            self.sessions.original = {"secs": str(secs)}
+            # Not as many as the first ones would make.
+            begin_secs = self.sessions.now_secs + _SETUP_SECS
+            self.sessions.slowness = lambda now_secs, end_secs=begin_secs + 2.5 * secs: (
+                2.0 if now_secs < end_secs else 1.0
+            )
+            self.assertLen(self.environment().measure_original().step_secs, steps)
+
+    @parameterized.product(kind=list(FailureKind), what=["opening", "steps"])
+    def test_placements_are_measured_alone_where_the_original_does_not_run(self, kind, what):
+        self.sessions.original = {what: kind.value}
+        environment = self.environment()
+        measurement = environment.measure_original()
+        self.assertEqual(measurement.failure.kind, kind)
+        self.assertEqual(measurement.setup_secs, _SETUP_SECS)
+        self.assertIsNone(environment.reference_secs)
+        # Nor does its session take any memory from them.
+        self.assertFalse(self.sessions.has_session("original"))
+        self.sessions.asked.clear()
+        measurement = self.measure(environment, secs=0.5)
+        self.assertEqual(measurement.step_secs, (0.5,) * _ALONE_STEPS)
+        self.assertIsNone(measurement.reference_secs)
+        self.assertEqual(self.sessions.asked, ["alone"])
+
+    def test_an_original_that_fails_after_some_steps_is_closed(self):
+        self.sessions.timeout_secs = 1.5
+        environment = self.environment()
+        measurement = environment.measure_original()
+        self.assertEqual(measurement.failure.kind, FailureKind.TIMEOUT)
+        self.assertIsNone(environment.reference_secs)
+        self.assertFalse(self.sessions.has_session("original"))
+
+    # Taking turns.
+
+    def test_the_two_take_turns_and_swap_the_order(self):
+        measurement = self.measure(self.begun(), secs=0.2)
+        self.assertIsNone(measurement.failure)
+        block = ["original", "candidate"]
+        self.assertEqual(self.labels(), (block + block[::-1]) * 4)
+        self.assertEqual(self.sessions.asked[0], "open candidate")
+        self.assertEqual(self.sessions.asked[-1], "close candidate")
+        self.assertTrue(self.sessions.has_session("original"))
+
+    @parameterized.parameters((0.25, 1), (0.02, 3), (0.001, 25))
+    def test_a_turn_is_a_burst_of_steps(self, original_secs, burst):
+        self.sessions.original = {"secs": str(original_secs)}
+        measurement = self.measure(self.begun(), secs=original_secs / 2.0)
+        counts = {asked.split()[2] for asked in self.sessions.asked if asked.startswith("steps")}
+        self.assertEqual(counts, {str(burst)})
+        self.assertLen(measurement.step_secs, 8 * burst)
+        self.assertLen(measurement.reference_secs, 8 * burst)
+
+    def test_a_quiet_machine_has_no_drift(self):
+        environment = self.begun()
+        start_secs = self.sessions.now_secs
+        measurement = self.measure(environment, secs=0.2)
+        self.assertEqual(measurement.step_secs, (0.2,) * 8)
+        self.assertEqual(measurement.reference_secs, (_ORIGINAL_SECS,) * 8)
+        self.assertAlmostEqual(measurement.drift, 1.0, places=12)
+        self.assertAlmostEqual(measurement.median_secs, 0.2, places=12)
+        self.assertEqual(measurement.setup_secs, _SETUP_SECS)
+        self.assertAlmostEqual(measurement.total_secs, self.sessions.now_secs - start_secs)
+
+    def test_a_machine_that_is_slow_in_a_trial_does_not_change_what_comes_out(self):
+        environment = self.begun()
+        quiet = self.measure(environment, secs=0.2)
+        self.sessions.slowness = lambda now_secs: 2.0
+        slow = self.measure(environment, secs=0.2)
+        self.assertEqual(slow.step_secs, (0.4,) * 8)
+        self.assertEqual(slow.reference_secs, (0.5,) * 8)
+        self.assertAlmostEqual(slow.drift, 2.0, places=12)
+        self.assertAlmostEqual(slow.median_secs, quiet.median_secs, places=12)
+        # The same placement on a machine that is quiet again.
+        self.sessions.slowness = lambda now_secs: 1.0
+        self.assertAlmostEqual(self.measure(environment, secs=0.2).median_secs, 0.2, places=12)
+
+    def test_a_slow_phase_in_a_trial_does_not_change_what_comes_out(self):
+        environment = self.begun()
+        begin_secs = self.sessions.now_secs + _SETUP_SECS + 1.0
+        self.sessions.slowness = lambda now_secs: (
+            3.0 if begin_secs <= now_secs < begin_secs + 2.0 else 1.0
+        )
+        measurement = self.measure(environment, secs=0.2)
+        self.assertBetween(sum(secs == 0.2 for secs in measurement.step_secs), 4, 7)
+        self.assertAlmostEqual(measurement.median_secs, 0.2, places=12)
+
+    def test_slow_steps_of_the_placement_alone_do_not_change_what_comes_out(self):
+        environment = self.begun()
+        is_slow = [True, False, True, True, False, True, False, True]
+
+        def slowness(now_secs: float) -> float:
+            labels = self.labels()
+            return (
+                3.0 if labels[-1] == "candidate" and is_slow[labels.count("candidate") - 1] else 1.0
+            )
+
+        self.sessions.slowness = slowness
+        measurement = self.measure(environment, secs=0.2)
+        self.assertAlmostEqual(np.median(measurement.step_secs), 0.6)
+        self.assertAlmostEqual(measurement.median_secs, 0.2, places=12)
+        self.assertAlmostEqual(measurement.drift, 3.0, places=12)
+
+    def test_a_machine_that_becomes_slower_and_slower_hardly_changes_what_comes_out(self):
+        environment = self.begun()
+        start_secs = self.sessions.now_secs
+        self.sessions.slowness = lambda now_secs: math.exp((now_secs - start_secs) / 40.0)
+        measurement = self.measure(environment, secs=0.2)
+        self.assertGreater(measurement.drift, 1.05)
+        # From one of a pair to the other it becomes slower by less than 1 %, now for the one and
+        # now for the other.
+        self.assertAlmostEqual(measurement.median_secs, 0.2, delta=0.2 * 0.005)
+
+    # When a placement is left.
+
+    @parameterized.parameters(
+        # Far slower, slower, hardly slower, as fast, and faster than the best so far.
+        (1.5, 2),
+        (20.0, 2),
+        (1.3, 4),
+        (1.1, 4),
+        (1.05, 8),
+        (1.0, 8),
+        (0.5, 8),
+    )
+    def test_the_worse_a_placement_is_the_sooner_it_is_left(self, ratio, blocks):
+        environment = self.begun()
+        self.best_secs = 0.2
+        for slowness in (1.0, 5.0):
+            self.sessions.slowness = lambda now_secs, factor=slowness: factor
+            measurement = self.measure(environment, secs=0.2 * ratio)
+            self.assertLen(measurement.step_secs, blocks)
+            self.assertLen(measurement.reference_secs, blocks)
+            self.assertAlmostEqual(measurement.median_secs, 0.2 * ratio, places=12)
+            self.assertFalse(self.sessions.has_session("candidate"))
+
+    def test_the_protocol_says_when(self):
+        protocol = PairedProtocol(1, 3.0, 2, 2.0, 5)
+        environment = self.begun(protocol=protocol)
+        self.best_secs = 0.1
+        for secs, blocks in ((0.35, 1), (0.25, 2), (0.15, 5)):
+            self.assertLen(self.measure(environment, secs=secs).step_secs, blocks)
+
+    def test_without_any_best_no_placement_is_left(self):
+        self.assertLen(self.measure(self.begun(), secs=20.0 * _ORIGINAL_SECS).step_secs, 8)
+
+    def test_what_is_best_is_asked_for_each_placement(self):
+        environment = self.begun()
+        for best_secs, blocks in ((0.25, 8), (0.1, 2), (0.22, 4)):
+            self.best_secs = best_secs
+            self.assertLen(self.measure(environment, secs=0.25).step_secs, blocks)
+
+    # Time.
+
+    def test_a_placement_has_one_time_limit_for_all(self):
+        environment = self.begun()
+        self.sessions.timeout_secs = 10.0
+        measurement = self.measure(environment, secs=9.0)
+        self.assertEqual(measurement.failure.kind, FailureKind.TIMEOUT)
+        # Setting up and the first step of the original had been part of it.
+        left_secs = 10.0 - _SETUP_SECS - _ORIGINAL_SECS
+        self.assertIn(f"{left_secs:g} s", measurement.failure.message)
+        self.assertEqual(self.sessions.asked.count("alone"), 0)
+
+    def test_a_placement_that_would_not_end_in_time_ends_with_what_was_measured(self):
+        environment = self.begun()
+        # A block takes 1.25 s.
+        for timeout_secs, blocks in ((2.0 + 8 * 1.25, 8), (9.0, 5), (4.0, 1)):
+            self.sessions.timeout_secs = timeout_secs
+            measurement = self.measure(environment, secs=1.0)
+            self.assertEqual(measurement.step_secs, (1.0,) * blocks)
+            self.assertAlmostEqual(measurement.median_secs, 1.0, places=12)
+            self.assertFalse(self.sessions.has_session("candidate"))
+
+    # Failures.
+
+    @parameterized.product(
+        kind=[kind for kind in FailureKind if kind is not FailureKind.OUT_OF_MEMORY],
+        what=["opening", "steps"],
+    )
+    def test_a_failure_is_a_measurement_and_not_repeated(self, kind, what):
+        environment = self.begun()
+        measurement = self.measure(environment, **{what: kind.value})
+        self.assertEqual(measurement.failure, Failure(kind, f"made up in {what}"))
+        self.assertNotIn("alone", self.sessions.asked)
+        self.assertNotIn("restart", self.sessions.asked)
+        self.assertEqual(self.sessions.asked.count("open candidate"), 1)
+        self.assertFalse(self.sessions.has_session("candidate"))
+        # The next one is measured as ever.
+        self.sessions.asked.clear()
+        self.assertLen(self.measure(environment, secs=0.2).reference_secs, 8)
+        self.assertEqual(self.sessions.asked[0], "open candidate")
+
+    @parameterized.parameters("opening", "steps")
+    def test_what_does_not_fit_beside_the_original_is_measured_alone_like_all_after_it(self, when):
+        self.sessions = _Sessions(memory=2)
+        environment = self.begun()
+        self.assertLen(self.measure(environment, secs=0.2).reference_secs, 8)
+        self.sessions.asked.clear()
+        big = self.measure(environment, secs=0.2, memory=2, fills_memory=when)
+        self.assertEqual(big.step_secs, (0.2,) * _ALONE_STEPS)
+        self.assertIsNone(big.reference_secs)
+        self.assertEqual(big.drift, 1.0)
+        # In fresh processes without the original.
+        self.assertEqual(self.sessions.asked[-2:], ["restart", "alone"])
+        self.assertFalse(self.sessions.has_session("original"))
+        # All that follow are compared with it: they are measured as it was.
+        self.sessions.asked.clear()
+        for _ in range(2):
+            small = self.measure(environment, secs=0.2)
+            self.assertIsNone(small.reference_secs)
+        self.assertEqual(self.sessions.asked, ["alone", "alone"])
+
+    def test_what_does_not_fit_anywhere_says_nothing_about_the_others(self):
+        self.sessions = _Sessions(memory=2)
+        environment = self.begun()
+        huge = self.measure(environment, memory=3)
+        self.assertEqual(huge.failure.kind, FailureKind.OUT_OF_MEMORY)
+        self.assertEqual(self.sessions.asked, ["open candidate", "restart", "alone"])
+        self.sessions.asked.clear()
+        self.assertLen(self.measure(environment, secs=0.2).reference_secs, 8)
+        self.assertEqual(self.sessions.asked[:2], ["open original", "open candidate"])
+
+    # The session of the original.
+
+    def test_a_lost_session_of_the_original_is_opened_again(self):
+        environment = self.begun()
+        self.sessions.lose_all()
+        for opened in (["open original"], []):
+            self.sessions.asked.clear()
+            self.assertLen(self.measure(environment, secs=0.2).reference_secs, 8)
+            self.assertEqual(
+                list(itertools.takewhile(lambda asked: "steps" not in asked, self.sessions.asked)),
+                [*opened, "open candidate"],
+            )
+        self.assertEqual(environment.reference_secs, _ORIGINAL_SECS)
+
+    def test_a_search_that_goes_on_opens_the_session_of_the_original_itself(self):
+        # The machine is twice as slow as it was then.
+        self.sessions.slowness = lambda now_secs: 2.0
+        environment = self.environment(reference_secs=_ORIGINAL_SECS)
+        measurement = self.measure(environment, secs=0.2)
+        self.assertEqual(self.sessions.asked[:2], ["open original", "open candidate"])
+        self.assertAlmostEqual(measurement.drift, 2.0, places=12)
+        self.assertAlmostEqual(measurement.median_secs, 0.2, places=12)
+        self.assertEqual(environment.reference_secs, _ORIGINAL_SECS)
+
+    def test_a_placement_is_measured_alone_while_the_original_cannot_be_opened_again(self):
+        environment = self.environment(reference_secs=_ORIGINAL_SECS)
+        self.sessions.original = {"opening": "timeout"}
+        self.assertIsNone(self.measure(environment, secs=0.2).reference_secs)
+        self.assertEqual(self.sessions.asked, ["open original", "alone"])
+        self.sessions.original = {}
+        self.assertLen(self.measure(environment, secs=0.2).reference_secs, 8)
+
+    def test_placements_are_measured_one_by_one(self):
+        environment = self.begun()
+        self.assignments = [{"secs": "0.2"}, {"opening": "runtime_error"}, {"secs": "0.5"}]
+        measurements = environment.measure(np.array([[2], [1], [0]], np.int32))
+        self.assertAlmostEqual(measurements[0].median_secs, 0.5, places=12)
+        self.assertEqual(measurements[1].failure.kind, FailureKind.RUNTIME_ERROR)
+        self.assertAlmostEqual(measurements[2].median_secs, 0.2, places=12)
+        self.assertEmpty(environment.measure(np.zeros([0, 1], np.int32)))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,188 @@
+"""Measures placements beside the graph as it came: both take turns in the same processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.paired_steps import burst_steps, log_speedup
+from tf_placer.environments.session import SessionEnvironment
+
+__all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
+
+_REFERENCE, _CANDIDATE = "original", "candidate"
+# Steps of fresh processes that are slow, and do not count; they tell how many steps a burst has.
+_FIRST_STEPS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedProtocol:
+    """How a placement and the graph as it came take turns.
+
+    In a block each of the two runs one burst of steps; the second block swaps the order, and so
+    on. A placement that is clearly worse than the best so far is left after few blocks.
+
+    Attributes:
+        hopeless_blocks: after so many blocks a placement is left that is hopeless.
+        hopeless_ratio: how many times as long as the best one a hopeless one takes.
+        worse_blocks: after so many blocks a placement is left that is worse.
+        worse_ratio: how many times as long as the best one a worse one takes.
+        most_blocks: blocks of all others.
+    """
+
+    hopeless_blocks: int = 2
+    hopeless_ratio: float = 1.4
+    worse_blocks: int = 4
+    worse_ratio: float = 1.08
+    most_blocks: int = 8
+
+
+PAIRED = PairedProtocol()
+"""What a trial of a live search runs."""
+
+
+class PairedEnvironment:
+    """Measures placements relative to the graph as it came.
+
+    The session of the graph as it came stays open, and every placement takes turns with it. So a
+    slow phase of the machine is not taken for a slow placement: `Measurement.drift` says how slow
+    the machine was, and `Measurement.median_secs` is without it. Where the graph as it came does
+    not run, or the two do not fit into memory together, placements are measured alone.
+
+    Attributes:
+        reference_secs: what a step of the graph as it came took when it was measured first; None
+            before, and where it does not run.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionEnvironment,
+        assign: Callable[[np.ndarray], Mapping[str, str]],
+        *,
+        protocol: PairedProtocol = PAIRED,
+        reference_secs: float | None = None,
+        best_secs: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            sessions: runs the steps.
+            assign: turns a placement, int32 [num_groups], into device names by operation name.
+            protocol: how placements take turns with the graph as it came.
+            reference_secs: see above; of a search that goes on.
+            best_secs: says what the fastest placement so far takes, without drift.
+        """
+        self._sessions = sessions
+        self._assign = assign
+        self._protocol = protocol
+        self._best_secs = best_secs
+        self._fits_beside = True
+        self.reference_secs = reference_secs
+
+    def measure_original(self) -> Measurement:
+        """Measures the graph as it came, whose session stays open.
+
+        Raises:
+            WorkerStartError: the processes do not start.
+        """
+        start_secs = time.monotonic()
+        setup_secs = self._sessions.open_session(_REFERENCE, {})
+        if isinstance(setup_secs, Failure):
+            return Measurement(failure=setup_secs, setup_secs=time.monotonic() - start_secs)
+        first = self._sessions.run_steps(_REFERENCE, _FIRST_STEPS)
+        if isinstance(first, Failure):
+            self._sessions.close_session(_REFERENCE)
+            return Measurement(failure=first, setup_secs=time.monotonic() - start_secs)
+        count = self._protocol.most_blocks * burst_steps(min(first))
+        steps = self._sessions.run_steps(_REFERENCE, count)
+        if isinstance(steps, Failure):
+            self._sessions.close_session(_REFERENCE)
+            return Measurement(failure=steps, setup_secs=time.monotonic() - start_secs)
+        self.reference_secs = statistics.median(steps)
+        return Measurement(steps, setup_secs=setup_secs + sum(first))
+
+    def measure(self, placements: np.ndarray) -> list[Measurement]:
+        """Measures placements one after the other.
+
+        Args:
+            placements: int32 [num_placements, num_groups], a device index per group.
+
+        Returns:
+            One measurement per placement; a failure is a measurement, too.
+
+        Raises:
+            WorkerStartError: the processes do not start, which is no placement's fault.
+        """
+        return [self._measure(self._assign(placement)) for placement in placements]
+
+    def _measure(self, assignment: Mapping[str, str]) -> Measurement:
+        if self.reference_secs is None or not self._fits_beside or not self._has_reference():
+            return self._sessions.measure_assignment(assignment)
+        measurement = self._measure_beside(assignment, self.reference_secs)
+        failure = measurement.failure
+        if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
+            return measurement
+        # It may fit where nothing is beside it.
+        self._sessions.restart()
+        alone = self._sessions.measure_assignment(assignment)
+        if alone.failure is None:
+            self._fits_beside = False
+        return alone
+
+    def _has_reference(self) -> bool:
+        """Whether the session of the graph as it came is open, or could be opened again."""
+        if self._sessions.has_session(_REFERENCE):
+            return True
+        return not isinstance(self._sessions.open_session(_REFERENCE, {}), Failure)
+
+    def _measure_beside(self, assignment: Mapping[str, str], usual_secs: float) -> Measurement:
+        start_secs = time.monotonic()
+        deadline = start_secs + self._sessions.timeout_secs
+        setup_secs = self._sessions.open_session(_CANDIDATE, assignment)
+        if isinstance(setup_secs, Failure):
+            return Measurement(failure=setup_secs, setup_secs=time.monotonic() - start_secs)
+        protocol = self._protocol
+        count = burst_steps(usual_secs)
+        secs: dict[str, list[float]] = {_REFERENCE: [], _CANDIDATE: []}
+        for block in range(protocol.most_blocks):
+            order = (_REFERENCE, _CANDIDATE) if block % 2 == 0 else (_CANDIDATE, _REFERENCE)
+            block_secs = time.monotonic()
+            for label in order:
+                left_secs = deadline - time.monotonic()
+                steps = self._sessions.run_steps(label, count, timeout_secs=left_secs)
+                if isinstance(steps, Failure):
+                    self._sessions.close_session(_CANDIDATE)
+                    return Measurement(failure=steps, setup_secs=time.monotonic() - start_secs)
+                secs[label] += steps
+            log_ratio, _ = log_speedup(secs[_REFERENCE], secs[_CANDIDATE])
+            if self._is_enough(block + 1, usual_secs * math.exp(-log_ratio)):
+                break
+            # Steps that ran are worth more than a time-out in the next block.
+            now_secs = time.monotonic()
+            if now_secs + (now_secs - block_secs) > deadline:
+                break
+        self._sessions.close_session(_CANDIDATE)
+        relative_secs = usual_secs * math.exp(-log_ratio)
+        return Measurement(
+            tuple(secs[_CANDIDATE]),
+            setup_secs=setup_secs,
+            reference_secs=tuple(secs[_REFERENCE]),
+            drift=statistics.median(secs[_CANDIDATE]) / relative_secs,
+        )
+
+    def _is_enough(self, blocks: int, step_secs: float) -> bool:
+        """Whether a placement whose step seems to take that long needs no further block."""
+        protocol = self._protocol
+        best_secs = self._best_secs()
+        if best_secs is None:
+            return blocks >= protocol.most_blocks
+        ratio = step_secs / best_secs
+        return (blocks >= protocol.hopeless_blocks and ratio > protocol.hopeless_ratio) or (
+            blocks >= protocol.worse_blocks and ratio > protocol.worse_ratio
+        )
