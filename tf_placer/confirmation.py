@@ -18,11 +18,16 @@ from tf_placer.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, Verdict, estim
 
 __all__ = ["Comparison", "Confirmation", "SideBySide", "confirm", "survey"]
 
-# What is measured in a round: blocks, in each of which every label runs one burst. There are more
-# of them as long as what they say is uncertain, but fresh processes, which differ by some percent
-# too, are then worth more than further blocks.
-_LEAST_BLOCKS, _MOST_BLOCKS = 8, 12
-_CERTAIN = 0.04
+# What is measured in a round: blocks, in each of which every label runs one burst. Fresh processes
+# differ by some percent, too, so that they are soon worth more than further blocks.
+_LEAST_BLOCKS = 6
+# The first round has more of them, because nothing tells whether it is disturbed.
+_FIRST_BLOCKS = 8
+# So many, as long as what they say is more uncertain than this.
+_UNCERTAIN_BLOCKS, _CERTAIN = 9, 0.04
+# So many, as long as even the faster steps take so many times as long as those of another round:
+# what disturbs the machine may slow down one label more than another, and may pass.
+_DISTURBED_BLOCKS, _DISTURBED_RATIO = 14, 1.4
 # Steps that a session runs, beside the one when it is opened, before steps count.
 _WARM_UP_STEPS = 2
 # Steps of a label that is measured in processes of its own.
@@ -295,6 +300,8 @@ class _Confirming:
         self._fit_together = True
         self._leaves_out = False
         self._failures: dict[str, str] = {}
+        # What the faster steps of each label took in the least disturbed round.
+        self._fast_secs: dict[str, float] = {}
 
     def run(self, should_stop: Callable[[], bool]) -> Confirmation:
         """Chooses a candidate and measures it until there is a verdict."""
@@ -443,8 +450,8 @@ class _Confirming:
         count = burst_steps(longest_secs)
         secs: dict[str, list[float]] = {label: [] for label in labels}
         order = list(labels)
-        for block in range(_MOST_BLOCKS):
-            if block >= _LEAST_BLOCKS and self._is_certain(secs, order):
+        for block in range(_DISTURBED_BLOCKS):
+            if self._is_enough(block, secs, order):
                 break
             for label in order:
                 steps = self._environment.run_steps(label, count)
@@ -452,9 +459,24 @@ class _Confirming:
                     return label, steps
                 secs[label] += steps
             order = self._next_order(order, block, secs)
+        for label in labels:
+            fast_secs = _fast_secs(secs[label])
+            self._fast_secs[label] = min(self._fast_secs.get(label, math.inf), fast_secs)
         return {
             label: Measurement(tuple(secs[label]), setup_secs=setup_secs[label]) for label in labels
         }
+
+    def _is_enough(
+        self, blocks: int, secs: Mapping[str, Sequence[float]], labels: Sequence[str]
+    ) -> bool:
+        """Whether a round needs no further block."""
+        if blocks < (_LEAST_BLOCKS if self._fast_secs else _FIRST_BLOCKS):
+            return False
+        is_disturbed = any(
+            _fast_secs(secs[label]) > _DISTURBED_RATIO * self._fast_secs.get(label, math.inf)
+            for label in labels
+        )
+        return not is_disturbed and (blocks >= _UNCERTAIN_BLOCKS or self._is_certain(secs, labels))
 
     def _is_certain(self, secs: Mapping[str, Sequence[float]], labels: Sequence[str]) -> bool:
         """Whether the steps of all labels tell how they compare with the reference."""
@@ -601,3 +623,8 @@ class _Confirming:
 
 def _count(rounds: int) -> str:
     return "1 round" if rounds == 1 else f"{rounds} rounds"
+
+
+def _fast_secs(secs: Sequence[float]) -> float:
+    """What the faster steps take: the first quartile."""
+    return sorted(secs)[len(secs) // 4]

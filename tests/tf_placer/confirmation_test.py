@@ -55,7 +55,7 @@ class TurnsTest(absltest.TestCase):
             others = {f"l{i}": 1 for i in range(count - 1)}
             confirmed(environment, labelled(o=1, **others))
             blocks = self.blocks(environment, count)
-            self.assertGreaterEqual(len(blocks), 8)
+            self.assertLen(blocks, 8)
             for block in blocks:
                 self.assertCountEqual(block, ["o", *others])
             for first, second in zip(blocks[::2], blocks[1::2], strict=False):
@@ -77,6 +77,50 @@ class TurnsTest(absltest.TestCase):
         self.assertLess(steps["slow"], steps["a"])
         self.assertEqual(steps["o"], steps["a"])
         np.testing.assert_allclose(result.comparisons["slow"].speedup, 0.5)
+
+
+class DisturbedTest(absltest.TestCase):
+    def steps_of_rounds(self, slowness):
+        """How many steps each round has, where it is so many times as slow as it could be."""
+
+        class Disturbed(doubles.DriftingEnvironment):
+            def restart(self):
+                super().restart()
+                self._drift = slowness[min(self.round, len(slowness)) - 1]
+
+        result = confirmed(Disturbed(0), labelled(o=1, a=1.5))
+        return [len(measurements["o"].step_secs) for measurements in result.rounds]
+
+    def test_the_first_round_is_longer_and_a_disturbed_one_is_longer_still(self):
+        self.assertEqual(self.steps_of_rounds([1.0, 1.0, 1.3, 1.0]), [8, 6, 6, 6])
+        self.assertEqual(self.steps_of_rounds([1.0, 1.5, 1.0, 2.0]), [8, 14, 6, 14])
+
+    def test_a_round_ends_when_what_disturbed_it_has_passed(self):
+        class Passing(doubles.DriftingEnvironment):
+            def restart(self):
+                super().restart()
+                self._drift, self.steps = 1.0, 0
+
+            def run_steps(self, label, count):
+                self.steps += count
+                # The eighth step of each and all before are slow in the second round.
+                slow = 2.0 if self.round == 2 and self.steps <= 4 + 2 * 8 else 1.0
+                return tuple(slow * secs for secs in super().run_steps(label, count))
+
+        result = confirmed(Passing(0), labelled(o=1, a=1.5))
+        lengths = [len(measurements["o"].step_secs) for measurements in result.rounds]
+        # A quarter of the steps must be fast.
+        self.assertEqual(lengths, [8, 11, 6, 6])
+
+    def test_what_is_uncertain_has_some_more(self):
+        class Restless(doubles.DriftingEnvironment):
+            def run_steps(self, label, count):
+                noise = self._rng.normal(0, 0.3, count)
+                steps = super().run_steps(label, count)
+                return tuple(secs * math.exp(e) for secs, e in zip(steps, noise, strict=True))
+
+        result = confirmed(Restless(0), labelled(o=1, a=1))
+        self.assertEqual(max(len(m["o"].step_secs) for m in result.rounds[:1]), 9)
 
 
 class ConfirmTest(parameterized.TestCase):

@@ -139,9 +139,10 @@ class LiveProcesses:
 
         On a local machine these are the servers; the worker, which only talks to them, stays.
         """
-        if self._cluster is None or self._worker is None:
+        if self._machine.kind != "local":
             self.stop()
-            return
+        if self._cluster is None or self._worker is None:
+            return  # There is nothing but, at most, the worker.
         deadline = time.monotonic() + _CLOSE_SECS
         try:
             self._worker.send({"command": "close_sessions"}, deadline)

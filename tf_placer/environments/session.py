@@ -74,19 +74,21 @@ EAGLE = MeasuringProtocol(steps=15, dropped=5)
 class SessionEnvironment:
     """Times the steps of a graph under placements, in sessions on a machine.
 
-    A measurement opens a fresh session, runs the initialisers, runs `protocol.dropped` steps that
-    do not count and then the counted ones, each timed with a monotonic clock around one call of
-    the session. Exactly `protocol.steps` steps run, unless one fails that may do better from the
-    initial state. On a "local" machine variables outlive the session where they are all the state
-    that the graph has, and the next session on the same devices goes on with them.
+    A session is opened with the devices of a placement, runs the initialisers and
+    `protocol.dropped` steps that do not count. Then it runs steps whenever it is asked to, each
+    timed with a monotonic clock around one call; several can be open and take turns. A measurement
+    opens one for itself and runs the steps of the protocol. On a "local" machine without a limit of
+    memory, sessions share the variables of graphs that have no other state, so that each is
+    initialised once on each device.
 
     Sessions run in a worker process, on a "local" machine as a client of one server process per
-    device. The processes start with the first measurement and serve all that follow. After a
-    failure that may have harmed them (a time-out, a death, no memory left) they are stopped, and
-    the next measurement starts fresh ones. Whatever a placement does ends as a `Failure`.
+    device. The processes start with the first session and serve all that follow. After a failure
+    that may have harmed them (a time-out, a death, no memory left) they are stopped, and all
+    sessions with them; the next request starts fresh ones. Whatever a placement does ends as a
+    `Failure`.
 
     Attributes:
-        timeout_secs: seconds that a measurement may take, from the session's start to its end.
+        timeout_secs: seconds that a measurement may take, and opening a session or running steps.
     """
 
     def __init__(
@@ -148,8 +150,10 @@ class SessionEnvironment:
                 "session_config": str(directory / "session_config"),
                 "meta_optimizer": meta_optimizer,
                 "isolate": machine.kind != "attached",
-                # In a cluster of somebody else's, variables of the same name may be in use.
-                "share_variables": machine.kind == "local",
+                # In a cluster of somebody else's, variables of one name may be in use; and where
+                # memory is scarce, those of sessions that were closed would be in the way.
+                "share_variables": machine.kind == "local"
+                and all(device.memory_bytes is None for device in machine.devices),
                 # The servers of a local machine pin themselves.
                 "cores": list(machine.devices[0].cores) if machine.kind == "attached" else [],
             },
@@ -185,16 +189,6 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        were_running = self._processes.are_running()
-        measurement = self._measure_once(assignment)
-        failure = measurement.failure
-        if were_running and failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY:
-            # Variables of sessions before may have been in the way. The failure has ended the
-            # processes that held them.
-            return self._measure_once(assignment)
-        return measurement
-
-    def _measure_once(self, assignment: Mapping[str, str]) -> Measurement:
         start = time.monotonic()
         setup_secs = self.open_session(_ALONE, assignment)
         if isinstance(setup_secs, Failure):

@@ -450,7 +450,7 @@ class MemoryLimitTest(tf.test.TestCase):
         # TensorFlow reports it as an error or, in some kernels, crashes on it.
         self.assertRegex(full.failure.message, "task.0.*(OOM when allocating|out of memory)")
         self.assertIsNone(split.failure)
-        # Not even the variables that "split" left on the servers are in its way.
+        # The variables of "split" are not in its way.
         self.assertIsNone(swapped.failure)
 
 
