@@ -55,24 +55,32 @@ class _MadeUp:
 
     timeout_secs = 60.0
 
-    def __init__(self, graph_path: Any, step: Any, machine: Any, assign: Any, **_: Any) -> None:
-        self._assign = assign
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._secs: dict[str, float] = {}
 
-    def measure(self, placements: Any) -> list[Any]:
-        return [self.measure_assignment(self._assign(row)) for row in placements]
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float:
+        self._secs[label] = _SECS / max(1, len(set(assignment.values())))
+        return 0.0
 
-    def measure_assignment(self, assignment: Mapping[str, str]) -> Any:
-        from tf_placer.environments.environment import Measurement
+    def has_session(self, label: str) -> bool:
+        return label in self._secs
 
-        secs = _SECS / max(1, len(set(assignment.values())))
-        return Measurement((secs, secs))
+    def run_steps(
+        self, label: str, count: int, *, timeout_secs: float | None = None
+    ) -> tuple[float, ...]:
+        del timeout_secs
+        return (self._secs[label],) * count
+
+    def close_session(self, label: str) -> None:
+        del self._secs[label]
 
     def fetched_values(self, assignment: Mapping[str, str]) -> dict[str, Any]:
         del assignment
         return {}
 
     def restart(self) -> None:
-        """Does nothing: there are no processes."""
+        """Closes all sessions; there are no processes."""
+        self._secs.clear()
 
     def __enter__(self) -> _MadeUp:
         return self
