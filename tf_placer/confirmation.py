@@ -21,6 +21,8 @@ __all__ = ["Comparison", "Confirmation", "SideBySide", "confirm", "survey"]
 # What is measured in a round: blocks, in each of which every label runs one burst. Fresh processes
 # differ by some percent, too, so that they are soon worth more than further blocks.
 _LEAST_BLOCKS = 6
+# What a burst takes at least, if a single step does not take longer.
+_BURST_SECS = 0.05
 # The first round has more of them, because nothing tells whether it is disturbed.
 _FIRST_BLOCKS = 8
 # So many, as long as what they say is more uncertain than this.
@@ -447,7 +449,7 @@ class _Confirming:
             if isinstance(steps, Failure):
                 return label, steps
             longest_secs = max(longest_secs, min(steps))
-        count = burst_steps(longest_secs)
+        count = burst_steps(longest_secs, _BURST_SECS)
         secs: dict[str, list[float]] = {label: [] for label in labels}
         order = list(labels)
         for block in range(_DISTURBED_BLOCKS):

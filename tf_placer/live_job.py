@@ -127,6 +127,8 @@ class LiveJob:
                 if progress.best is trial and trial.assignment is not None:
                     self._write_best(trial)
                 self.report(progress_line(trial, progress))
+                if len(log.trials) == 2:
+                    self._warn_of_too_little_time(log.trials)
 
             trials = search(
                 live.measure_original,
@@ -362,13 +364,21 @@ class LiveJob:
             candidates = others
         return outcome, confirmation, winner, "; ".join(notes) or None
 
+    def _warn_of_too_little_time(self, trials: Sequence[Trial]) -> None:
+        """Says early that nothing can be confirmed, which is what somebody waits for."""
+        finalists = choose_finalists(trials, BASELINES)
+        if len(finalists) > 1 and not self.plan.can_confirm(trials, finalists):
+            needed_secs = self.plan.needed_secs(trials, finalists)
+            self.report(
+                f"{self.request.max_secs:g} s are too short to confirm anything: to measure the "
+                f"graph as it came and the fastest placement again takes about "
+                f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
+                "it goes on from where it ends"
+            )
+
     def _too_little_time(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> str:
         """Why nothing was confirmed, and how much time would do."""
-        [fastest, *_] = sorted(
-            (trial for label, trial in finalists.items() if label != ORIGINAL),
-            key=lambda trial: trial.measurement.median_secs or math.inf,
-        )
-        needed_secs = self.plan.needed_secs(trials, fastest)
+        needed_secs = self.plan.needed_secs(trials, finalists)
         enough_secs = math.ceil(self.request.max_secs + needed_secs)
         return (
             f"there was no time left of {self.request.max_secs:g} s to measure the graph as it "

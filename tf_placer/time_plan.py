@@ -12,21 +12,27 @@ from tf_placer.trial_log import ORIGINAL, Trial
 
 __all__ = ["ConfirmationPlan", "TimePlan"]
 
-# Rounds that time is kept for: what it usually takes to confirm a tenth; and blocks of a round.
-_USUAL_ROUNDS, _USUAL_BLOCKS = 7, 11
+# Rounds that time is kept for: what it usually takes to confirm a tenth; and blocks of a round,
+# those before steps count included.
+_USUAL_ROUNDS, _USUAL_BLOCKS = 7, 9
 # Time is kept for choosing among so many.
 _MOST_CANDIDATES = 4
-# The confirmation and all after it never take more than this of the time from the search.
+# The confirmation and all after it take no more than this of the time from the search, unless that
+# is too short to confirm anything.
 _MOST_RESERVED = 0.5
-# Sessions of the confirmation take longer to open: Grappler optimises the graph as for the user.
-_OPENING = 1.5
+# What opening a session of the confirmation takes, by what it took in the search: that of the graph
+# as it came ran the first steps of new processes, too; those of placements found variables with
+# values, and now Grappler optimises them as for the user.
+_OPENING_ORIGINAL, _OPENING = 0.5, 1.5
 # For comparing what the graphs compute, three sessions are opened.
 _SESSIONS_FOR_VALUES = 3
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.02, 5.0
 # What a start of processes takes as long as none was timed.
 _RESTART_SECS = 10.0
+# A profile runs so many steps, half of them traced, and measures the links for about so long.
+_PROFILE_STEPS, _LINKS_SECS = 25, 8.0
 # How far the time may be exceeded where nothing could be confirmed otherwise.
-_TOLERANCE = 0.08
+_TOLERANCE = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,24 +92,45 @@ class TimePlan:
     def left_to_search_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
         """Seconds left before the confirmation should begin.
 
+        Time is kept for confirming a tenth, and where that were most of all time, for the least
+        that may confirm something. Where even this is more than what is left, nothing is kept.
+
         Args:
             trials: all so far.
             finalists: what would be confirmed, were the search over.
         """
-        candidates = [finalists[label] for label in _by_importance(finalists, self._baselines)][1:]
-        reserved_secs = self._confirmation_secs(
-            trials, candidates[:_MOST_CANDIDATES], _USUAL_ROUNDS
-        ) + self._after_secs(trials)
-        return self.left_secs() - min(reserved_secs, _MOST_RESERVED * self.max_secs)
+        left_secs = self.left_secs()
+        if not self.can_confirm(trials, finalists):
+            return left_secs
+        candidates = self._candidates(finalists)[:_MOST_CANDIDATES]
+        after_secs = self._after_secs(trials)
+        least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
+        usual_secs = self._confirmation_secs(trials, candidates, _USUAL_ROUNDS) + after_secs
+        return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
+
+    def can_confirm(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> bool:
+        """Whether the time that is left is enough for a confirmation of the fastest.
+
+        Args:
+            trials: all so far.
+            finalists: what would be confirmed, were the search over.
+        """
+        needed_secs = self.needed_secs(trials, finalists) + self._after_secs(trials)
+        return needed_secs <= self.left_secs() + _TOLERANCE * self.max_secs
+
+    def needed_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
+        """Seconds that a confirmation of the fastest takes at least."""
+        return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
     def can_profile(self, trials: Sequence[Trial], left_secs: float) -> bool:
-        """Whether there is time for what a profile takes at least: two starts and a measurement.
+        """Whether there is time for a profile, by what the graph as it came took.
 
         Args:
             trials: all so far, the graph as it came first.
             left_secs: seconds that are left to search.
         """
-        return left_secs > 2.0 * _restart_secs(trials) + trials[0].measurement.total_secs
+        steps_secs = _PROFILE_STEPS * (trials[0].measurement.median_secs or 0.0)
+        return left_secs > 2.0 * _restart_secs(trials) + steps_secs + _LINKS_SECS
 
     def confirmation(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool
@@ -128,22 +155,21 @@ class TimePlan:
             return None
         if impatient:
             return ConfirmationPlan(labels[:2], math.inf, LEAST_ROUNDS)
-        candidates = [finalists[label] for label in labels[1:]]
+        candidates = self._candidates(finalists)
         for count in range(len(candidates), 0, -1):
             needed_secs = self._confirmation_secs(trials, candidates[:count], _USUAL_ROUNDS)
             if needed_secs <= left_secs:
                 break
         else:
-            count = 1
-            needed_secs = self.needed_secs(trials, candidates[0])
-            if needed_secs > left_secs + _TOLERANCE * self.max_secs:
+            if not self.can_confirm(trials, finalists):
                 return None
+            count, needed_secs = 1, self.needed_secs(trials, finalists)
         chosen = [label for label in finalists if label in labels[: count + 1]]
         return ConfirmationPlan(tuple(chosen), max(left_secs, needed_secs))
 
-    def needed_secs(self, trials: Sequence[Trial], candidate: Trial) -> float:
-        """Seconds that a confirmation of one candidate takes at least."""
-        return self._confirmation_secs(trials, [candidate], LEAST_ROUNDS)
+    def _candidates(self, finalists: Mapping[str, Trial]) -> list[Trial]:
+        """What is confirmed beside the graph as it came, those first that matter most."""
+        return [finalists[label] for label in _by_importance(finalists, self._baselines)[1:]]
 
     def _confirmation_secs(
         self, trials: Sequence[Trial], candidates: Sequence[Trial], rounds: int
@@ -152,12 +178,14 @@ class TimePlan:
         if not trials:
             return rounds * _RESTART_SECS
 
-        def round_secs(measured: Sequence[Trial]) -> float:
-            secs = _restart_secs(trials)
-            for trial in [trials[0], *measured]:
-                step_secs = trial.measurement.median_secs or 0.0
-                secs += _OPENING * trial.measurement.setup_secs + _USUAL_BLOCKS * step_secs
-            return secs
+        original = trials[0].measurement
+        restart_secs = _restart_secs(trials)
+
+        def round_secs(beside: Sequence[Trial]) -> float:
+            secs = restart_secs + _OPENING_ORIGINAL * original.setup_secs
+            secs += _OPENING * sum(trial.measurement.setup_secs for trial in beside)
+            steps = [original, *(trial.measurement for trial in beside)]
+            return secs + _USUAL_BLOCKS * sum(each.median_secs or 0.0 for each in steps)
 
         selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
         return selection_secs + rounds * round_secs(candidates[:1])
@@ -165,8 +193,8 @@ class TimePlan:
     def _after_secs(self, trials: Sequence[Trial]) -> float:
         """Seconds that all behind the confirmation takes."""
         setup_secs = trials[0].measurement.setup_secs if trials else 0.0
-        values_secs = 0.5 * _restart_secs(trials) + _SESSIONS_FOR_VALUES * setup_secs
-        return values_secs + 2.0 * self.explain_secs
+        opening_secs = _SESSIONS_FOR_VALUES * _OPENING_ORIGINAL * setup_secs
+        return 0.5 * _restart_secs(trials) + opening_secs + 2.0 * self.explain_secs
 
 
 def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:

@@ -34,13 +34,15 @@ class PairedProtocol:
         worse_blocks: after so many blocks a placement is left that is worse.
         worse_ratio: how many times as long as the best one a worse one takes.
         most_blocks: blocks of all others.
+        burst_secs: what a burst takes at least; a single step if it takes longer.
     """
 
     hopeless_blocks: int = 2
     hopeless_ratio: float = 1.4
-    worse_blocks: int = 4
-    worse_ratio: float = 1.08
-    most_blocks: int = 8
+    worse_blocks: int = 3
+    worse_ratio: float = 1.1
+    most_blocks: int = 6
+    burst_secs: float = 0.01
 
 
 PAIRED = PairedProtocol()
@@ -99,7 +101,7 @@ class PairedEnvironment:
         if isinstance(first, Failure):
             self._sessions.close_session(_REFERENCE)
             return Measurement(failure=first, setup_secs=time.monotonic() - start_secs)
-        count = self._protocol.most_blocks * burst_steps(min(first))
+        count = self._protocol.most_blocks * burst_steps(min(first), self._protocol.burst_secs)
         steps = self._sessions.run_steps(_REFERENCE, count)
         if isinstance(steps, Failure):
             self._sessions.close_session(_REFERENCE)
@@ -148,7 +150,7 @@ class PairedEnvironment:
         if isinstance(setup_secs, Failure):
             return Measurement(failure=setup_secs, setup_secs=time.monotonic() - start_secs)
         protocol = self._protocol
-        count = burst_steps(usual_secs)
+        count = burst_steps(usual_secs, protocol.burst_secs)
         secs: dict[str, list[float]] = {_REFERENCE: [], _CANDIDATE: []}
         for block in range(protocol.most_blocks):
             order = (_REFERENCE, _CANDIDATE) if block % 2 == 0 else (_CANDIDATE, _REFERENCE)

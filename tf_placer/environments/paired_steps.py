@@ -9,9 +9,7 @@ import numpy as np
 
 __all__ = ["burst_steps", "log_speedup"]
 
-# What a graph runs before it is another one's turn: a step, or as many short ones as take so long,
-# up to a number. The shorter the turns, the less a machine changes between them.
-_BURST_SECS, _MOST_BURST_STEPS = 0.05, 25
+_MOST_BURST_STEPS = 25
 
 # What share of the pairs counts, and at least how many.
 _QUIET_SHARE, _LEAST_PAIRS = 0.5, 3
@@ -60,7 +58,17 @@ def _median(values: np.ndarray) -> float:
     return float(values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2.0)
 
 
-def burst_steps(step_secs: float) -> int:
-    """How many steps a graph runs in turn, if one takes that many seconds."""
-    steps = math.ceil(_BURST_SECS / max(step_secs, 1e-6))
+def burst_steps(step_secs: float, burst_secs: float) -> int:
+    """How many steps a graph runs before it is another one's turn.
+
+    The shorter the turns, the less a machine changes between them.
+
+    Args:
+        step_secs: what a step takes.
+        burst_secs: what a turn should take at least.
+
+    Returns:
+        One step, or as many short ones as take so long, up to 25.
+    """
+    steps = math.ceil(burst_secs / max(step_secs, 1e-6))
     return min(max(steps, 1), _MOST_BURST_STEPS)

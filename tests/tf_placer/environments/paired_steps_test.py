@@ -150,12 +150,13 @@ class BurstStepsTest(parameterized.TestCase):
     @parameterized.parameters(
         (100.0, 1), (0.051, 1), (0.049, 2), (0.02, 3), (0.003, 17), (0.0021, 24), (0.0019, 25)
     )
-    def test_is_one_step_or_as_many_as_take_a_twentieth_of_a_second(self, step_secs, steps):
-        self.assertEqual(burst_steps(step_secs), steps)
+    def test_is_one_step_or_as_many_as_take_so_long(self, step_secs, steps):
+        self.assertEqual(burst_steps(step_secs, 0.05), steps)
+        self.assertEqual(burst_steps(step_secs / 5.0, 0.01), steps)
 
     @parameterized.parameters(0.001, 1e-9, 0.0)
     def test_is_never_more_than_25(self, step_secs):
-        self.assertEqual(burst_steps(step_secs), 25)
+        self.assertEqual(burst_steps(step_secs, 0.05), 25)
 
 
 if __name__ == "__main__":
