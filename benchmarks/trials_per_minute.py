@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--against", required=True, help="directory of the other checkout")
     parser.add_argument("--repeats", type=int, default=2, help="of each search (default 2)")
-    parser.add_argument("--max_secs", type=float, default=60.0, help="of each search (default 60)")
+    parser.add_argument("--max_secs", type=float, default=150.0, help="of each search (default 150)")
     args = parser.parse_args()
     here = str(pathlib.Path(__file__).resolve().parents[1])
     checkouts = {"this": here, "other": str(pathlib.Path(args.against).resolve())}
