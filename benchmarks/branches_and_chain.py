@@ -1,7 +1,8 @@
 """What a search should find: all there is to gain, and nothing where there is nothing.
 
 Two graphs of matrix products of random data on `local:2`: two independent branches, which a split
-runs almost twice as fast, and one long chain, which no placement can speed up.
+runs almost twice as fast, and one long chain, in which every operation waits for the one before, so
+that no placement can speed it up.
 
 References:
     None of the papers has these two; they are the plainest cases with a known answer.
@@ -42,9 +43,14 @@ def two_branches(size: int = 1024, depth: int = 8) -> tf.Graph:
 
 
 def chain(size: int = 1024, depth: int = 16) -> tf.Graph:
-    """One chain of products whose sum is fetched as "y:0"."""
+    """One chain of squares of a matrix whose sum is fetched as "y:0"."""
     with tf.Graph().as_default() as graph:
-        tf.reduce_sum(_products(1, size, depth), name="y")
+        value = tf1.random_uniform([size, size], seed=1)
+        for _ in range(depth):
+            product = tf.matmul(value, value)
+            # Neither too large nor too small, however long the chain is.
+            value = product / tf.reduce_max(product)
+        tf.reduce_sum(value, name="y")
     return graph
 
 
