@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--machine", default="local:2", help="where to place (default local:2)")
     parser.add_argument("--placer", default="auto", help="who searches (default auto)")
     parser.add_argument("--max_trials", type=int, default=150, help="default 150")
-    parser.add_argument("--max_secs", type=float, default=150.0, help="default 150")
+    parser.add_argument("--max_secs", type=float, default=180.0, help="default 180")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument(
         "--log_dir",

@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--first_seed", type=int, default=0, help="default 0")
     parser.add_argument("--neighbour", action="store_true", help="disturb the searches")
     parser.add_argument("--max_trials", type=int, default=150, help="default 150")
-    parser.add_argument("--max_secs", type=float, default=150.0, help="default 150")
+    parser.add_argument("--max_secs", type=float, default=180.0, help="default 180")
     parser.add_argument(
         "--again_secs",
         type=float,

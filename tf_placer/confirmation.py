@@ -198,7 +198,7 @@ def confirm(
         hints: logarithms of speed-ups that were measured before, by label: they count like one more
             round of the choice.
         max_secs: seconds after which no further round starts that would not end before them. A
-            first round always runs.
+            first round always runs; the fewest that give a verdict may take half as long again.
         most_rounds: rounds of a candidate at most.
         report: called with a line for people after each round.
         should_stop: asked before each round once there are enough for a verdict; true ends it.
@@ -267,6 +267,8 @@ def _check(candidates: Mapping[str, Mapping[str, str]], reference: str) -> None:
         raise ValueError(f"there is nothing to compare with {reference!r}")
 
 
+# How far the time may be exceeded for the fewest rounds that give a verdict.
+_GRACE = 0.5
 # Candidates that seem to be slower than this have no round of their own.
 _HOPELESS_SPEEDUP = 0.97
 # So many rounds in which the reference does not run are enough where the candidate runs in all.
@@ -369,7 +371,9 @@ class _Confirming:
         self._round_secs = 0.0
         while len(rounds) < self._most_rounds and chosen not in self._failures:
             left_secs = self._max_secs - (self._clock() - self._start_secs)
-            if rounds and self._round_secs > left_secs:
+            # Without these few there is no verdict, and all before were for nothing.
+            grace_secs = _GRACE * self._max_secs if len(rounds) < LEAST_ROUNDS else 0.0
+            if rounds and self._round_secs > left_secs + grace_secs:
                 break
             if len(rounds) >= LEAST_ROUNDS and should_stop():
                 break

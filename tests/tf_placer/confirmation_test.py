@@ -265,7 +265,7 @@ class ConfirmTest(parameterized.TestCase):
         candidates = labelled(o={"fails": always}, a={"fails": always})
         self.assertIsNone(confirmed(doubles.DriftingEnvironment(0), candidates).best)
 
-    @parameterized.parameters((0.0, 1), (25.0, 2), (45.0, 4), (1e9, MOST_ROUNDS))
+    @parameterized.parameters((0.0, 1), (25.0, 3), (27.0, 4), (45.0, 4), (1e9, MOST_ROUNDS))
     def test_no_round_starts_that_would_not_end_in_time_but_the_first(self, max_secs, most):
         # Every round takes 10 s.
         result = confirmed(Undecided(0), labelled(o=1, a=1), max_secs=max_secs)
