@@ -370,10 +370,7 @@ class _Confirming:
         spent_secs: list[float] = []
         self._round_secs = 0.0
         while len(rounds) < self._most_rounds and chosen not in self._failures:
-            left_secs = self._max_secs - (self._clock() - self._start_secs)
-            # Without these few there is no verdict, and all before were for nothing.
-            grace_secs = _GRACE * self._max_secs if len(rounds) < LEAST_ROUNDS else 0.0
-            if rounds and self._round_secs > left_secs + grace_secs:
+            if rounds and not self._rounds_left(len(rounds)):
                 break
             if len(rounds) >= LEAST_ROUNDS and should_stop():
                 break
@@ -391,11 +388,22 @@ class _Confirming:
             self._report(self._progress(rounds, chosen))
             if not logs and len(rounds) >= _ENOUGH_FAILURES:
                 break  # The reference does not run.
-            left_secs = self._max_secs - (self._clock() - self._start_secs)
-            possible = len(logs) + int(min(left_secs / max(self._round_secs, 1e-9), MOST_ROUNDS))
+            possible = len(logs) + self._rounds_left(len(rounds))
             if logs and judge(logs, min(possible, self._most_rounds)) is not Verdict.OPEN:
                 break
         return rounds
+
+    def _rounds_left(self, count: int) -> int:
+        """How many more rounds there is time for, after so many."""
+
+        def rounds_in(max_secs: float) -> int:
+            left_secs = max_secs - (self._clock() - self._start_secs)
+            return int(min(max(left_secs, 0.0) / max(self._round_secs, 1e-9), MOST_ROUNDS))
+
+        # Without these few there is no verdict, and all before were for nothing.
+        missing = max(LEAST_ROUNDS - count, 0)
+        in_grace = min(rounds_in((1.0 + _GRACE) * self._max_secs), missing)
+        return max(rounds_in(self._max_secs), in_grace)
 
     def _measured(
         self, labels: Sequence[str], *, leaves_out: bool = False
