@@ -17,12 +17,12 @@ from tf_placer.errors import SearchError, require_tensorflow
 if TYPE_CHECKING:
     from graph_passes.errors import GraphError
     from graph_passes.placement import Placement, read_placement
-    from tf_placer.integrations.session_hook import PlacementHook
-    from tf_placer.local_cluster import LocalCluster
-    from tf_placer.machine import Machine, MachineError
-    from tf_placer.machine_lookup import find_machine
-    from tf_placer.optimization import optimize
-    from tf_placer.result import OptimizeResult
+    from tf_placer.inputs.session_hook import PlacementHook
+    from tf_placer.live.optimization import optimize
+    from tf_placer.live.result import OptimizeResult
+    from tf_placer.machines.local_cluster import LocalCluster
+    from tf_placer.machines.lookup import find_machine
+    from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = [
     "GraphError",
@@ -42,14 +42,14 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "GraphError": "graph_passes.errors",
-    "LocalCluster": "tf_placer.local_cluster",
-    "Machine": "tf_placer.machine",
-    "MachineError": "tf_placer.machine",
-    "OptimizeResult": "tf_placer.result",
+    "LocalCluster": "tf_placer.machines.local_cluster",
+    "Machine": "tf_placer.machines.machine",
+    "MachineError": "tf_placer.machines.machine",
+    "OptimizeResult": "tf_placer.live.result",
     "Placement": "graph_passes.placement",
-    "PlacementHook": "tf_placer.integrations.session_hook",
-    "find_machine": "tf_placer.machine_lookup",
-    "optimize": "tf_placer.optimization",
+    "PlacementHook": "tf_placer.inputs.session_hook",
+    "find_machine": "tf_placer.machines.lookup",
+    "optimize": "tf_placer.live.optimization",
     "read_placement": "graph_passes.placement",
 }
 

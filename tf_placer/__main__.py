@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from tf_placer.cli import main
+    from tf_placer.cli.main import main
 except KeyboardInterrupt:  # Importing takes a moment.
     sys.exit("tf_placer: interrupted")
 

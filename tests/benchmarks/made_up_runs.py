@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pathlib
 
-from benchmarks.paper_problems import ProblemKey, write_parts
-from benchmarks.placement_runs import Run, RunKey
-from benchmarks.small_problems import SMALL_PROBLEMS
-from benchmarks.timed_search import Found, SearchBudget
+from benchmarks.harness.placement_runs import Run, RunKey
+from benchmarks.harness.timed_search import Found, SearchBudget
+from benchmarks.problems.paper import ProblemKey, write_parts
+from benchmarks.problems.small import SMALL_PROBLEMS
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 __all__ = ["BUDGET", "failed_run", "run", "write_small_problem"]

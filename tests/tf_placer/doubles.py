@@ -20,8 +20,8 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
-from tf_placer.search import Budget, search
-from tf_placer.trial_log import Trial, TrialLog
+from tf_placer.search.loop import Budget, search
+from tf_placer.search.trial_log import Trial, TrialLog
 
 NUM_GROUPS = 6
 NUM_DEVICES = 3

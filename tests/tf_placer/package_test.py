@@ -31,10 +31,10 @@ class PackageTest(absltest.TestCase):
             self.assertEqual(getattr(tf_placer, name).__name__, name)
 
     def test_optimize_is_the_function_whatever_was_imported_before(self):
-        import tf_placer.optimization
+        import tf_placer.live.optimization
 
         self.assertTrue(callable(tf_placer.optimize))
-        self.assertIs(tf_placer.optimize, tf_placer.optimization.optimize)
+        self.assertIs(tf_placer.optimize, tf_placer.live.optimization.optimize)
 
     def test_other_names_are_refused(self):
         with self.assertRaisesRegex(AttributeError, "'tf_placer' has no attribute 'optimise'"):
@@ -56,7 +56,7 @@ class PackageTest(absltest.TestCase):
     def test_without_tensorflow_commands_say_how_to_install_it(self):
         done = run_python(
             "import sys; sys.modules['tensorflow'] = None\n"
-            "from tf_placer import cli\n"
+            "from tf_placer.cli import main as cli\n"
             "cli.main(['optimize', '--input_graph=x.pb'])"
         )
         self.assertEqual(done.returncode, 1)

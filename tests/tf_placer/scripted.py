@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.confirmation import Confirmation, confirm
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.trial_log import ORIGINAL, Trial
+from tf_placer.live.confirmation import Confirmation, confirm
+from tf_placer.search.trial_log import ORIGINAL, Trial
 
 ORIGINAL_SECS = 0.1
 

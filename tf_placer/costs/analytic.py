@@ -35,7 +35,7 @@ from graph_passes.kernel_work import KernelWork, kernel_work, tensor_sizes
 from graph_passes.op_graph import OpGraph
 from graph_passes.work import CONVOLUTIONS
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machine import DeviceClass, Machine
+from tf_placer.machines.machine import DeviceClass, Machine
 
 __all__ = ["analytic_costs"]
 

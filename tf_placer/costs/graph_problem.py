@@ -7,7 +7,7 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machine import Machine, MachineError
+from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
 
 __all__ = ["graph_problem", "operations_of"]

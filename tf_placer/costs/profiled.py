@@ -10,7 +10,7 @@ import numpy as np
 from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.costs.step_profile import StepProfile
+from tf_placer.environments.step_profile import StepProfile
 
 __all__ = ["profiled_costs"]
 

@@ -12,9 +12,9 @@ from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
-from tf_placer.local_cluster import LocalCluster, LocalClusterError
-from tf_placer.machine import Machine, MachineError
-from tf_placer.machine_lookup import check_reachable
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machines.lookup import check_reachable
+from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.costs.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.failures import failure_of_error, may_have_harmed
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
+from tf_placer.environments.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
-from tf_placer.machine import Machine
-from tf_placer.step import Step
+from tf_placer.inputs.step import Step
+from tf_placer.machines.machine import Machine
 
 __all__ = [
     "COLOCRL",

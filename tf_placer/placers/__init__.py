@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.composition import Setting, resolve
-from tf_placer.placers.options import suggest
+from tf_placer.placers.composition import resolve
+from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.systems import SYSTEMS, System
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -33,13 +33,14 @@ Units = Literal["heuristic", "per_operation"]
 
 @dataclasses.dataclass(frozen=True)
 class _Heuristic:
-    """A placer without settings; its module is imported only when it is made.
+    """A placer that is no composition; its module is imported only when it is made.
 
     Attributes:
         summary: one line of help.
         reference: where it is from.
         module: where its class is.
         class_name: its class.
+        config: where the dataclass of its settings is, as "module:class"; None without settings.
         needs_problem: whether it is made for a `PlacementProblem`.
         uses_problem: whether it is given the problem where that is known.
         units: see `units_of`.
@@ -49,6 +50,7 @@ class _Heuristic:
     reference: str
     module: str
     class_name: str
+    config: str | None = None
     needs_problem: bool = False
     uses_problem: bool = False
     units: Units = "heuristic"
@@ -61,8 +63,9 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
     AUTO: _Heuristic(
         "all heuristics, improved in simulation; what is best is measured",
         "this project",
-        "tf_placer.auto.auto_placer",
+        "tf_placer.placers.auto.auto_placer",
         "AutoPlacer",
+        "tf_placer.placers.auto.auto_config:AutoConfig",
         needs_problem=True,
         units="per_operation",
     ),
@@ -209,8 +212,9 @@ def describe_placer(name: str, options: Mapping[str, object] | None = None) -> P
     if isinstance(entry, System):
         composition = resolve(entry, options, owner=f"placer {name!r}")
         parts, settings = composition.parts, composition.settings()
-    elif options:
-        raise ValueError(f"placer {name!r} has no option {min(options)!r}; its options are: none")
+    else:
+        config = _config(name, entry, options)
+        settings = [] if config is None else settings_of(name, config)
     return PlacerDescription(name, entry.summary, entry.reference, parts, settings)
 
 
@@ -312,15 +316,26 @@ def make_placer(
             problem=problem,
         )
         return placer
-    describe_placer(name, options)
-    placer_type = getattr(importlib.import_module(entry.module), entry.class_name)
+    arguments: dict[str, Any] = {}
+    config = _config(name, entry, options)
+    if config is not None:
+        arguments["config"] = config
     if entry.needs_problem and problem is None:
         raise ValueError(f"placer {name!r} needs to know what the operations cost")
     if entry.needs_problem or entry.uses_problem:
-        made: Placer = placer_type(groups, legal, seed=seed, problem=problem)
-    else:
-        made = placer_type(groups, legal, seed=seed)
+        arguments["problem"] = problem
+    placer_type = getattr(importlib.import_module(entry.module), entry.class_name)
+    made: Placer = placer_type(groups, legal, seed=seed, **arguments)
     return made
+
+
+def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) -> Any:
+    """The settings of a placer that is no composition; None if it has none."""
+    config_type = None
+    if entry.config is not None:
+        module, _, class_name = entry.config.partition(":")
+        config_type = getattr(importlib.import_module(module), class_name)
+    return config_from_options(config_type, options, owner=f"placer {name!r}")
 
 
 def _entry(name: str) -> _Heuristic | System:

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_placer.placers.options import config_from_options, suggest
+from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.parts import PARTS, SHARED_PARTS, Part
 from tf_placer.placers.systems import System
 
-__all__ = ["Composition", "Setting", "resolve"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """A setting of a placer.
-
-    Attributes:
-        name: of the option.
-        value: what it is.
-        help: what it means.
-        part: which part it belongs to.
-    """
-
-    name: str
-    value: object
-    help: str
-    part: str
+__all__ = ["Composition", "resolve"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,16 +32,7 @@ class Composition:
             for kind, name in self.parts.items()
         ]
         for part, config in self.configs.items():
-            helps = typing.get_type_hints(type(config), include_extras=True)
-            found += [
-                Setting(
-                    field.name,
-                    getattr(config, field.name),
-                    " ".join(getattr(helps[field.name], "__metadata__", ())),
-                    part,
-                )
-                for field in dataclasses.fields(config)
-            ]
+            found += settings_of(part, config)
         return found
 
 

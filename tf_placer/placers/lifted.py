@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.placer import Placer
+from tf_placer.placers.update_record import UpdateRecord
 
 __all__ = ["LiftedPlacer"]
 
@@ -40,3 +42,12 @@ class LiftedPlacer(Placer):
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Lets the placer observe; see `Placer.observe`."""
         self._placer.observe(placements[:, self._firsts], measurements)
+
+    @property
+    def updates(self) -> Sequence[UpdateRecord]:
+        """What the placer's updates saw and did; see `Placer.updates`."""
+        return self._placer.updates
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Lets the placer write what it has learned; see `Placer.save`."""
+        self._placer.save(directory)

@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-__all__ = ["config_from_options", "suggest"]
+__all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A setting of a placer.
+
+    Attributes:
+        name: of the option.
+        value: what it is.
+        help: what it means.
+        part: which part it belongs to.
+    """
+
+    name: str
+    value: object
+    help: str
+    part: str
+
+
+def settings_of(part: str, config: Any) -> list[Setting]:
+    """The settings in a configuration.
+
+    Args:
+        part: whose configuration it is.
+        config: a dataclass whose fields are annotated with their lines of help.
+    """
+    helps = typing.get_type_hints(type(config), include_extras=True)
+    return [
+        Setting(
+            field.name,
+            getattr(config, field.name),
+            " ".join(getattr(helps[field.name], "__metadata__", ())),
+            part,
+        )
+        for field in dataclasses.fields(config)
+    ]
+
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -22,10 +60,10 @@ def config_from_options(
 
     Args:
         config_type: a dataclass with fields of type bool, int, float, str or a Literal of strings,
-            or one of these or None;
-            None if there is nothing to configure.
+            or one of these or None, or a tuple of any number of one of these; None if there is
+            nothing to configure.
         options: values by field name. Strings, as they come from a command line, are converted to
-            the field's type.
+            the field's type; those of tuples have commas between the members.
         owner: whose options these are, for messages.
 
     Returns:
@@ -74,6 +112,11 @@ def _converted(value: object, kind: Any) -> object:
         if value is None or value == "none":
             return None
         (kind,) = (member for member in typing.get_args(kind) if member is not types.NoneType)
+    if typing.get_origin(kind) is tuple:
+        members = value.split(",") if isinstance(value, str) else value
+        if not isinstance(members, list | tuple):
+            raise ValueError(f"must be values with commas between them, not {value!r}")
+        return tuple(_converted(member, typing.get_args(kind)[0]) for member in members if member)
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         if value not in choices:

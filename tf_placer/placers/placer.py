@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -37,8 +37,9 @@ def check_legal(groups: GroupGraph, legal: np.ndarray) -> None:
 class Placer(abc.ABC):
     """Proposes placements and learns from what they measured.
 
-    The state of a placer is a function of its construction and of the sequence of `observe` calls
-    alone: `propose` changes nothing, so a search is resumed by observing its log again.
+    The state of a placer is a function of its construction, of `prepare` and of the sequence of
+    `observe` calls alone: `propose` changes nothing, so a search is resumed by observing its log
+    again.
 
     Attributes:
         name: what the log calls it.
@@ -73,6 +74,20 @@ class Placer(abc.ABC):
     def updates(self) -> Sequence[UpdateRecord]:
         """What each update so far saw and did, in order; none of a placer that does not learn."""
         return ()
+
+    def prepare(  # noqa: B027 (most need no preparation)
+        self,
+        placements: np.ndarray,
+        measurements: Sequence[Measurement],
+        left_secs: Callable[[], float],
+    ) -> None:
+        """Takes in what is known before the first `observe`; most placers ignore it.
+
+        Args:
+            placements: int32 [n, num_groups], what others had measured.
+            measurements: one per placement.
+            left_secs: says how many seconds are left to search.
+        """
 
     @abc.abstractmethod
     def propose(self, count: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.json_file import write_json
+from tf_placer.files import write_json
 from tf_placer.problem.json_entries import (
     check_all_entries,
     check_entries,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tf_placer.auto.auto_search import AutoResult
-from tf_placer.auto.explanation import Explanation
-from tf_placer.auto.limits import Limit, Limits
-from tf_placer.auto.what_if import WhatIf
+from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.report.device_labels import device_labels
-from tf_placer.report.table import table
-from tf_placer.report.units import format_step
+from tf_placer.report.explanation import Explanation
+from tf_placer.report.limits import Limit, Limits
+from tf_placer.report.what_if import WhatIf
+from tf_placer.text.table import table
+from tf_placer.text.units import format_step
 
 __all__ = ["auto_table", "explanation_table"]
 

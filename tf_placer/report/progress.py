@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tf_placer.environments.environment import Measurement
-from tf_placer.report.units import format_duration, format_step
-from tf_placer.search import Progress
-from tf_placer.trial_log import Trial
+from tf_placer.search.loop import Progress
+from tf_placer.search.trial_log import Trial
+from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["format_measurement", "progress_line"]
 

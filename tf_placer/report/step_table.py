@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tf_placer.report.device_labels import device_labels, shortened
-from tf_placer.report.table import table
-from tf_placer.report.units import format_bytes, format_step
 from tf_placer.simulation.critical_path import PathItem, Wait
 from tf_placer.simulation.lower_bounds import LowerBounds
 from tf_placer.simulation.step_report import DeviceReport, StepReport
+from tf_placer.text.table import table
+from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["step_table"]
 

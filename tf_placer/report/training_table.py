@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_placer.placers.update_record import UpdateRecord
-from tf_placer.report.table import table
-from tf_placer.report.units import format_step
+from tf_placer.text.table import table
+from tf_placer.text.units import format_step
 
 __all__ = ["training_table"]
 

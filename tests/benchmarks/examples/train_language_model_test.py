@@ -17,10 +17,10 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement
-from tf_placer.integrations.session_hook import apply_placement
-from tf_placer.local_cluster import LocalCluster
-from tf_placer.machine_lookup import find_machine
-from tf_placer.result import OptimizeResult
+from tf_placer.inputs.session_hook import apply_placement
+from tf_placer.live.result import OptimizeResult
+from tf_placer.machines.local_cluster import LocalCluster
+from tf_placer.machines.lookup import find_machine
 
 _MACHINE = "local:2"
 

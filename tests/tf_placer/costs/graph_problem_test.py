@@ -15,7 +15,7 @@ from graph_passes.pipeline import group_operations
 from tests import graphs
 from tf_placer.costs.graph_problem import graph_problem, operations_of
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machine import Device, DeviceClass, Link, Machine, MachineError
+from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemError
 from tf_placer.simulation.simulator import Simulator
 

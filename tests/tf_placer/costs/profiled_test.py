@@ -8,7 +8,7 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts as parts
 from tf_placer.costs.profiled import profiled_costs
-from tf_placer.costs.step_profile import OperationProfile, StepProfile
+from tf_placer.environments.step_profile import OperationProfile, StepProfile
 
 v1 = tf.compat.v1
 

@@ -22,9 +22,9 @@ from tf_placer.environments.session import (
     SessionEnvironment,
     WorkerStartError,
 )
-from tf_placer.machine import Machine
-from tf_placer.machine_lookup import find_machine
-from tf_placer.step import Step
+from tf_placer.inputs.step import Step
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine
 
 v1 = tf.compat.v1
 _LOCAL = find_machine("local:2")
@@ -458,8 +458,8 @@ _HANGING_PARENT = """
 import sys, threading, time
 import numpy as np
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.machine_lookup import find_machine
-from tf_placer.step import Step
+from tf_placer.machines.lookup import find_machine
+from tf_placer.inputs.step import Step
 
 graph, gate = sys.argv[1:]
 environment = SessionEnvironment(

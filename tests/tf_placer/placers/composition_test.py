@@ -1,6 +1,8 @@
 from absl.testing import absltest, parameterized
 
 from tf_placer.placers.composition import resolve
+from tf_placer.placers.learned.algorithms.algorithm import Algorithm
+from tf_placer.placers.learned.policy import Policy
 from tf_placer.placers.parts import PARTS, SHARED_PARTS
 from tf_placer.placers.systems import SYSTEMS
 
@@ -57,10 +59,13 @@ class ResolveTest(parameterized.TestCase):
             for name in parts:
                 self.assertEqual(_resolve("colocrl", **{kind: name}).parts[kind], name)
 
-    def test_every_part_says_where_its_settings_are(self):
+    def test_every_part_says_where_it_is_and_where_its_settings_are(self):
         for part in [*SHARED_PARTS.values(), *(p for k in PARTS.values() for p in k.values())]:
             if part.config is not None:
-                self.assertEqual(part.config_type().__name__, part.config.partition(":")[2])
+                self.assertEqual(part.config_type().__name__, part.config)
+        for kind, face in (("policy", Policy), ("algorithm", Algorithm)):
+            for part in PARTS[kind].values():
+                self.assertTrue(issubclass(part.made_by(), face), part.factory)
 
     @parameterized.parameters(
         ({"policy": "seqseq"}, "no policy 'seqseq'.*did you mean 'seq2seq'"),

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 from absl.testing import absltest
 
@@ -28,6 +30,19 @@ class LiftedPlacerTest(absltest.TestCase):
         self.assertEqual(coarse.observed, [([[0, 1, 0], [1, 1, 0]], measured)])
         placer.observe(placer.propose(2), measured[:1])
         self.assertEqual(placer.propose(2).shape, (0, 6))
+
+    def test_what_the_placer_learns_is_passed_on(self):
+        learning = doubles.LearningPlacer(graphs.chain(3), np.ones([3, 2], np.bool_))
+        groups = graphs.two_chains(3)
+        clusters = np.array([0, 2, 2, 0, 1, 1])
+        placer = LiftedPlacer(learning, groups, np.ones([6, 2], np.bool_), clusters)
+        placements = placer.propose(1)
+        placer.observe(placements, measure(placements))
+        self.assertEqual(placer.updates, learning.updates)
+        self.assertLen(placer.updates, 1)
+        directory = self.create_tempdir().full_path
+        placer.save(directory)
+        self.assertNotEmpty(os.listdir(directory))
 
 
 if __name__ == "__main__":

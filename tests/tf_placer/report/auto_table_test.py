@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from absl.testing import absltest
 
-from tf_placer.auto.explanation import Candidate, Explanation
-from tf_placer.auto.limits import Limit, Limits
-from tf_placer.auto.what_if import WhatIf
 from tf_placer.report.auto_table import explanation_table
+from tf_placer.report.explanation import Candidate, Explanation
+from tf_placer.report.limits import Limit, Limits
+from tf_placer.report.what_if import WhatIf
 
 _A, _B = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2))
 

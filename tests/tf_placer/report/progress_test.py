@@ -4,8 +4,8 @@ from absl.testing import absltest
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.report.progress import progress_line
-from tf_placer.search import Budget, Progress
-from tf_placer.trial_log import Trial
+from tf_placer.search.loop import Budget, Progress
+from tf_placer.search.trial_log import Trial
 
 BEST = Trial(7, "contiguous", 2, (0, 1), Measurement((0.0951,)), None, 30.0, "")
 TRIAL = Trial(12, "colocrl", 0, (1, 1), Measurement((0.0980, 0.0987, 0.0988, 0.1)), None, 42.0, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,29 +12,19 @@ from graph_passes.grouping.merged_groups import merge_group_graph
 from tf_placer.placers.composition import Composition
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
-from tf_placer.placers.learned.algorithms.clipped_ppo import ClippedPPO
-from tf_placer.placers.learned.algorithms.cross_entropy import CrossEntropy
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
-from tf_placer.placers.learned.algorithms.gradient_cross_entropy import GradientCrossEntropy
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.learned.algorithms.penalised_ppo import PenalisedPPO
-from tf_placer.placers.learned.algorithms.reinforce import Reinforce
 from tf_placer.placers.learned.algorithms.with_cross_entropy import WithCrossEntropy
 from tf_placer.placers.learned.embedding import EmbeddingConfig, fixed_inputs, legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
-from tf_placer.placers.learned.gcn import GCNPolicy
-from tf_placer.placers.learned.graph_features import GraphFeatures
-from tf_placer.placers.learned.graph_neural import GraphNeuralNetwork, GraphNeuralPolicy
 from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardConfig, FeedForwardGrouper
-from tf_placer.placers.learned.groupers.fixed import fixed_groups
 from tf_placer.placers.learned.learned_groups import LearnedGroupsAgent
 from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.placers.learned.legality import group_legal
-from tf_placer.placers.learned.policy import Policy
-from tf_placer.placers.learned.seq2seq import Seq2SeqPolicy
+from tf_placer.placers.learned.policy import FixedGroups, Policy, PolicySizes
 from tf_placer.placers.learned.signal import Signal
-from tf_placer.placers.learned.softmax_policy import SoftmaxPolicy
+from tf_placer.placers.parts import PARTS
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -69,96 +59,90 @@ def compose(
     check_legal(units, legal)
     parts, configs = composition.parts, composition.configs
     # Keras' weights and METIS take no larger ones.
-    grouper_seed, policy_seed, bridge_seed = (
-        int(word) for word in np.random.SeedSequence(seed).generate_state(3) >> 1
-    )
+    seeds = _Seeds(*(int(word) for word in np.random.SeedSequence(seed).generate_state(3) >> 1))
+    policy_type: type[Policy] = PARTS["policy"][parts["policy"]].made_by()
+    group = PARTS["grouper"][parts["grouper"]].made_by()
     agent: Agent
-    if parts["grouper"] == "feed_forward":
-        agent = _learned_groups(
-            parts, configs, units, legal, (grouper_seed, policy_seed, bridge_seed)
-        )
+    if isinstance(group, type):
+        if policy_type.needs_fixed_groups:
+            raise ValueError(
+                f"policy {parts['policy']} is for groups that stay as they are, and grouper "
+                f"{parts['grouper']} makes new ones for every placement; use policy seq2seq or gcn"
+            )
+        agent = _learned_groups(group, policy_type, parts, configs, units, legal, seeds)
     else:
-        membership = fixed_groups(configs.get(parts["grouper"]), units, seed=grouper_seed)
-        groups = merge_group_graph(units, membership)
-        legal_groups = group_legal(legal, membership, groups.num_groups)
-        if parts["policy"] == "graph_neural":
-            unit_secs = sending_secs = None
-            if problem is not None:
-                unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
-                if groups.num_groups < units.num_groups:
-                    unit_secs, sending_secs = _merged_secs(
-                        units, membership, groups, unit_secs, sending_secs
-                    )
-            policy: Policy = GraphNeuralPolicy(
-                GraphNeuralNetwork(configs["graph_neural"], policy_seed),
-                GraphFeatures.from_groups(
-                    groups, legal_groups, device_secs=unit_secs, edge_secs=sending_secs
-                ),
-            )
-        elif parts["policy"] == "softmax":
-            policy = SoftmaxPolicy(legal_groups)
+        if group is None:
+            membership = np.arange(units.num_groups, dtype=np.int32)
         else:
-            policy = _network(
-                parts["policy"],
-                configs,
-                groups.num_groups,
-                legal.shape[1],
-                units.type_counts.shape[1],
-                configs["embedding"].num_features,
-                policy_seed,
-            )
-        # The others read nothing; the neighbours of thousands of groups would take a gigabyte.
-        inputs = (
-            fixed_inputs(groups, legal_groups, configs["embedding"])
-            if "embedding" in configs
-            else legal_inputs(legal_groups)
-        )
-        agent = FixedGroupsAgent(policy, inputs, membership, legal)
+            membership = group(configs[parts["grouper"]], units, seeds.grouper)
+        agent = _fixed_groups(policy_type, parts, configs, units, legal, membership, seeds, problem)
     algorithm = _algorithm(parts["algorithm"], configs, agent)
     return LearnedPlacer(name, units, legal, agent, algorithm, Signal(configs["signal"]), seed=seed)
 
 
+class _Seeds(NamedTuple):
+    grouper: int
+    policy: int
+    bridge: int
+
+
 def _learned_groups(
+    grouper_type: type[FeedForwardGrouper],
+    policy_type: type[Policy],
     parts: Mapping[str, str],
     configs: Mapping[str, Any],
     units: GroupGraph,
     legal: np.ndarray,
-    seeds: tuple[int, int, int],
+    seeds: _Seeds,
 ) -> LearnedGroupsAgent:
-    if parts["policy"] not in ("seq2seq", "gcn"):
-        raise ValueError(
-            f"policy {parts['policy']} is for groups that stay as they are, and grouper "
-            "feed_forward makes new ones for every placement; use policy seq2seq or gcn"
-        )
-    config: FeedForwardConfig = configs["feed_forward"]
+    config: FeedForwardConfig = configs[parts["grouper"]]
     embedding: EmbeddingConfig = configs["embedding"]
-    grouper = FeedForwardGrouper(units, config, embedding, seed=seeds[0])
-    policy = _network(
-        parts["policy"],
-        configs,
+    grouper = grouper_type(units, config, embedding, seed=seeds.grouper)
+    sizes = PolicySizes(
         grouper.num_groups,
         legal.shape[1],
         units.type_counts.shape[1],
         config.num_features(embedding),
-        seeds[1],
     )
-    bridge = None if config.bridge == "none" else Bridge(grouper, config, seed=seeds[2])
+    policy = policy_type.make(sizes, None, configs.get(parts["policy"]), seeds.policy)
+    bridge = None if config.bridge == "none" else Bridge(grouper, config, seed=seeds.bridge)
     return LearnedGroupsAgent(grouper, policy, units, legal, embedding, bridge=bridge)
 
 
-def _network(
-    name: str,
+def _fixed_groups(
+    policy_type: type[Policy],
+    parts: Mapping[str, str],
     configs: Mapping[str, Any],
-    num_groups: int,
-    num_devices: int,
-    num_types: int,
-    num_features: int,
-    seed: int,
-) -> Policy:
-    """A network that reads groups."""
-    network = Seq2SeqPolicy if name == "seq2seq" else GCNPolicy
-    policy: Policy = network(num_groups, num_devices, num_types, num_features, configs[name], seed)
-    return policy
+    units: GroupGraph,
+    legal: np.ndarray,
+    membership: np.ndarray,
+    seeds: _Seeds,
+    problem: PlacementProblem | None,
+) -> FixedGroupsAgent:
+    groups = merge_group_graph(units, membership)
+    legal_groups = group_legal(legal, membership, groups.num_groups)
+    fixed = FixedGroups(groups, legal_groups)
+    if problem is not None and policy_type.reads_costs:
+        unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
+        if groups.num_groups < units.num_groups:
+            unit_secs, sending_secs = _merged_secs(
+                units, membership, groups, unit_secs, sending_secs
+            )
+        fixed = FixedGroups(groups, legal_groups, unit_secs, sending_secs)
+    embedding: EmbeddingConfig | None = configs.get("embedding")
+    sizes = PolicySizes(
+        groups.num_groups,
+        legal.shape[1],
+        units.type_counts.shape[1],
+        0 if embedding is None else embedding.num_features,
+    )
+    policy = policy_type.make(sizes, fixed, configs.get(parts["policy"]), seeds.policy)
+    # Some read nothing; the neighbours of thousands of groups would take a gigabyte.
+    if embedding is None:
+        inputs = legal_inputs(legal_groups)
+    else:
+        inputs = fixed_inputs(groups, legal_groups, embedding)
+    return FixedGroupsAgent(policy, inputs, membership, legal)
 
 
 def _merged_secs(
@@ -201,11 +185,7 @@ def _algorithm(name: str, configs: Mapping[str, Any], agent: Agent) -> Algorithm
 def _single(
     name: str, configs: Mapping[str, Any], agent: Agent, optimizer: Optimizer | None
 ) -> Algorithm:
-    config = configs[name]
-    if name == "ce":
-        return CrossEntropy(agent, config)
-    assert optimizer is not None
-    algorithms = {"reinforce": Reinforce, "ppo": ClippedPPO, "ppo_kl": PenalisedPPO}
-    if name == "ce_gradient":
-        return GradientCrossEntropy(agent, optimizer, config)
-    return algorithms[name](agent, optimizer, config)
+    part = PARTS["algorithm"][name]
+    uses = (optimizer,) if "optimizer" in part.shares else ()
+    algorithm: Algorithm = part.made_by()(agent, *uses, configs[name])
+    return algorithm

@@ -29,9 +29,9 @@ from tf_placer.placers.learned.graph_features import (
 )
 from tf_placer.placers.learned.graph_tensors import GraphTensors
 from tf_placer.placers.learned.masking import choose, masked_log_softmax
-from tf_placer.placers.learned.policy import GroupInputs, Policy
-from tf_placer.placers.learned.ranges import check_fields
+from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 from tf_placer.placers.learned.sparse_matrix import SparseMatrix
+from tf_placer.placers.ranges import check_fields
 
 __all__ = [
     "WEIGHTS_SUFFIX",
@@ -175,6 +175,24 @@ class GraphNeuralPolicy(Policy):
         network: what is trained; other policies may share it.
         graph: what it reads, as tensors.
     """
+
+    needs_fixed_groups = True
+    reads_costs = True
+
+    @classmethod
+    def make(
+        cls,
+        sizes: PolicySizes,
+        fixed: FixedGroups | None,
+        config: GraphNeuralConfig,
+        seed: int,
+    ) -> GraphNeuralPolicy:
+        """Makes a network of its own; see `Policy.make`."""
+        assert fixed is not None
+        features = GraphFeatures.from_groups(
+            fixed.groups, fixed.legal, device_secs=fixed.device_secs, edge_secs=fixed.edge_secs
+        )
+        return cls(GraphNeuralNetwork(config, seed), features)
 
     def __init__(self, network: GraphNeuralNetwork, graph: GraphFeatures) -> None:
         """Applies a network to a graph.

@@ -3,11 +3,49 @@
 from __future__ import annotations
 
 import abc
-from typing import NamedTuple
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-__all__ = ["GroupInputs", "Policy"]
+from graph_passes.grouping.group_graph import GroupGraph
+
+__all__ = ["FixedGroups", "GroupInputs", "Policy", "PolicySizes"]
+
+
+class PolicySizes(NamedTuple):
+    """How large the inputs and outputs of a policy are.
+
+    Attributes:
+        num_groups: see `Policy`.
+        num_devices: see `Policy`.
+        num_types: see `GroupInputs`.
+        num_features: see `GroupInputs`; 0 for a policy that reads none.
+    """
+
+    num_groups: int
+    num_devices: int
+    num_types: int
+    num_features: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FixedGroups:
+    """Groups that are the same in every placement.
+
+    Attributes:
+        groups: the groups.
+        legal: bool [num_groups, num_devices], true where a group may go; every row has one.
+        device_secs: float [num_groups, num_devices], what they take; None if that is not known, or
+            the policy does not read it.
+        edge_secs: float [num_edges], what it takes to send along the edges; None as above.
+    """
+
+    groups: GroupGraph
+    legal: np.ndarray
+    device_secs: np.ndarray | None = None
+    edge_secs: np.ndarray | None = None
 
 
 class GroupInputs(NamedTuple):
@@ -33,12 +71,30 @@ class Policy(tf.keras.Model, abc.ABC):
     """A distribution over placements of groups, with the trainable weights that define it.
 
     Attributes:
+        needs_fixed_groups: whether it is for groups that are the same in every placement.
+        reads_costs: whether it reads what groups take on devices, where that is known.
         num_groups: how many groups it places.
         num_devices: how many devices it chooses from.
     """
 
+    needs_fixed_groups: ClassVar[bool] = False
+    reads_costs: ClassVar[bool] = False
+
     num_groups: int
     num_devices: int
+
+    @classmethod
+    def make(cls, sizes: PolicySizes, fixed: FixedGroups | None, config: Any, seed: int) -> Policy:
+        """Makes a policy with its initial weights; a network that is made of its sizes.
+
+        Args:
+            sizes: of its inputs and outputs.
+            fixed: the groups; None where a grouper makes new ones for every placement.
+            config: settings of the policy; None if it has none.
+            seed: of the initial weights.
+        """
+        del fixed
+        return cls(*sizes, config, seed)
 
     @abc.abstractmethod
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:

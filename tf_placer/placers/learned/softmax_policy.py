@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.placers.learned.masking import choose, masked_log_softmax
-from tf_placer.placers.learned.policy import GroupInputs, Policy
+from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 
 __all__ = ["SoftmaxPolicy"]
 
@@ -27,6 +27,16 @@ class SoftmaxPolicy(Policy):
     Attributes:
         legal: bool [num_groups, num_devices], see `__init__`.
     """
+
+    needs_fixed_groups = True
+
+    @classmethod
+    def make(
+        cls, sizes: PolicySizes, fixed: FixedGroups | None, config: None, seed: int
+    ) -> SoftmaxPolicy:
+        """Makes a uniform policy; see `Policy.make`."""
+        assert fixed is not None
+        return cls(fixed.legal)
 
     def __init__(self, legal: np.ndarray) -> None:
         """Makes a uniform policy.

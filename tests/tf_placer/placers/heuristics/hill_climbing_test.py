@@ -1,8 +1,8 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs, is_optimal
-from benchmarks.synthetic_problems import unrolled_lstm
+from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
+from benchmarks.problems.synthetic import unrolled_lstm
 from tests.tf_placer.placers import graphs, placer_conformance, problems
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment

@@ -3,8 +3,8 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from benchmarks.small_problems import SMALL_PROBLEMS, all_step_secs
-from benchmarks.systems_on_small_problems import MAX_SAMPLES, search
+from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs
+from benchmarks.search_quality.systems_on_small_problems import MAX_SAMPLES, search
 from tf_placer.placers.systems import SYSTEMS
 
 _SEEDS = range(3)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import tensorflow as tf
 
 from tf_placer.placers.learned.agent import Agent
-from tf_placer.placers.learned.ranges import check_fields
+from tf_placer.placers.ranges import check_fields
 
 __all__ = ["Optimizer", "OptimizerConfig"]
 

@@ -1,0 +1,91 @@
+"""Runs kept beside the tables made of them, one line each: a comparison takes many hours.
+
+The runs directory holds problems and placements, which are large. This file holds what tables are
+made of, and is small enough to be kept with them, so that a comparison goes on where it was
+stopped on another machine, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+
+from benchmarks.harness.placement_runs import Run, RunKey
+from benchmarks.harness.timed_search import SearchBudget
+from tf_placer.files import write_text
+from tf_placer.placers import AUTO
+
+__all__ = ["KeptRuns"]
+
+
+class KeptRuns:
+    """The runs of a file, without their placements.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads the runs; none if there is no file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: a line of it is no run of this format; the message names it.
+        """
+        self.path = pathlib.Path(path)
+        self._lines: dict[RunKey, str] = {}
+        self._runs: dict[RunKey, Run] = {}
+        lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                run = Run.from_json(json.loads(line))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{self.path}, line {number}: no run of this version ({error}); move the file "
+                    "away to make its runs again"
+                ) from None
+            self._runs[run.key], self._lines[run.key] = run, line
+
+    def get(self, key: RunKey, budget: SearchBudget) -> Run | None:
+        """The run, if one with this budget is there, or one that would be the same with it.
+
+        That is one which was ended by what both budgets have, or by neither: its placer had nothing
+        more to propose. Only "auto" knows its budget, and shares it out.
+        """
+        run = self._runs.get(key)
+        if run is None or run.budget == budget:
+            return run
+        found, before = run.found, run.budget
+        if found is None or before.is_wall != budget.is_wall:
+            return None
+        max_samples = math.inf if budget.max_samples is None else budget.max_samples
+        match found.ended:
+            case "nothing more":
+                is_same = found.search_secs <= budget.max_secs and found.samples <= max_samples
+            case "secs":
+                is_same = before.max_secs == budget.max_secs and found.samples < max_samples
+            case "samples":
+                is_same = before.max_samples == max_samples and found.search_secs <= budget.max_secs
+        if not is_same or (key.placer == AUTO and found.ended != "nothing more"):
+            return None
+        return dataclasses.replace(run, budget=budget)
+
+    def add(self, *runs: Run) -> None:
+        """Keeps runs, but for those that failed: they are to be made again.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        new = [run for run in runs if run.failure is None and run != self._runs.get(run.key)]
+        if not new:
+            return
+        for run in new:
+            value = run.to_json()
+            value.pop("assignment", None)
+            line = json.dumps(value, allow_nan=False, separators=(",", ":"))
+            self._runs[run.key], self._lines[run.key] = run, line
+        keys = sorted(self._lines, key=lambda key: key.file_name)
+        write_text(self.path, "".join(f"{self._lines[each]}\n" for each in keys))

@@ -1,0 +1,299 @@
+"""Runs of placers on problems: each a search under a budget, kept in a file of its own.
+
+A run that is there already is not repeated, so what needs many runs goes on where it was stopped. A
+run that failed, for example because a library was not installed, is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.provenance import package_versions
+from benchmarks.harness.run_placers import is_learned, make_run_placer, run_units
+from benchmarks.harness.run_pool import Call, run_calls
+from benchmarks.harness.timed_search import Found, SearchBudget, timed_search
+from benchmarks.paper_tables.step_causes import step_causes
+from benchmarks.problems.paper import (
+    ProblemKey,
+    make_problems,
+    problem_digest,
+    read_paper_problem,
+)
+from tf_placer.files import read_json, write_json
+from tf_placer.placers import AUTO
+from tf_placer.placers.placer import Placer
+from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.text.units import format_duration, format_step
+
+__all__ = ["Run", "RunKey", "run_all"]
+
+_FORMAT = 1
+# Above its budget, for what a run does before and after, and for its last batch.
+_GRACE_SECS = 60.0
+_MAX_MESSAGE = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class RunKey:
+    """Which run.
+
+    Attributes:
+        model: of the catalogue.
+        machine: name of a described machine.
+        placer: one of `run_placers.ALL_PLACERS`.
+        options: of the placer, name and value, sorted.
+        seed: of everything random.
+        small: whether the model has its small size.
+    """
+
+    model: str
+    machine: str
+    placer: str
+    options: tuple[tuple[str, str], ...] = ()
+    seed: int = 0
+    small: bool = False
+
+    @property
+    def problem(self) -> ProblemKey:
+        """The problem that the placer is given."""
+        units = run_units(self.placer, dict(self.options))
+        return ProblemKey(self.model, self.machine, units, self.small)
+
+    @property
+    def label(self) -> str:
+        """The placer with its options: "hierarchical grouper=metis"."""
+        return " ".join([self.placer, *(f"{name}={value}" for name, value in self.options)])
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file; options that differ beyond what a file name takes do differ."""
+        label = re.sub(r"[^\w.=-]+", "-", self.label)
+        if label != self.label.replace(" ", "-"):
+            label += "-" + hashlib.sha256(self.label.encode()).hexdigest()[:8]
+        size = "-small" if self.small else ""
+        return f"{self.model}{size}-{self.machine}-{label}-{self.seed}.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run and what came of it.
+
+    Attributes:
+        key: which run.
+        budget: its budget.
+        problem_digest: of the problem that was placed.
+        lower_bound_secs: no placement of the problem takes less.
+        found: what was found; None if the run failed.
+        failure: why it failed, one sentence; else None.
+        versions: of packages.
+        losses: of the step that was found, the seconds above the lower bound by what they are lost
+            to (see `step_causes`); None if nothing fitted or nobody looked.
+    """
+
+    key: RunKey
+    budget: SearchBudget
+    problem_digest: str
+    lower_bound_secs: float | None
+    found: Found | None
+    failure: str | None
+    versions: Mapping[str, str]
+    losses: Mapping[str, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form; `assignment` is at its top, as `tf_placer simulate` reads it."""
+        value = dataclasses.asdict(self) | {"format": _FORMAT}
+        if self.found is not None:
+            value["assignment"] = value["found"].pop("assignment")
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Run:
+        """Reads what `to_json` gave, with the assignment or without it.
+
+        Raises:
+            KeyError, TypeError, ValueError: the value is no run of this format.
+        """
+        if value["format"] != _FORMAT:
+            raise ValueError(f"format is {value['format']!r}: it must be {_FORMAT}")
+        options = tuple((name, text) for name, text in value["key"]["options"])
+        found = value["found"]
+        return cls(
+            key=RunKey(**{**value["key"], "options": options}),
+            budget=SearchBudget(**value["budget"]),
+            problem_digest=value["problem_digest"],
+            lower_bound_secs=value["lower_bound_secs"],
+            found=found and Found(**found, assignment=value.get("assignment")),
+            failure=value["failure"],
+            versions=value["versions"],
+            losses=value.get("losses"),
+        )
+
+
+def run_all(
+    keys: Sequence[RunKey],
+    budget: SearchBudget,
+    runs_dir: str | os.PathLike[str],
+    *,
+    jobs: int,
+    model_jobs: int = 1,
+    report: Callable[[str], None] = print,
+    ended: Callable[[Run], None] = lambda run: None,
+) -> dict[RunKey, Run]:
+    """Makes the runs that are not there yet.
+
+    Every run has a process of its own: with one thread where processor time is counted, with all
+    cores where time on the clock is.
+
+    Args:
+        keys: which runs; one that is there twice is made once.
+        budget: of each.
+        runs_dir: where problems and runs go.
+        jobs: runs at a time; 1 where the budget is one of time on the clock.
+        model_jobs: models whose costs to compute at a time.
+        report: is told what came of each run, how far it all is, and how long the rest may take.
+        ended: is given each run as soon as it has ended, or was found to be there.
+
+    Returns:
+        All runs, those that were there before and those that failed included.
+
+    Raises:
+        MachineError: there is no such machine.
+        ValueError: there is no such model, or there are several jobs where one is to be.
+    """
+    if budget.is_wall and jobs != 1:
+        raise ValueError(f"jobs must be 1 where time on the clock counts, not {jobs}")
+    keys = list(dict.fromkeys(keys))
+    problems_dir = pathlib.Path(runs_dir, "problems")
+    folder = pathlib.Path(runs_dir, budget.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    broken = make_problems(
+        {key.problem for key in keys},
+        problems_dir,
+        jobs=model_jobs,
+        report=report,
+    )
+    runs: dict[RunKey, Run] = {}
+    wanted = []
+    for key in keys:
+        known = _read_run(folder / key.file_name)
+        if key.model in broken:
+            runs[key] = _failed(key, budget, broken[key.model])
+        elif known is not None and _is_done(known, key, budget, problems_dir):
+            runs[key] = known
+        else:
+            wanted.append(key)
+            continue
+        ended(runs[key])
+    limit_secs = 2 * budget.max_secs + _GRACE_SECS
+    calls = [
+        Call(
+            _run_to_file,
+            (key, budget, str(problems_dir), str(folder / key.file_name)),
+            limit_secs,
+            budget.is_wall,
+        )
+        for key in wanted
+    ]
+    if runs:
+        report(f"{len(runs)} of {len(keys)} runs are there already or cannot be made")
+    start_secs = time.monotonic()
+    for key in wanted:
+        (folder / key.file_name).unlink(missing_ok=True)
+    for number, call in enumerate(run_calls(calls, jobs), 1):
+        key = wanted[call.index]
+        path = folder / key.file_name
+        run = None if call.problem else _read_run(path)
+        if run is None:
+            run = _failed(key, budget, call.problem or "its process wrote no result")
+            write_json(path, run.to_json())
+        runs[key] = run
+        ended(run)
+        eta_secs = (time.monotonic() - start_secs) / number * (len(calls) - number)
+        report(f"[{number}/{len(calls)}] {_summary(run)} | {format_duration(eta_secs)} left")
+    return {key: runs[key] for key in keys}
+
+
+def _run_to_file(key: RunKey, budget: SearchBudget, problems_dir: str, path: str) -> None:
+    """Makes one run; in a process of its own."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not budget.is_wall:
+        for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+            os.environ[variable] = "1"
+    try:
+        run = _run(key, budget, problems_dir)
+    # Whatever a placer raises is what this run came to.
+    except Exception as error:
+        text = " ".join(f"{error}".split()) or type(error).__name__
+        run = _failed(key, budget, text[:_MAX_MESSAGE])
+        if not isinstance(error, ImportError | OSError | ValueError):
+            sys.excepthook(type(error), error, error.__traceback__)
+    write_json(path, run.to_json())
+
+
+def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
+    problem = read_paper_problem(key.problem, problems_dir)
+    if is_learned(key.placer):
+        import tf_placer.placers.learned.compose  # noqa: F401 (its seconds are not the placer's)
+
+    def make() -> Placer:
+        return make_run_placer(key.placer, dict(key.options), key.model, problem, seed=key.seed)
+
+    if key.placer == AUTO:
+        from benchmarks.harness.timed_auto import timed_auto
+
+        found = timed_auto(problem, budget, seed=key.seed)
+    else:
+        found = timed_search(problem.problem, make, budget)
+    bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None
+    if found.assignment is not None:
+        placement = np.array(found.assignment, np.int32)
+        losses = step_causes(problem.problem, placement, bound_secs).losses
+    return Run(
+        key=key,
+        budget=budget,
+        problem_digest=problem.digest,
+        lower_bound_secs=bound_secs,
+        found=found,
+        failure=None,
+        versions=package_versions(),
+        losses=losses,
+    )
+
+
+def _failed(key: RunKey, budget: SearchBudget, failure: str) -> Run:
+    return Run(key, budget, "", None, None, failure, package_versions())
+
+
+def _read_run(path: pathlib.Path) -> Run | None:
+    """The run of a file; None if there is none, or none of this format."""
+    try:
+        return Run.from_json(read_json(path))
+    except (OSError, KeyError, TypeError, ValueError, json.JSONDecodeError):
+        return None
+
+
+def _is_done(run: Run, key: RunKey, budget: SearchBudget, problems_dir: pathlib.Path) -> bool:
+    if run.failure is not None or (run.key, run.budget) != (key, budget):
+        return False
+    return problem_digest(key.problem, problems_dir) == run.problem_digest
+
+
+def _summary(run: Run) -> str:
+    key = run.key
+    what = f"{key.model} {key.machine} {key.label} (seed {key.seed})"
+    if run.found is None:
+        return f"{what}: {run.failure}"
+    found = run.found
+    best = "nothing fits" if found.best_secs is None else format_step(found.best_secs)
+    return f"{what}: {best} in {found.samples} samples, {format_duration(found.search_secs)}"

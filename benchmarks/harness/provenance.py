@@ -1,0 +1,82 @@
+"""What made a result: versions, commit, processor and command."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tf_placer
+from benchmarks.harness.processor import processor_name
+
+__all__ = ["commit", "package_versions", "provenance", "provenance_line"]
+
+_PACKAGES = ("numpy", "numba", "scipy", "networkx", "pymetis", "tensorflow", "tensorflow-cpu")
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of this package, of Python, and of what is installed of what it uses."""
+    versions = {"tf_placer": tf_placer.__version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def commit() -> str:
+    """The commit of the source tree, "+" behind it where files differ from it; "" if unknown."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    outputs = []
+    for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *command], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return ""  # No repository, or no git.
+        outputs.append(done.stdout.strip())
+    return outputs[0] + ("+" if outputs[1] else "")
+
+
+def provenance() -> dict[str, Any]:
+    """Says what made a result: the program that runs.
+
+    Returns:
+        `command`, `versions`, `commit`, `processor` and `cores`; for a JSON file.
+    """
+    return {
+        "command": shlex.join(["python", *_program(), *sys.argv[1:]]),
+        "versions": package_versions(),
+        "commit": commit(),
+        "processor": processor_name(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def _program() -> list[str]:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return [sys.argv[0]] if spec is None else ["-m", spec.name]
+
+
+def provenance_line(made_by: Mapping[str, Any], budget: object, seeds: Sequence[int]) -> str:
+    """What made a page of runs, as a line for its end.
+
+    Args:
+        made_by: as `provenance` gives it.
+        budget: of each run; its text.
+        seeds: of the runs.
+    """
+    versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
+    return (
+        f"Made by `{made_by['command']}` at commit {made_by['commit'] or 'unknown'} with "
+        f"{versions}, on {made_by['processor']}, {made_by['cores']} cores. Budget of each run: "
+        f"{budget}; seeds: {', '.join(map(str, seeds))}, the best of them."
+    )

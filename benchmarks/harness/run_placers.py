@@ -1,0 +1,123 @@
+"""The placers of benchmark runs: all of the registry, and the papers' own placements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from benchmarks.problems.paper import PaperProblem
+from tf_placer.placers import AUTO, PLACERS, Units, check_options, make_placer, units_of
+from tf_placer.placers.heuristics.candidate_list import CandidateList
+from tf_placer.placers.options import suggest
+from tf_placer.placers.placer import Placer
+from tf_placer.placers.systems import SYSTEMS
+
+__all__ = [
+    "ALL_PLACERS",
+    "check_placer",
+    "is_learned",
+    "make_run_placer",
+    "run_units",
+    "uses_seed",
+]
+
+# Everything on the first GPU; and what people do with the model, see `benchmarks.problems.experts`.
+_SINGLE_GPU, _MODEL_EXPERT = "single_gpu", "model_expert"
+
+# The placers, other than those that learn, whose proposals depend on their seed.
+_RANDOM = (AUTO, "hill_climbing", "random", "simulated_annealing")
+
+ALL_PLACERS = (_SINGLE_GPU, _MODEL_EXPERT, *PLACERS)
+"""The names of all placers that a run may have."""
+
+
+def check_placer(name: str, options: Mapping[str, str]) -> None:
+    """Makes sure that there is a placer of this name with these options.
+
+    Raises:
+        ImportError: there are options and TensorFlow is not installed.
+        ValueError: there is no such placer, option or value.
+    """
+    if name == _MODEL_EXPERT:
+        unknown = sorted(options.keys() - {"rule"})
+    elif name == _SINGLE_GPU:
+        unknown = sorted(options)
+    elif name in PLACERS:
+        check_options(name, options)
+        return
+    else:
+        hint = suggest(name, list(ALL_PLACERS))
+        raise ValueError(
+            f"no placer {name!r}{hint}; the placers are: {', '.join(sorted(ALL_PLACERS))}"
+        )
+    if unknown:
+        raise ValueError(f"placer {name!r} has no option {unknown[0]!r}")
+
+
+def run_units(name: str, options: Mapping[str, str]) -> Units:
+    """What placements of a run are made of; see `tf_placer.placers.units_of`."""
+    return units_of(name, options) if name in PLACERS else "heuristic"
+
+
+def is_learned(name: str) -> bool:
+    """Whether a placer learns, and so needs TensorFlow."""
+    return name in SYSTEMS
+
+
+def uses_seed(name: str) -> bool:
+    """Whether what a placer proposes depends on its seed."""
+    return is_learned(name) or name in _RANDOM
+
+
+def make_run_placer(
+    name: str, options: Mapping[str, str], model: str, problem: PaperProblem, *, seed: int
+) -> Placer:
+    """Makes a placer for a run.
+
+    Args:
+        name: one of `ALL_PLACERS`.
+        options: of the placer. That of "model_expert" is `rule`, one of the rules for the model;
+            without it, all are tried.
+        model: of the catalogue.
+        problem: the model on a machine.
+        seed: of everything random.
+
+    Raises:
+        ImportError, OSError: something that the placer needs is not installed.
+        ValueError: the placer refuses what it is given, or there is no such rule for the model.
+    """
+    groups, legal = problem.groups, problem.legal
+    if name in PLACERS:
+        return make_placer(
+            name, groups, legal, seed=seed, options=options or None, problem=problem.problem
+        )
+    candidates: Iterable[np.ndarray] = [np.ones(groups.num_groups, np.int32)]
+    if name == _MODEL_EXPERT:
+        candidates = _expert_placements(model, problem, options.get("rule"))
+    elif name != _SINGLE_GPU:
+        check_placer(name, options)
+    placer = CandidateList(groups, legal, seed=seed, candidates=candidates)
+    placer.name = name
+    return placer
+
+
+def _expert_placements(model: str, problem: PaperProblem, rule: str | None) -> Iterable[np.ndarray]:
+    from benchmarks.problems.experts import expert_placements
+
+    placements = expert_placements(
+        model,
+        problem.problem.operation_names,
+        problem.problem.groups,
+        problem.legal,
+        problem.problem.num_devices - 1,
+    )
+    if not placements:
+        raise ValueError(f"nobody has a rule for {model}")
+    if rule is None:
+        return placements.values()
+    if rule not in placements:
+        raise ValueError(
+            f"there is no rule {rule!r} for {model}; there are {', '.join(sorted(placements))}"
+        )
+    return [placements[rule]]

@@ -1,0 +1,201 @@
+"""A search on a problem that keeps what it found when, and where its time went."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.placers.placer import Placer
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.search.proposals import proposed
+
+__all__ = [
+    "CurvePoint",
+    "Found",
+    "SearchBudget",
+    "samples_within",
+    "thinned",
+    "timed_search",
+]
+
+CurvePoint = tuple[int, float, float]
+"""Samples, seconds, and the fastest step that was found after them."""
+
+
+_MAX_POINTS = 200
+# A gain that is smaller than this share of the step does not show in a curve.
+_LEAST_GAIN = 0.01
+_WINDOW = 100
+_MAX_WINDOWS = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchBudget:
+    """When a search ends, whichever comes first.
+
+    Attributes:
+        max_secs: seconds. No batch starts after them, and what a batch found that ended later does
+            not count.
+        max_samples: placements to simulate; None for no limit.
+        is_wall: whether the seconds are those of the clock, with all cores; else they are processor
+            time, with one core.
+    """
+
+    max_secs: float
+    max_samples: int | None = None
+    is_wall: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_samples is not None and self.max_samples < 1:
+            raise ValueError(f"max_samples must be at least 1, not {self.max_samples}")
+        if not 0 < self.max_secs < math.inf:
+            raise ValueError(f"max_secs must be positive and finite, not {self.max_secs}")
+
+    @property
+    def folder(self) -> str:
+        """The name of a folder for what has this budget."""
+        samples = "" if self.max_samples is None else f"{self.max_samples}-samples-"
+        return f"{samples}{self.max_secs:g}-{'wall' if self.is_wall else 'core'}-secs"
+
+    def __str__(self) -> str:
+        clock = "on the clock, all cores" if self.is_wall else "of processor time on one core"
+        samples = "" if self.max_samples is None else f"{self.max_samples} samples, at most "
+        return f"{samples}{self.max_secs:g} s {clock}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        samples: placements simulated.
+        failures: of them, those that did not fit; None if not known.
+        best_secs: the fastest step; None if nothing fitted.
+        samples_to_best: until a step within 2 % of that.
+        ended: by "samples", by "secs", or because the placer had "nothing more" to propose.
+        search_secs: seconds by the clock of the budget, from making the placer to the end; and of
+            it for making it (`make_secs`), proposing, learning (`observe_secs`) and simulating.
+        curve: [samples, seconds, fastest step] when a faster step was found; see `thinned`.
+        window: how many samples each of `mean_secs` is of.
+        mean_secs: mean step of those of each window of samples that fitted, None where none did.
+        assignment: the device of each group of the fastest placement; None if nothing fitted.
+    """
+
+    samples: int
+    failures: int | None
+    best_secs: float | None
+    samples_to_best: int
+    ended: Literal["samples", "secs", "nothing more"]
+    search_secs: float
+    make_secs: float
+    propose_secs: float
+    observe_secs: float
+    simulate_secs: float
+    curve: Sequence[Sequence[float]]
+    window: int
+    mean_secs: Sequence[float | None]
+    assignment: Sequence[int] | None
+
+
+def timed_search(
+    problem: PlacementProblem, make: Callable[[], Placer], budget: SearchBudget
+) -> Found:
+    """Simulates what a placer proposes, and lets it learn, until the budget ends.
+
+    Args:
+        problem: what to place.
+        make: makes the placer, which counts towards the budget.
+        budget: when to end.
+
+    Raises:
+        ValueError: the placer has nothing to propose at all, or broke its contract.
+    """
+    environment = SimulatedEnvironment(problem, threads=None if budget.is_wall else 1)
+    # The first simulation ever compiles the simulator, which is no part of the search.
+    environment.simulator.simulate(np.zeros([1, problem.num_groups], np.int32))
+    clock = time.monotonic if budget.is_wall else time.process_time
+    phases = {"make": 0.0, "propose": 0.0, "observe": 0.0, "simulate": 0.0}
+    start_secs = clock()
+
+    def timed(phase: str, call: Callable[[], Any]) -> Any:
+        begin_secs = clock()
+        result = call()
+        phases[phase] += clock() - begin_secs
+        return result
+
+    max_samples = math.inf if budget.max_samples is None else budget.max_samples
+    placer = timed("make", make)
+    secs: list[float] = []
+    best_secs, best_placement = math.inf, None
+    curve: list[CurvePoint] = []
+    ended: Literal["samples", "secs", "nothing more"] = "nothing more"
+    while True:
+        elapsed_secs = clock() - start_secs
+        if len(secs) >= max_samples or elapsed_secs >= budget.max_secs:
+            ended = "samples" if len(secs) >= max_samples else "secs"
+            break
+        count = int(min(placer.batch_size, max_samples - len(secs)))
+        placements = timed("propose", functools.partial(proposed, placer, count))
+        if not len(placements):
+            if not secs:
+                raise ValueError(f"placer {placer.name!r} has nothing to propose")
+            break
+        measured = timed("simulate", functools.partial(environment.measure, placements))
+        elapsed_secs = clock() - start_secs
+        if elapsed_secs > budget.max_secs:
+            ended = "secs"
+            break
+        for placement, measurement in zip(placements, measured, strict=True):
+            step_secs = measurement.median_secs
+            secs.append(math.inf if step_secs is None else step_secs)
+            if secs[-1] < best_secs:
+                best_secs, best_placement = secs[-1], placement.copy()
+                curve.append((len(secs), round(elapsed_secs, 4), secs[-1]))
+        timed("observe", functools.partial(placer.observe, placements, measured))
+    steps = np.array(secs)
+    window = max(_WINDOW, math.ceil(len(secs) / _MAX_WINDOWS))
+    return Found(
+        samples=len(secs),
+        failures=int(np.isinf(steps).sum()),
+        best_secs=None if best_placement is None else float(best_secs),
+        samples_to_best=samples_within(curve, 1.02),
+        ended=ended,
+        search_secs=round(clock() - start_secs, 3),
+        **{f"{phase}_secs": round(spent, 3) for phase, spent in phases.items()},
+        curve=thinned(curve),
+        window=window,
+        mean_secs=[_mean(steps[begin : begin + window]) for begin in range(0, len(steps), window)],
+        assignment=None if best_placement is None else best_placement.tolist(),
+    )
+
+
+def samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
+    """Samples until a step within a factor of the fastest; 0 if nothing fitted."""
+    return next((n for n, _, secs in curve if secs <= factor * curve[-1][2]), 0)
+
+
+def thinned(curve: Sequence[CurvePoint]) -> list[list[float]]:
+    """The points that show: at most `_MAX_POINTS`, the first and the last among them.
+
+    Between these, a point that is hardly faster than the one before it is left out.
+    """
+    shown: list[CurvePoint] = []
+    for point in curve[:-1]:
+        if not shown or point[2] <= (1.0 - _LEAST_GAIN) * shown[-1][2]:
+            shown.append(point)
+    shown.extend(curve[-1:])
+    kept = np.unique(np.linspace(0, len(shown) - 1, min(len(shown), _MAX_POINTS)).astype(int))
+    return [list(shown[index]) for index in kept]
+
+
+def _mean(steps: np.ndarray) -> float | None:
+    fitted = steps[np.isfinite(steps)]
+    # Drawn only, and the most of what is kept of a run.
+    return float(f"{fitted.mean():.7g}") if fitted.size else None

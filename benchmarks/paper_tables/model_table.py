@@ -1,0 +1,245 @@
+"""What is in the models of the catalogue: operations, groups, parameters, and a step on one GPU.
+
+Builds each model at full size in a process of its own, computes what a step costs on a machine of
+the catalogue, and simulates it with everything on the first GPU, and on the CPU what has no kernel
+there. Prints a Markdown table beside the numbers that the papers print, and writes it with the
+reasons for the differences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+
+from benchmarks.harness.markdown import markdown_table
+from benchmarks.harness.provenance import provenance
+from benchmarks.harness.run_pool import Call, run_calls
+from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.paper_tables.published import COLOCRL, find_published
+from tf_placer.files import read_json, write_json
+from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.machine import MachineError
+from tf_placer.text.units import format_bytes, format_step
+
+__all__ = ["ModelCounts", "count_model", "main", "model_table"]
+
+_LIMIT_SECS = 3600.0
+# The models of the only table of counts that there is.
+_PUBLISHED = {"rnnlm_2": "RNNLM", "nmt_2": "NMT", "inception_v3": "Inception-V3"}
+_REASONS: Mapping[str, str] = {
+    "rnnlm_2": "groups are the 80 cells, 40 softmax steps, one lookup for all steps and what is "
+    "between them; the paper has a group for each of 40 lookups. Its code, which is not public, "
+    "has a third more operations.",
+    "nmt_2": "groups are the 160 cells, 40 attention steps and as many mixes of their answers, 40 "
+    "softmax steps, a lookup for each side and what is between them. The rules of the paper give "
+    "320 with a lookup for each step, but it has 280, so that something is together there that is "
+    "not here. It says that the model does not fit on a GPU; here it does.",
+    "inception_v3": "batch normalisation is one fused operation here and a dozen in code of that "
+    "time, forward and backward, and there are neither summaries nor a reader of images. The "
+    "groups, branches above all, are as many.",
+    "gnmt_4": "EAGLE reports 1.4 s at best on four P100 and that it does not fit on one. With the "
+    "256 units that it states, a step is much lighter.",
+    "gnmt_4_wide": "EAGLE's are P100 of 12 GB by its processor and memory (the cluster Cedar of "
+    "Compute Canada), on which this does not fit.",
+    "bert_base": "EAGLE says more than 10,000 operations, and that it does not fit on one GPU.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCounts:
+    """What is in a model.
+
+    Attributes:
+        name: of the catalogue.
+        operations: of the graph.
+        step_operations: of these, those that a step needs.
+        colocation_groups: of operations that must share a device, among those of a step.
+        groups: what is placed, by the rules of the first paper.
+        parameters: trainable numbers.
+        step_secs: simulated step with everything on one GPU.
+        peak_bytes: what the GPU holds at most.
+        capacity_bytes: what it could hold.
+    """
+
+    name: str
+    operations: int
+    step_operations: int
+    colocation_groups: int
+    groups: int
+    parameters: int
+    step_secs: float
+    peak_bytes: int
+    capacity_bytes: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether a step fits on one GPU."""
+        return self.peak_bytes <= self.capacity_bytes
+
+
+def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCounts:
+    """Builds a model and counts.
+
+    Args:
+        name: of the catalogue.
+        machine_name: of the catalogue of machines; with a GPU.
+        small: the small size.
+
+    Raises:
+        ValueError: there is no such model.
+        MachineError: there is no such machine.
+    """
+    import tensorflow as tf
+
+    from tf_placer.costs.costed_graph import cost_graph
+    from tf_placer.inputs.sources import read_source
+    from tf_placer.simulation.simulator import Simulator
+
+    machine = described_machine(machine_name)
+    model = build_model(name, small=small)
+    with model.graph.as_default():
+        variables = tf.compat.v1.trainable_variables()
+    source = read_source(model.graph, [model.train_op, model.loss])
+    costed = cost_graph(source, machine, steps=1)
+    problem, placement = costed.placed(None)
+    step = Simulator(problem).trace(placement)
+    gpu = next(i for i, device in enumerate(machine.devices) if device.type == "GPU")
+    return ModelCounts(
+        name=name,
+        operations=source.op_graph.num_operations,
+        step_operations=problem.num_operations,
+        colocation_groups=len(np.unique(problem.groups)),
+        groups=costed.grouped.num_decisions,
+        parameters=sum(variable.shape.num_elements() for variable in variables),
+        step_secs=float(step.step_secs),
+        peak_bytes=int(step.peak_bytes[gpu]),
+        capacity_bytes=int(problem.devices[gpu].memory_bytes),
+    )
+
+
+def model_table(counts: Sequence[ModelCounts]) -> str:
+    """The Markdown table of models of full size, beside what is published."""
+    headers = ["model", "operations", "published", "of a step", "must share a device"]
+    headers += ["groups", "published", "parameters", "one GPU holds", "step", "fits"]
+    rows = []
+    for each in counts:
+        rows.append(
+            [
+                MODELS[each.name].title,
+                f"{each.operations:,}",
+                _published(each.name, "graph", "num_operations"),
+                f"{each.step_operations:,}",
+                f"{each.colocation_groups:,}",
+                f"{each.groups:,}",
+                _published(each.name, "co-location groups", "num_groups"),
+                f"{each.parameters / 1e6:,.1f} M",
+                format_bytes(each.peak_bytes),
+                format_step(each.step_secs),
+                "yes" if each.fits else "no",
+            ]
+        )
+    return markdown_table(headers, rows, "lrrrrrrrrrl")
+
+
+def _published(name: str, method: str, metric: str) -> str:
+    if name not in _PUBLISHED:
+        return ""
+    found = find_published(COLOCRL, "Table 1", _PUBLISHED[name], method, metric=metric)
+    return "" if found is None or found.value is None else f"{found.value:,.0f}"
+
+
+def _write_counts(name: str, machine: str, path: str) -> None:
+    """One model, in a process of its own."""
+    write_json(path, dataclasses.asdict(count_model(name, machine)))
+
+
+def _count_all(args: argparse.Namespace, names: Sequence[str]) -> list[ModelCounts]:
+    """Counts the models one after the other; says which could not be counted."""
+    counts = {}
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [os.path.join(directory, f"{name}.json") for name in names]
+        calls = [
+            Call(_write_counts, (name, args.machine, path), _LIMIT_SECS)
+            for name, path in zip(names, paths, strict=True)
+        ]
+        for number, ended in enumerate(run_calls(calls, args.jobs), 1):
+            name = names[ended.index]
+            problem = "" if ended.problem is None else f": {ended.problem}"
+            print(f"[{number}/{len(names)}] {name}{problem}", file=sys.stderr, flush=True)
+            if ended.problem is None:
+                counts[name] = ModelCounts(**read_json(paths[ended.index]))
+    return [counts[name] for name in names if name in counts]
+
+
+def _text(args: argparse.Namespace, counts: Sequence[ModelCounts], made: Mapping[str, Any]) -> str:
+    """The table, what is assumed, and what made it."""
+    machine = described_machine(args.machine)
+    gpu = next(device for device in machine.devices if device.type == "GPU")
+    lines = [
+        f"Models of full size. Step and memory are computed: everything on one {gpu.model} of "
+        f"`{args.machine}`, and on the CPU what has no kernel there. Memory is what tensors hold "
+        "at once, without the fragmentation and the reserve of allocators.",
+        "",
+        model_table(counts),
+        "",
+        "Published: table 1 of Device Placement Optimization with Reinforcement Learning. Where we "
+        "differ from what the papers say, and why:",
+        "",
+        *(
+            f"- {MODELS[each.name].title}: {_REASONS[each.name]}"
+            for each in counts
+            if each.name in _REASONS
+        ),
+        "",
+        "Settings:",
+        "",
+        *(f"- {MODELS[each.name].title}: {MODELS[each.name].note}" for each in counts),
+        "",
+    ]
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    return "\n".join([*lines, f"Command: `{made['command']}`", "", f"Versions: {versions}", ""])
+
+
+def main() -> None:
+    """Prints the table and writes it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="by comma (default: all)")
+    parser.add_argument("--machine", default="1xK80", help="of the catalogue (default 1xK80)")
+    parser.add_argument("--jobs", type=int, default=1, help="models at a time (default 1)")
+    parser.add_argument("--out_dir", default="benchmarks/results/models")
+    args = parser.parse_args()
+    names = args.models.split(",")
+    for name in names:
+        if name not in MODELS:
+            parser.error(f"no model {name!r}; there are: {', '.join(MODELS)}")
+    try:
+        described_machine(args.machine)
+    except MachineError as error:
+        parser.error(str(error))
+    counts = _count_all(args, names)
+    made = provenance()
+    text = _text(args, counts, made)
+    print(text)
+    out_dir = pathlib.Path(args.out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    (out_dir / "table.md").write_text(text)
+    values = [dataclasses.asdict(each) for each in counts]
+    write_json(
+        out_dir / "table.json", {"format": 1, **made, "machine": args.machine, "models": values}
+    )
+    if len(counts) < len(names):
+        raise SystemExit(f"{len(names) - len(counts)} models could not be counted")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""The tables of the papers with ours beside what was published, in Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from benchmarks.harness.markdown import markdown_table
+from benchmarks.harness.placement_runs import Run
+from benchmarks.paper_tables.published import Published
+from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
+
+__all__ = [
+    "Cell",
+    "Cells",
+    "bound_secs",
+    "seconds",
+    "table_cells",
+    "table_markdown",
+    "write_table_csv",
+]
+
+_OUT_OF_MEMORY = "OOM"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What was published and what is found here.
+
+    Attributes:
+        published: what was printed; None if nothing was.
+        runs: of the placer, one per seed.
+    """
+
+    published: Published | None
+    runs: tuple[Run, ...]
+
+    @property
+    def best_secs(self) -> float | None:
+        """The fastest step of all seeds; None if there is none."""
+        best = [run.found.best_secs for run in self.runs if run.found is not None]
+        return min((secs for secs in best if secs is not None), default=None)
+
+    @property
+    def published_secs(self) -> float | None:
+        """The printed step; None if nothing was printed or it was out of memory."""
+        return None if self.published is None else self.published.value
+
+    @property
+    def state(self) -> str:
+        """One of "found", "out of memory", "no answer in time", "failed" and "none"."""
+        if self.best_secs is not None:
+            return "found"
+        if not self.runs:
+            return "none"
+        found = [run.found for run in self.runs if run.found is not None]
+        if not found:
+            return "failed"
+        return "out of memory" if any(each.samples for each in found) else "no answer in time"
+
+    @property
+    def cut_samples(self) -> int | None:
+        """Samples after which time ended the shortest of the runs; None if it ended none."""
+        cut = [r.found.samples for r in self.runs if r.found and r.found.ended == "secs"]
+        return min(cut, default=None)
+
+    def text(self) -> str:
+        """Ours, and what was published in brackets: "0.895 (1.57)"."""
+        best_secs = self.best_secs
+        if best_secs is not None:
+            ours = seconds(best_secs)
+        else:
+            ours = _OUT_OF_MEMORY if self.state == "out of memory" else self.state
+        if self.cut_samples is not None:
+            ours += " †"
+        return ours if self.published is None else f"{ours} ({_printed(self.published)})"
+
+
+Cells = Sequence[Mapping[str, Cell]]
+"""For each row of a table, the cell by the title of the column."""
+
+
+def seconds(secs: float) -> str:
+    """Seconds with three digits: "0.0671", "12.3"."""
+    return f"{secs:#.3g}".removesuffix(".")
+
+
+def table_cells(
+    table: PaperTable, runs_of: Callable[[Row, Column], Sequence[Run]]
+) -> list[dict[str, Cell]]:
+    """All cells of a table.
+
+    Args:
+        table: which table.
+        runs_of: gives the runs of a row and a column, one per seed.
+
+    Returns:
+        For each row, the cell by the title of the column.
+    """
+    return [
+        {
+            column.title: Cell(table.published(row, column), tuple(runs_of(row, column)))
+            for column in table.columns
+        }
+        for row in table.rows
+    ]
+
+
+def bound_secs(cells: Iterable[Cell]) -> float | None:
+    """The lower bound of some cells, the least of several; None if none is known.
+
+    The bounds of one model differ because finer groups can be placed better.
+    """
+    bounds = [run.lower_bound_secs for cell in cells for run in cell.runs]
+    return min((secs for secs in bounds if secs is not None), default=None)
+
+
+def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
+    """A page with the table.
+
+    Args:
+        table: which table.
+        cells: for each row, the cell by the title of the column.
+        footer: what made it.
+    """
+    headers = ["model", "GPUs", *(column.title for column in table.columns)]
+    headers += ["fastest baseline", "lower bound", "fastest / bound"]
+    if table.gain:
+        headers.append(table.gain.title)
+    lines = []
+    for row, of_row in zip(table.rows, cells, strict=True):
+        fastest_secs = _fastest(of_row.values())
+        line = [row.title, _gpus(row)]
+        for cell in of_row.values():
+            text = cell.text()
+            if cell.best_secs is not None and cell.best_secs == fastest_secs:
+                text = text.replace(seconds(fastest_secs), f"**{seconds(fastest_secs)}**", 1)
+            line.append(text)
+        bound = bound_secs(of_row.values())
+        ratio = None if fastest_secs is None or not bound else fastest_secs / bound
+        line.append(_fastest_baseline(table, of_row))
+        line.append("" if bound is None else seconds(bound))
+        line.append("" if ratio is None else f"{ratio:.2f}")
+        if table.gain:
+            line.append(_gain_text(table.gain, of_row))
+        lines.append(line)
+    alignment = "lr" + "r" * len(table.columns) + "lrr" + "r" * (table.gain is not None)
+    parts = [
+        f"# {table.title}",
+        "Ours, simulated, and what the paper printed (in brackets), in seconds per step; the "
+        "fastest of ours is bold. The paper measured on its machine, so compare the methods of one "
+        "row, not the seconds. OOM: nothing that was tried fitted into memory. †: time ended the "
+        "search before its samples did.",
+        *([table.note] if table.note else []),
+        markdown_table(headers, lines, alignment),
+    ]
+    parts += _remarks(table, cells)
+    return "\n\n".join([*parts, footer]) + "\n"
+
+
+def write_table_csv(path: pathlib.Path, table: PaperTable, cells: Cells) -> None:
+    """Writes a line for each cell.
+
+    Args:
+        path: where to.
+        table: which table.
+        cells: for each row, the cell by the title of the column.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    lines = [
+        _csv_line(table, row, column, of_row[column.title])
+        for row, of_row in zip(table.rows, cells, strict=True)
+        for column in table.columns
+    ]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def _csv_line(table: PaperTable, row: Row, column: Column, cell: Cell) -> dict[str, object]:
+    placer, options = column.placer_for(row) or ("", ())
+    printed = cell.published
+    found = [run.found for run in cell.runs if run.found is not None]
+    return {
+        "table": table.name,
+        "title": row.title,
+        "model": row.model,
+        "machine": row.machine,
+        "method": column.title,
+        "placer": placer,
+        "options": " ".join(f"{name}={value}" for name, value in options),
+        "seeds": " ".join(str(run.key.seed) for run in cell.runs),
+        "published_secs": printed and printed.value,
+        "published_out_of_memory": printed and printed.out_of_memory,
+        "published_note": printed and printed.note,
+        "ours_secs": cell.best_secs,
+        "state": cell.state,
+        "samples": sum(each.samples for each in found),
+        "failures": sum(each.failures or 0 for each in found),
+        "ended_by": " ".join(sorted({each.ended for each in found})),
+        "search_secs": round(sum(each.search_secs for each in found), 3),
+        "lower_bound_secs": bound_secs([cell]),
+        "problem_digest": " ".join(sorted({run.problem_digest[:12] for run in cell.runs})),
+        "message": " ".join(run.failure for run in cell.runs if run.failure),
+    }
+
+
+def _printed(published: Published) -> str:
+    return _OUT_OF_MEMORY if published.value is None else f"{published.value:g}"
+
+
+def _gpus(row: Row) -> str:
+    return row.machine if row.num_gpus is None else str(row.num_gpus)
+
+
+def _fastest(cells: Iterable[Cell]) -> float | None:
+    found = [cell.best_secs for cell in cells]
+    return min((secs for secs in found if secs is not None), default=None)
+
+
+def _fastest_baseline(table: PaperTable, of_row: Mapping[str, Cell]) -> str:
+    found = [
+        (secs, column.title)
+        for column in table.columns
+        if column.is_baseline and (secs := of_row[column.title].best_secs) is not None
+    ]
+    if not found:
+        return "none fits"
+    secs, title = min(found)
+    return f"{title} {seconds(secs)}"
+
+
+def _gain_text(gain: Gain, of_row: Mapping[str, Cell]) -> str:
+    """Ours, and what follows from the printed times in brackets."""
+
+    def percent(secs_of: Callable[[Cell], float | None]) -> str:
+        new = secs_of(of_row[gain.method])
+        others = [secs for title in gain.over if (secs := secs_of(of_row[title])) is not None]
+        if new is None or not others:
+            return "-"
+        ratio = 1 - new / min(others) if gain.is_reduction else min(others) / new - 1
+        return f"{ratio:.1%}"
+
+    return f"{percent(lambda cell: cell.best_secs)} ({percent(lambda cell: cell.published_secs)})"
+
+
+def _remarks(table: PaperTable, cells: Cells) -> list[str]:
+    """What was cut by time and what failed, as lists."""
+    cut, failed = [], []
+    for row, of_row in zip(table.rows, cells, strict=True):
+        for title, cell in of_row.items():
+            where = f"{title}, {row.title} on {row.machine}"
+            if cell.cut_samples is not None:
+                wanted = cell.runs[0].budget.max_samples
+                of = "" if wanted is None else f" of {wanted}"
+                cut.append(f"- {where}: after {cell.cut_samples}{of} samples")
+            failed += [f"- {where}: {run.failure}" for run in cell.runs if run.failure]
+    remarks = []
+    if cut:
+        remarks.append("\n".join(["Ended by time:", "", *cut]))
+    if failed:
+        remarks.append("\n".join(["Failed:", "", *failed]))
+    return remarks

@@ -1,0 +1,274 @@
+"""The models of the catalogue on described machines, as problems that placers are given.
+
+A problem is a folder: `problem.json`, `groups.json` (what a placer sees of the groups) and
+`about.json` (where the problem is from). It is made once, in a process of its own, because the
+graphs are large, and again when the sources that it depends on have changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.provenance import package_versions
+from benchmarks.harness.run_pool import Call, run_calls
+from benchmarks.models.catalogue import MODELS
+from benchmarks.problems.group_graph_file import read_group_graph, write_group_graph
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.files import read_json, write_json
+from tf_placer.machines.catalogue import described_machine
+from tf_placer.placers import Units
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem, write_problem
+
+__all__ = [
+    "PaperProblem",
+    "ProblemKey",
+    "make_problems",
+    "problem_digest",
+    "problem_path",
+    "read_paper_problem",
+    "write_parts",
+]
+
+_FORMAT = 1
+_ABOUT, _GROUPS, _PROBLEM = "about.json", "groups.json", "problem.json"
+# What the costs and groups of a model depend on.
+_SOURCES = (
+    "benchmarks/models/*.py",
+    "graph_passes/**/*.py",
+    "graph_passes/data/*",
+    "tf_placer/costs/*.py",
+    "tf_placer/inputs/sources.py",
+    "tf_placer/machines/*.py",
+    "tf_placer/machines/data/*",
+    "tf_placer/problem/*.py",
+)
+_LIMIT_SECS = 3600.0  # Of processor time.
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class ProblemKey:
+    """Which problem.
+
+    Attributes:
+        model: of the catalogue.
+        machine: name of a described machine.
+        units: what a group is; see `tf_placer.placers.units_of`.
+        small: whether the model has its small size.
+    """
+
+    model: str
+    machine: str
+    units: Units = "heuristic"
+    small: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        size = "-small" if self.small else ""
+        return f"{self.model}{size}-{self.machine}-{self.units}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PaperProblem:
+    """A model on a machine.
+
+    Attributes:
+        groups: what a placer sees of the groups.
+        legal: bool [num_groups, num_devices], where groups may go.
+        problem: what is simulated.
+        digest: of the files; equal problems have equal ones.
+        num_graph_operations: of the whole graph, with what a step does not need.
+    """
+
+    groups: GroupGraph
+    legal: np.ndarray
+    problem: PlacementProblem
+    digest: str
+    num_graph_operations: int
+
+
+def make_problems(
+    keys: Iterable[ProblemKey],
+    problems_dir: str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    report: Callable[[str], None] = print,
+) -> dict[str, str]:
+    """Makes the problems that are not there yet, each model in a process of its own.
+
+    Args:
+        keys: which problems.
+        problems_dir: where their folders go.
+        jobs: models to make at a time; one of full size takes some GiB of memory.
+        report: is told what was made.
+
+    Returns:
+        What went wrong, one sentence by the name of each model that could not be made.
+
+    Raises:
+        MachineError: there is no such machine.
+        ValueError: there is no such model.
+    """
+    keys = sorted(set(keys))
+    for key in keys:
+        if key.model not in MODELS:
+            raise ValueError(f"there is no model {key.model!r}; there are {', '.join(MODELS)}")
+        described_machine(key.machine)
+    missing = [key for key in keys if not _is_made(key, problems_dir)]
+    failures = {}
+    sizes = sorted({(key.model, key.small) for key in missing})
+    keys_of = [[key for key in missing if (key.model, key.small) == size] for size in sizes]
+    calls = [Call(_make_model, (own, os.fspath(problems_dir)), _LIMIT_SECS) for own in keys_of]
+    for number, ended in enumerate(run_calls(calls, jobs), 1):
+        model, small = sizes[ended.index]
+        places = ", ".join(sorted({key.machine for key in keys_of[ended.index]}))
+        report(f"[{number}/{len(sizes)}] costs of {model}{' (small)' * small} on {places}")
+        if ended.problem is not None:
+            failures[model] = f"the problems of {model} could not be made: {ended.problem}"
+            report(failures[model])
+    return failures
+
+
+def read_paper_problem(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> PaperProblem:
+    """Reads a problem that `make_problems` made.
+
+    Raises:
+        OSError, ValueError: it is not there, or not whole.
+    """
+    folder = pathlib.Path(problems_dir, key.folder)
+    about = read_json(folder / _ABOUT)
+    return PaperProblem(
+        groups=read_group_graph(folder / _GROUPS),
+        legal=np.array(about["legal"], np.bool_),
+        problem=read_problem(folder / _PROBLEM),
+        digest=about["digest"],
+        num_graph_operations=about["num_graph_operations"],
+    )
+
+
+def problem_path(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> pathlib.Path:
+    """The problem file of a problem that `make_problems` made."""
+    return pathlib.Path(problems_dir, key.folder, _PROBLEM)
+
+
+def problem_digest(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> str:
+    """The digest of a problem that `make_problems` made.
+
+    Raises:
+        OSError, ValueError: it is not there, or not whole.
+    """
+    digest: str = read_json(pathlib.Path(problems_dir, key.folder, _ABOUT))["digest"]
+    return digest
+
+
+def write_parts(
+    key: ProblemKey,
+    problems_dir: str | os.PathLike[str],
+    groups: GroupGraph,
+    legal: np.ndarray,
+    problem: PlacementProblem,
+    *,
+    num_graph_operations: int,
+) -> None:
+    """Writes the folder of a problem.
+
+    Args:
+        key: which problem.
+        problems_dir: where its folder goes.
+        groups: what a placer sees of the groups.
+        legal: bool [num_groups, num_devices], where groups may go.
+        problem: what is simulated.
+        num_graph_operations: of the whole graph.
+
+    Raises:
+        OSError, ProblemError: a file cannot be written.
+    """
+    folder = pathlib.Path(problems_dir, key.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _ABOUT).unlink(missing_ok=True)
+    write_problem(problem, folder / _PROBLEM)
+    write_group_graph(groups, folder / _GROUPS)
+    digest = hashlib.sha256()
+    for name in (_PROBLEM, _GROUPS):
+        digest.update((folder / name).read_bytes())
+    # The last, so that a folder that has it is whole.
+    about = _expected_about(key) | {
+        "digest": digest.hexdigest(),
+        "num_graph_operations": num_graph_operations,
+        "legal": legal.astype(int).tolist(),
+    }
+    write_json(folder / _ABOUT, about)
+
+
+def _is_made(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> bool:
+    try:
+        about = read_json(pathlib.Path(problems_dir, key.folder, _ABOUT))
+    except (OSError, ValueError):
+        return False
+    expected = _expected_about(key)
+    return isinstance(about, dict) and {name: about.get(name) for name in expected} == expected
+
+
+def _expected_about(key: ProblemKey) -> dict[str, Any]:
+    """What says whether a folder is that of the problem as it would be made now."""
+    return {
+        "format": _FORMAT,
+        **dataclasses.asdict(key),
+        "versions": package_versions(),
+        "sources": _sources_digest(),
+    }
+
+
+@functools.cache
+def _sources_digest() -> str:
+    root = pathlib.Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for pattern in _SOURCES:
+        paths = sorted(path for path in root.glob(pattern) if path.is_file())
+        if not paths:
+            raise FileNotFoundError(f"no source of the problems is like {root / pattern}")
+        for path in paths:
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
+    """Makes problems of one model; in a process of its own."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from benchmarks.models.catalogue import build_model
+    from graph_passes.pipeline import group_operations
+    from tf_placer.costs.analytic import analytic_costs
+    from tf_placer.costs.costed_graph import CostedGraph
+    from tf_placer.inputs.sources import read_source
+
+    model = build_model(keys[0].model, small=keys[0].small)
+    source = read_source(model.graph, [model.train_op, model.loss])
+    num_graph_operations = len(source.op_graph.names)
+    del model
+    costs = {
+        key.machine: analytic_costs(source.op_graph, described_machine(key.machine)) for key in keys
+    }
+    for units in sorted({key.units for key in keys}):
+        grouped = group_operations(source.op_graph, units)
+        for key in keys:
+            if key.units != units:
+                continue
+            machine = described_machine(key.machine)
+            names = tuple(device.name for device in machine.devices)
+            write_parts(
+                key,
+                problems_dir,
+                grouped.group_graph,
+                grouped.grouping.legal_devices(grouped.colocation, names),
+                CostedGraph(grouped, machine, costs[key.machine]).problem(),
+                num_graph_operations=num_graph_operations,
+            )

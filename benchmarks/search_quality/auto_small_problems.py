@@ -1,0 +1,195 @@
+"""How often the search of "auto" finds the fastest of all placements, where all can be tried.
+
+Random problems of 8 to 14 groups on 2 or, more often, 3 devices, up to 4,782,969 placements each.
+Every legal placement of each is simulated, and "auto" searches for as long as `--max_secs`. In half
+of the problems memory matters; those that nothing fits are drawn again. What is done is kept in
+`--out_dir`, so the benchmark goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.harness.markdown import markdown_table
+from benchmarks.harness.numbered_runs import NumberedRun, in_ranges, run_command
+from benchmarks.problems.small import is_optimal
+from benchmarks.search_quality.random_steps import random_step
+from tf_placer.placers.auto.auto_search import auto_search
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+__all__ = ["SmallRun", "fastest_step_secs", "main", "run_one", "small_problem", "table_of_runs"]
+
+_MIN_GROUPS, _MAX_GROUPS = 8, 14
+_THREE_DEVICES_SHARE = 0.75
+_BATCH = 2**16
+# How full the memory is where it matters, by what is resident alone.
+_FULL = (0.4, 0.9)
+# Rows of the table, by the number of placements.
+_ENDS = (20_000, 200_000, 1_000_000, 3**_MAX_GROUPS)
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallRun(NumberedRun):
+    """What a search of one problem came to.
+
+    Attributes:
+        groups: how many groups it has.
+        devices: how many devices.
+        operations: how many operations.
+        placements: how many legal placements.
+        fastest_secs: the fastest step of all that fit.
+        ratio: the step that was found by that; infinite if it does not fit.
+        simulated: placements that the search simulated.
+        search_secs: what it took.
+        all_secs: what it took to try all, on all cores.
+    """
+
+    groups: int
+    devices: int
+    operations: int
+    placements: int
+    fastest_secs: float
+    ratio: float
+    simulated: int
+    search_secs: float
+    all_secs: float
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the search found one of the fastest placements."""
+        return bool(is_optimal(np.array(self.ratio), 1.0))
+
+
+def small_problem(random: np.random.Generator, max_groups: int = _MAX_GROUPS) -> PlacementProblem:
+    """A problem that may have no placement that fits.
+
+    Args:
+        random: what it depends on.
+        max_groups: the most groups.
+    """
+    num_devices = 3 if random.random() < _THREE_DEVICES_SHARE else 2
+    problem = random_step(random, int(random.integers(_MIN_GROUPS, max_groups + 1)), num_devices)
+    if random.random() < 0.5:
+        return problem
+    weights = random.lognormal(0.0, random.choice([0.1, 1.0]), problem.num_operations)
+    mean_bytes = max(1.0, float(np.mean(problem.tensor_bytes))) * random.choice([1.0, 10.0])
+    resident_bytes = (mean_bytes * weights).astype(np.int64)
+    shares = (
+        random.uniform(0.5, 1.5, num_devices) if random.random() < 0.5 else np.ones(num_devices)
+    )
+    memory_bytes = resident_bytes.sum() / random.uniform(*_FULL) * shares / shares.sum()
+    return dataclasses.replace(
+        problem,
+        resident_bytes=resident_bytes,
+        devices=tuple(
+            dataclasses.replace(device, memory_bytes=int(size))
+            for device, size in zip(problem.devices, memory_bytes, strict=True)
+        ),
+    )
+
+
+def fastest_step_secs(problem: PlacementProblem) -> float:
+    """The fastest step of all legal placements that fit; infinite if none does."""
+    devices = [np.flatnonzero(row).astype(np.int32) for row in legal_devices(problem)]
+    counts = [len(each) for each in devices]
+    simulator = Simulator(problem)
+    fastest = np.inf
+    for first in range(0, int(np.prod(counts)), _BATCH):
+        numbers = np.arange(first, min(first + _BATCH, int(np.prod(counts))))
+        digits = np.unravel_index(numbers, counts)
+        placements = np.stack([each[d] for each, d in zip(devices, digits, strict=True)], axis=1)
+        batch = simulator.simulate(placements)
+        fastest = min(fastest, batch.step_secs[batch.feasible].min(initial=np.inf))
+    return float(fastest)
+
+
+def run_one(
+    seed: int,
+    number: int,
+    max_secs: float,
+    max_simulated: float = np.inf,
+    max_groups: int = _MAX_GROUPS,
+) -> SmallRun:
+    """Tries all placements of a random problem, and has "auto" search it.
+
+    Args:
+        seed: of all problems.
+        number: which problem.
+        max_secs: of the search.
+        max_simulated: of the search.
+        max_groups: the most groups of the problem.
+    """
+    random = np.random.default_rng([seed, number])
+    fastest_secs = np.inf
+    while not np.isfinite(fastest_secs):
+        problem = small_problem(random, max_groups)
+        start_secs = time.monotonic()
+        fastest_secs = fastest_step_secs(problem)
+        all_secs = time.monotonic() - start_secs
+    result = auto_search(
+        problem, group_graph(problem), max_secs=max_secs, max_simulated=max_simulated, seed=number
+    )
+    best = result.best
+    return SmallRun(
+        number=number,
+        groups=problem.num_groups,
+        devices=problem.num_devices,
+        operations=problem.num_operations,
+        placements=int(np.prod(legal_devices(problem).sum(axis=1))),
+        fastest_secs=fastest_secs,
+        ratio=np.inf if best.excess_bytes else best.step_secs / fastest_secs,
+        simulated=result.num_simulated,
+        search_secs=round(result.elapsed_secs, 4),
+        all_secs=round(all_secs, 4),
+    )
+
+
+def table_of_runs(runs: Sequence[SmallRun]) -> str:
+    """The runs by the number of placements, and all of them, in Markdown."""
+    rows = []
+    for name, those in in_ranges(runs, _ENDS, lambda run: run.placements):
+        optimal = sum(run.is_optimal for run in those)
+        rows.append(
+            [
+                name,
+                f"{len(those)}",
+                f"{optimal}",
+                f"{optimal / len(those):.1%}",
+                f"{max(run.ratio for run in those):.4f}",
+                f"{np.mean([run.search_secs for run in those]):.2f} s",
+                f"{max(run.search_secs for run in those):.2f} s",
+            ]
+        )
+    headers = ("placements", "problems", "optimal", "share", "worst ratio", "search", "longest")
+    return markdown_table(headers, rows, "lrrrrrr")
+
+
+def _page(runs: Sequence[SmallRun]) -> str:
+    return (
+        f"{table_of_runs(runs)}\n\n"
+        "optimal: no placement that fits takes less. worst ratio: the step that was found by the "
+        "fastest. search: mean time of a search; longest: of the longest."
+    )
+
+
+def main() -> None:
+    """Runs what has not run yet, and writes the table."""
+    run_command(
+        "auto_small_problems",
+        (__doc__ or "").splitlines()[0],
+        SmallRun,
+        500,
+        run_one,
+        lambda run: "" if run.is_optimal else f"{run.ratio:.4f} of the fastest",
+        _page,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Tests of comparisons of placers, on runs made by hand."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+
+from absl.testing import absltest
+
+from benchmarks.comparison.report import comparison_markdown, write_comparison_csv
+from benchmarks.harness.placement_runs import RunKey
+from benchmarks.paper_tables.report import Cell
+from tests.benchmarks.made_up_runs import failed_run, run
+
+# By model and placer: step times of the seeds, or why there are none.
+_SECS = {
+    "rnnlm_2": {"post": [0.6, 0.5], "heft": [0.4], "random": [0.8], "scotch": "not installed"},
+    "nmt_2": {"post": [1.0], "heft": [1.0 * (1 + 1e-12)], "random": [None], "scotch": [3.0]},
+    "bert_base": {"post": [None], "heft": [None], "random": [None], "scotch": [None]},
+}
+
+
+def _cell(model, placer):
+    secs = _SECS[model][placer]
+    key = RunKey(model, "2xK80", placer)
+    if isinstance(secs, str):
+        return Cell(None, (failed_run(key, secs),))
+    return Cell(None, tuple(run(key, each) for each in secs))
+
+
+_COMPARISON = {
+    f"{model} on 2xK80": {placer: _cell(model, placer) for placer in placers}
+    for model, placers in _SECS.items()
+}
+
+
+def _auto(model, seed=0):
+    return RunKey(model, "2xK80", "auto", seed=seed)
+
+
+def _tables():
+    """The lines of the two tables, and the page."""
+    page = comparison_markdown("Compared", _COMPARISON, "made by hand")
+    tables = [part.splitlines() for part in page.split("\n\n") if part.startswith("|")]
+    return *tables, page
+
+
+class ComparisonTest(absltest.TestCase):
+    def test_every_problem_has_its_winner(self):
+        winners, *_ = _tables()
+        self.assertEqual(
+            winners[2:],
+            [
+                "| rnnlm_2 on 2xK80 | heft | 0.400 | post 0.500 | heft 0.400 | 0.250 | 1.60 |",
+                "| nmt_2 on 2xK80 | post, heft | 1.00 | post 1.00 | heft 1.00 | 0.250 | 4.00 |",
+                "| bert_base on 2xK80 | nobody |  | none fits | none fits | 0.250 |  |",
+            ],
+        )
+
+    def test_no_placer_is_hidden_and_those_that_place_more_come_first(self):
+        _, ratios, *_ = _tables()
+        self.assertEqual(
+            ratios[2:],
+            [
+                "| heft | 1.000 | 1.000 | OOM | 1.000 | 2 |",
+                "| post | 1.250 | 1.000 | OOM | 1.118 | 1 |",
+                "| random | 2.000 | OOM | OOM | 2.000 | 0 |",
+                "| scotch | failed | 3.000 | OOM | 3.000 | 0 |",
+            ],
+        )
+
+    def test_auto_is_compared_seed_by_seed_the_worst_first(self):
+        losses = {"transfers": 0.001, "turns": 0.049, "imbalance": 0.1}
+        comparison = {
+            problem: {**cells, "auto": Cell(None, tuple(runs))}
+            for (problem, cells), runs in zip(
+                _COMPARISON.items(),
+                (
+                    [
+                        run(_auto("rnnlm_2"), 0.4, losses=losses),
+                        run(_auto("rnnlm_2", 1), 0.44),
+                    ],
+                    [run(_auto("nmt_2"), None)],
+                    [run(_auto("bert_base"), 9.0)],
+                ),
+                strict=True,
+            )
+        }
+        page = comparison_markdown("Compared", comparison, "made by hand")
+        section = page.split("## auto against the fastest of all others")[1].split("\n## ")[0]
+        lines = [line for line in section.splitlines() if line.startswith("| ")]
+        self.assertEqual(
+            lines[2:],
+            [
+                "| nmt_2 on 2xK80 | 0 | none fits | post 1.00 |  |  |  |",
+                "| rnnlm_2 on 2xK80 | 1 | 0.440 | heft 0.400 | 1.1000 | 1.760 |  |",
+                "| rnnlm_2 on 2xK80 | 0 | 0.400 | heft 0.400 | 1.0000 | 1.600 | "
+                "imbalance 0.40, turns 0.20 |",
+                "| bert_base on 2xK80 | 0 | 9.00 | none fits |  | 36.000 |  |",
+            ],
+        )
+        alone = "| bert_base on 2xK80 | auto | 9.00 | none fits | none fits | 0.250 | 36.00 |"
+        self.assertIn(alone, page.splitlines())
+        mean = (1.6 * 1.76 * 36.0) ** (1 / 3)
+        self.assertIn(f"Geometric mean of step / lower bound: {mean:.3f}.", section)
+
+    def test_what_was_not_run_is_said_so(self):
+        cells = {"heft": _cell("nmt_2", "heft"), "post": Cell(None, ()), "auto": Cell(None, ())}
+        page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "by hand")
+        self.assertIn("| nmt_2 on 2xK80 | heft | 1.00 | none | heft 1.00 | 0.250 | 4.00 |", page)
+        self.assertIn("| post | none |  | 0 |", page)
+
+    def test_several_seeds_have_their_spread(self):
+        key = RunKey("nmt_2", "2xK80", "post")
+        runs = (
+            run(key, 0.75, samples=100, samples_to_best=10, search_secs=2.0, simulate_secs=1.0),
+            run(key, 0.5, samples=90, samples_to_best=30, search_secs=4.0, propose_secs=3.0),
+            run(key, None, samples=100, failures=50, search_secs=8.0, observe_secs=8.0),
+        )
+        comparison = {"nmt_2 on 2xK80": {"post": Cell(None, runs)}}
+        section = comparison_markdown("Compared", comparison, "by hand").split("## Over the seeds")
+        [line] = [line for line in section[1].splitlines() if "| post |" in line]
+        self.assertEqual(
+            line,
+            "| nmt_2 on 2xK80 | post | 3 | 90 to 100 | 0.500 | 0.750 | OOM | 3.00 | 10 | 0% | "
+            "4.0 s | 25% 25% 12% |",
+        )
+        *_, page = _tables()
+        self.assertIn("## Over the seeds", page)
+        late = run(key, None, samples=0, failures=0, ended="secs", search_secs=600.0)
+        comparison = {"nmt_2 on 2xK80": {"post": Cell(None, (late, late))}}
+        page = comparison_markdown("Compared", comparison, "by hand")
+        self.assertIn("| post | 2 | 0 | OOM | OOM | OOM |  | 0 |  | 10 min 00 s |", page)
+        one = {"nmt_2 on 2xK80": {"post": Cell(None, runs[:1])}}
+        self.assertNotIn("## Over the seeds", comparison_markdown("Compared", one, "by hand"))
+
+    def test_a_placer_that_learns_does_so_with_options_too(self):
+        key = RunKey("nmt_2", "2xK80", "post", (("learning_rate", "0.1"),))
+        cells = {
+            "heft": _cell("nmt_2", "heft"),
+            key.label: Cell(None, (run(key, 0.5),)),
+        }
+        page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "made by hand")
+        self.assertIn("| post learning_rate=0.1 0.500 | heft 1.00 |", page)
+
+    def test_only_runs_of_the_same_groups_must_be_of_the_same_problem(self):
+        by_operation = RunKey("nmt_2", "2xK80", "eagle")
+        self.assertEqual(by_operation.problem.units, "per_operation")
+        for key, is_mixed in ((by_operation, False), (RunKey("nmt_2", "2xK80", "spotlight"), True)):
+            cell = Cell(None, (run(key, 0.5, problem_digest="other"),))
+            cells = _COMPARISON["nmt_2 on 2xK80"] | {key.placer: cell}
+            page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "made by hand")
+            self.assertEqual("nmt_2 on 2xK80: runs are of different versions" in page, is_mixed)
+
+    def test_failures_are_listed(self):
+        *_, page = _tables()
+        self.assertIn("- scotch on rnnlm_2 on 2xK80: not installed", page)
+        self.assertEndsWith(page, "\nmade by hand\n")
+
+    def test_the_csv_has_every_run(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "runs.csv"
+        write_comparison_csv(path, _COMPARISON)
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertLen(rows, 13)
+        seeds = [row for row in rows if (row["model"], row["placer"]) == ("rnnlm_2", "post")]
+        self.assertEqual([row["to_fastest"] for row in seeds], ["1.4999999999999998", "1.25"])
+        self.assertEqual([row["wins"] for row in rows[:4]], ["False", "False", "True", "False"])
+        self.assertEqual(rows[4]["state"], "failed")
+        self.assertEqual(rows[4]["message"], "not installed")
+
+
+if __name__ == "__main__":
+    absltest.main()

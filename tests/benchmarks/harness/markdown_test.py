@@ -1,0 +1,27 @@
+"""Tests of tables in Markdown."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from benchmarks.harness.markdown import markdown_table
+
+
+class MarkdownTableTest(absltest.TestCase):
+    def test_columns_are_aligned_as_asked(self):
+        text = markdown_table(["a", "b"], [["x", "1"], ["y", "2"]], "lr")
+        self.assertEqual(text, "| a | b |\n| --- | ---: |\n| x | 1 |\n| y | 2 |")
+
+    def test_a_cell_cannot_end_its_row(self):
+        text = markdown_table(["a"], [["x|y\nz"]])
+        self.assertEqual(text.splitlines()[2:], ["| x\\|y z |"])
+
+    def test_rows_and_alignment_must_fit_the_headers(self):
+        with self.assertRaisesRegex(ValueError, "has not one cell"):
+            markdown_table(["a"], [["x", "y"]])
+        with self.assertRaisesRegex(ValueError, "alignment 'lc'"):
+            markdown_table(["a", "b"], [], "lc")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,83 @@
+"""Tests of the placers of benchmark runs."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.harness.run_placers import (
+    check_placer,
+    is_learned,
+    make_run_placer,
+    run_units,
+    uses_seed,
+)
+from benchmarks.problems import experts
+from benchmarks.problems.paper import PaperProblem
+from benchmarks.problems.small import SMALL_PROBLEMS
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+
+def _problem(name="heterogeneous"):
+    problem = SMALL_PROBLEMS[name]
+    return PaperProblem(group_graph(problem), legal_devices(problem), problem, "", 0)
+
+
+def _proposed(name, options=None, problem=None):
+    placer = make_run_placer(name, options or {}, "rnnlm_2", problem or _problem(), seed=0)
+    return placer.propose(100).tolist()
+
+
+class RunPlacersTest(absltest.TestCase):
+    def test_a_single_gpu_gets_all_but_what_must_be_elsewhere(self):
+        self.assertEqual(_proposed("single_gpu"), [[0, 1, 1, 1, 1, 1]])
+
+    def test_a_placer_of_the_registry_is_made(self):
+        self.assertLen(_proposed("single_device", problem=_problem("chain")), 2)
+
+    def test_the_experts_of_a_model_are_those_of_its_rules(self):
+        rules = {"a": np.array([0, 1, 2, 1, 1, 1]), "b": np.array([0, 2, 2, 2, 2, 2])}
+        with mock.patch.object(experts, "expert_placements", return_value=rules):
+            self.assertEqual(_proposed("model_expert"), [rules["a"].tolist(), rules["b"].tolist()])
+            self.assertEqual(_proposed("model_expert", {"rule": "b"}), [rules["b"].tolist()])
+            with self.assertRaisesRegex(ValueError, "no rule 'c' for rnnlm_2; there are a, b"):
+                _proposed("model_expert", {"rule": "c"})
+
+    def test_a_model_without_experts_is_an_error(self):
+        with (
+            mock.patch.object(experts, "expert_placements", return_value={}),
+            self.assertRaisesRegex(ValueError, "nobody has a rule for rnnlm_2"),
+        ):
+            _proposed("model_expert")
+
+    def test_unknown_placers_and_options_are_named(self):
+        check_placer("single_gpu", {})
+        check_placer("model_expert", {"rule": "expert_merged"})
+        check_placer("random", {})
+        with self.assertRaisesRegex(ValueError, "no placer 'single_gpus'"):
+            check_placer("single_gpus", {})
+        with self.assertRaisesRegex(ValueError, "no placer 'single_gpus'"):
+            _proposed("single_gpus")
+        for name in ("single_gpu", "model_expert", "random"):
+            with self.assertRaisesRegex(ValueError, "has no option 'rate'"):
+                check_placer(name, {"rate": "1"})
+
+    def test_placers_that_group_operations_get_operations(self):
+        self.assertEqual(run_units("hierarchical", {}), "per_operation")
+        self.assertEqual(run_units("hierarchical", {"grouper": "metis"}), "per_operation")
+        self.assertEqual(run_units("post", {}), "heuristic")
+        self.assertEqual(run_units("model_expert", {}), "heuristic")
+
+    def test_only_what_is_random_has_seeds(self):
+        self.assertTrue(uses_seed("random"))
+        self.assertTrue(uses_seed("post"))
+        self.assertFalse(uses_seed("single_gpu"))
+        self.assertFalse(uses_seed("heft"))
+        self.assertTrue(is_learned("post"))
+        self.assertFalse(is_learned("random"))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,131 @@
+"""Tests of searches that keep what they found when."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.harness.timed_search import SearchBudget, thinned, timed_search
+from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs
+from tf_placer.placers import make_placer
+from tf_placer.placers.heuristics.candidate_list import CandidateList
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+_LONG_SECS = 600.0
+_CHAIN, _MEMORY = SMALL_PROBLEMS["two chains"], SMALL_PROBLEMS["memory"]
+
+
+def _placer(name, problem, seed=0):
+    return lambda: make_placer(name, group_graph(problem), legal_devices(problem), seed=seed)
+
+
+def _listed(problem, rows):
+    """A placer that proposes these placements one at a time."""
+    candidates = np.array(rows, np.int32)
+    return lambda: CandidateList(
+        group_graph(problem), legal_devices(problem), seed=0, candidates=candidates
+    )
+
+
+def _step_secs(problem, rows):
+    return Simulator(problem).simulate(np.array(rows, np.int32)).step_secs.tolist()
+
+
+class SearchBudgetTest(absltest.TestCase):
+    def test_budgets_that_differ_have_folders_that_differ(self):
+        budgets = [
+            SearchBudget(60.0),
+            SearchBudget(60.0, is_wall=True),
+            SearchBudget(60.0, 100),
+            SearchBudget(60.5, 100),
+        ]
+        self.assertLen({budget.folder for budget in budgets}, 4)
+
+    def test_a_budget_is_positive_and_ends(self):
+        for secs in (0.0, -1.0, math.inf, math.nan):
+            with self.assertRaisesRegex(ValueError, "max_secs"):
+                SearchBudget(secs)
+        with self.assertRaisesRegex(ValueError, "max_samples"):
+            SearchBudget(1.0, 0)
+
+
+class TimedSearchTest(absltest.TestCase):
+    def test_all_random_samples_find_the_optimum_of_a_small_problem(self):
+        found = timed_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3000))
+        self.assertAlmostEqual(found.best_secs, all_step_secs(_CHAIN)[0])
+        self.assertEqual((found.samples, found.ended), (3000, "samples"))
+
+    def test_the_curve_has_the_sample_of_each_faster_step_and_no_other(self):
+        rows = [[0] * 8, [0, 1] * 4, [0] * 4 + [1] * 4, [1] * 8]
+        slow, worse, fast, slow_again = _step_secs(_CHAIN, rows)
+        self.assertLess(fast, slow)
+        self.assertLess(slow, worse)
+        self.assertAlmostEqual(slow, slow_again)
+        found = timed_search(_CHAIN, _listed(_CHAIN, rows), SearchBudget(_LONG_SECS))
+        self.assertEqual([(n, step) for n, _, step in found.curve], [(1, slow), (3, fast)])
+        self.assertEqual((found.samples, found.ended), (4, "nothing more"))
+        self.assertEqual(found.samples_to_best, 3)
+        self.assertEqual(list(found.assignment), rows[2])
+        self.assertAlmostEqual(found.mean_secs[0], np.mean([slow, worse, fast, slow_again]))
+
+    def test_where_nothing_fits_nothing_is_found_and_all_samples_failed(self):
+        found = timed_search(
+            _MEMORY, _listed(_MEMORY, [[0] * 8, [1] * 8]), SearchBudget(_LONG_SECS, 10)
+        )
+        self.assertEqual((found.samples, found.failures), (2, 2))
+        self.assertIsNone(found.best_secs)
+        self.assertIsNone(found.assignment)
+        self.assertEqual((list(found.curve), list(found.mean_secs)), ([], [None]))
+
+    def test_the_same_seed_finds_the_same_at_the_same_samples(self):
+        runs = [
+            timed_search(_MEMORY, _placer("random", _MEMORY, 7), SearchBudget(_LONG_SECS, 200))
+            for _ in range(2)
+        ]
+        curves = [[(n, step) for n, _, step in run.curve] for run in runs]
+        self.assertEqual(*curves)
+        self.assertEqual(runs[0].assignment, runs[1].assignment)
+
+    def test_samples_end_the_search_within_a_batch(self):
+        found = timed_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3))
+        self.assertEqual((found.samples, found.ended), (3, "samples"))
+
+    def test_what_is_found_after_the_time_does_not_count(self):
+        def make():
+            time.sleep(0.2)
+            return _listed(_CHAIN, [[0] * 8])()
+
+        found = timed_search(_CHAIN, make, SearchBudget(0.1, is_wall=True))
+        self.assertEqual((found.samples, found.ended), (0, "secs"))
+        self.assertIsNone(found.best_secs)
+        self.assertGreaterEqual(found.make_secs, 0.2)
+
+    def test_a_curve_is_thinned_to_its_first_and_last_points_and_some_between(self):
+        curve = [(n, float(n), 1000.0 - n) for n in range(1, 1001)]
+        points = thinned(curve)
+        self.assertLen(points, 200)
+        self.assertEqual((points[0], points[-1]), (list(curve[0]), list(curve[-1])))
+        self.assertEqual(thinned(curve[:2]), [list(point) for point in curve[:2]])
+        self.assertEqual(thinned([]), [])
+
+    def test_a_curve_has_no_gains_that_do_not_show_but_its_last(self):
+        slow, hardly, faster, last = (1, 0.1, 1.0), (2, 0.2, 0.997), (3, 0.3, 0.99), (4, 0.4, 0.989)
+        points = thinned([slow, hardly, faster, last])
+        self.assertEqual(points, [list(slow), list(faster), list(last)])
+
+    def test_a_placer_without_proposals_is_an_error(self):
+        def make():
+            placer = _listed(_CHAIN, np.zeros([0, 8]))()
+            placer.name = "empty"
+            return placer
+
+        with self.assertRaisesRegex(ValueError, "placer 'empty' has nothing to propose"):
+            timed_search(_CHAIN, make, SearchBudget(_LONG_SECS))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,176 @@
+"""Tests of what is told about live searches by `auto`, with an optimiser that pretends."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+from benchmarks.live import auto as auto_live
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tests.tf_placer.scripted import Script, trial
+from tf_placer.environments.environment import Measurement
+from tf_placer.inputs.step import Step
+from tf_placer.live.confirmation import Comparison, Confirmation
+from tf_placer.live.result import OptimizeResult
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.machines.lookup import find_machine
+from tf_placer.placers import AUTO, units_of
+from tf_placer.search.trial_log import ORIGINAL
+
+
+def made_up(winner, assignments=None, log_dir=None) -> OptimizeResult:
+    """A result with finalists of these assignments."""
+    assignments = assignments or {"single_device": [0], "expert": [1], "auto": [0]}
+    return OptimizeResult(
+        tf.compat.v1.GraphDef(),
+        winner is not None,
+        "because",
+        winner=winner,
+        finalists={
+            ORIGINAL: trial(0, None),
+            **{label: trial(1, row) for label, row in assignments.items()},
+        },
+        trials=(trial(0, None), trial(1, [0])),
+        log_dir=log_dir,
+    )
+
+
+def against(found, speedups, secs=0.1) -> Confirmation:
+    """What has these speed-ups over what was found, known to a factor of 2 in both directions."""
+    comparisons = {
+        label: Comparison(speedup, speedup and (speedup / 2, speedup * 2), False, "")
+        for label, speedup in speedups.items()
+    }
+    return Confirmation(found, (), ({found: Measurement((secs,))},) * 4, comparisons, found)
+
+
+class SummaryTest(absltest.TestCase):
+    def test_the_others_are_compared_with_what_was_found_and_told_the_other_way_round(self):
+        again = against("auto", {ORIGINAL: 0.625, "single_device": 0.5, "expert": None})
+        value = auto_live.summary("graph", made_up("auto"), 12.34, again)
+        self.assertEqual(value["found"], "auto")
+        self.assertAlmostEqual(value["found_secs"], 0.1)
+        self.assertEqual(value["rounds"], 4)
+        self.assertEqual(value["secs"], 12.3)
+        over_original = value["against"][ORIGINAL]
+        self.assertAlmostEqual(over_original["speedup"], 1.6)
+        self.assertAlmostEqual(over_original["step_secs"], 0.16)
+        low, high = over_original["interval"]
+        self.assertAlmostEqual(low, 0.8)
+        self.assertAlmostEqual(high, 3.2)
+        self.assertAlmostEqual(value["against"]["single_device"]["speedup"], 2.0)
+        self.assertEqual(
+            value["against"]["expert"], {"step_secs": None, "speedup": None, "interval": None}
+        )
+
+    def test_where_nothing_was_found_nothing_is_compared(self):
+        value = auto_live.summary("graph", made_up(None), 1.0)
+        self.assertFalse(value["changed"])
+        self.assertEqual(value["found"], ORIGINAL)
+        self.assertEqual(value["against"], {})
+
+
+class MeasureAgainTest(absltest.TestCase):
+    def test_what_was_found_is_measured_beside_the_original_and_the_baselines(self):
+        graph = graphs.two_branches()
+        graph_def = graph.graph.as_graph_def()
+        machine = find_machine("local:2")
+        first, second = (device.name for device in machine.devices)
+        directory = RunDirectory(self.create_tempdir().full_path)
+        step = Step(graph.fetches, graph.feeds, graph.initializers)
+        request = Request(step, machine, AUTO, {}, max_trials=9, max_secs=9.0, seed=0)
+        directory.write_request(request, graph_def.SerializeToString(), b"")
+        op_graph = OpGraph.from_graph_def(graph_def, graph.fetches, list(graph.feeds))
+        groups = group_operations(op_graph, units_of(AUTO)).group_graph.num_groups
+        split = np.arange(groups) % 2
+        script = Script(
+            secs=lambda assignment: {
+                (): 0.2,
+                (first,): 0.25,
+                (second,): 0.4,
+                (first, second): 0.125,
+            }[tuple(sorted(set(assignment.values())))]
+        )
+        result = made_up(
+            "auto",
+            {"single_device": [0] * groups, "expert": [1] * groups, "auto": split, "other": split},
+            directory.path,
+        )
+        with mock.patch.object(auto_live, "SessionEnvironment", script.environment):
+            again = auto_live.measure_again(result, 4)
+        [made] = script.made
+        self.assertTrue(made["meta_optimizer"])
+        self.assertEqual(made["machine"], machine)
+        self.assertEqual(made["graph_path"], directory.graph)
+        self.assertEqual(again.reference, "auto")
+        self.assertLen(again.rounds, 4)
+        # The last one is not asked about.
+        self.assertCountEqual(again.comparisons, [ORIGINAL, "single_device", "expert"])
+        for label, expected in ((ORIGINAL, 1.6), ("single_device", 2.0), ("expert", 3.2)):
+            self.assertAlmostEqual(1 / again.comparisons[label].speedup, expected)
+
+
+class MainTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.arguments = ["--graphs", "two_branches", f"--log_dir={self.directory / 'log'}"]
+        self.arguments += [f"--out_dir={self.directory / 'out'}"]
+
+    def _run(self, result, again):
+        def optimize(graph, *arguments, log_dir, **settings):
+            del graph, arguments, settings
+            pathlib.Path(log_dir).mkdir(parents=True, exist_ok=True)
+            return result
+
+        with (
+            mock.patch.object(auto_live.tf_placer, "optimize", optimize, create=True),
+            mock.patch.object(auto_live, "measure_again", side_effect=[again]) as measure,
+        ):
+            auto_live.main(self.arguments)
+        return measure.call_count
+
+    def _rows(self):
+        with open(self.directory / "out" / "auto_live.csv", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def _page(self):
+        return (self.directory / "out" / "auto_live.md").read_text()
+
+    def test_graphs_that_are_done_are_not_searched_again(self):
+        again = against("expert", {ORIGINAL: 0.8, "single_device": 0.8})
+        self._run(made_up("expert"), again)
+        page = self._page()
+        self.assertRegex(page, r"\| two_branches \| 2 \| .* \| expert \| .* \| 1\.250x \(")
+        self.assertEqual([row["against"] for row in self._rows()], [ORIGINAL, "single_device"])
+        with mock.patch.object(auto_live.tf_placer, "optimize", None, create=True):
+            auto_live.main(self.arguments)
+        self.assertEqual(self._page(), page)
+
+    def test_a_graph_that_stays_as_it_came_has_a_line_without_speedups(self):
+        self.assertEqual(self._run(made_up(None), None), 0)
+        self.assertRegex(self._page(), r"\| two_branches \| 2 \| .* \| as it came .* \| - \| - \|")
+        [row] = self._rows()
+        self.assertEqual((row["found"], row["against"], row["speedup"]), (ORIGINAL, "", ""))
+
+    def test_the_time_of_a_search_stands_if_measuring_again_is_broken_off(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self._run(made_up("auto"), KeyboardInterrupt())
+        (self.directory / "log" / "two_branches" / "searched.json").write_text('{"secs": 77.0}')
+        self._run(made_up("auto"), against("auto", {ORIGINAL: 0.5}))
+        self.assertEqual([row["secs"] for row in self._rows()], ["77.0"])
+
+    def test_too_few_rounds_for_an_interval_are_refused(self):
+        with self.assertRaises(SystemExit):
+            auto_live.main([*self.arguments, "--rounds=3"])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,49 @@
+"""Tests of the table of many searches, and of the process that disturbs them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from absl.testing import absltest
+
+from benchmarks.live.verdicts import neighbour, summary_table
+
+_RUN = {
+    "seed": 3,
+    "changed": True,
+    "speedup": 1.25,
+    "interval": [1.2, 1.3],
+    "trials": 12,
+    "rounds": 5,
+    "secs": 185.0,
+}
+
+
+def _children() -> list[str]:
+    path = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
+    return path.read_text().split()
+
+
+class LiveVerdictsTest(absltest.TestCase):
+    def test_every_run_has_a_line(self):
+        unchanged = _RUN | {"seed": 4, "changed": False, "speedup": None, "interval": None}
+        again = {"speedup": 1.24, "least": 1.22, "most": 1.26}
+        lines = summary_table([_RUN | {"again": again}, unchanged]).splitlines()
+        self.assertRegex(
+            lines[2],
+            r"3 +placed +1\.250x +1\.200 to 1\.300 +12 +5 +3 min 05 s +1\.240x +1\.220 to 1\.260",
+        )
+        self.assertRegex(lines[3], r"4 +unchanged +12 +5 +3 min 05 s$")
+
+    def test_the_neighbour_is_there_only_while_it_is_wanted(self):
+        before = _children()
+        with neighbour(True):
+            self.assertLen(_children(), len(before) + 1)
+        self.assertEqual(_children(), before)
+        with neighbour(False):
+            self.assertEqual(_children(), before)
+
+
+if __name__ == "__main__":
+    absltest.main()

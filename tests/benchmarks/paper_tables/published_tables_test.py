@@ -1,0 +1,79 @@
+"""Tests of the tables of the papers: that each printed number has its cell."""
+
+from __future__ import annotations
+
+import collections
+
+from absl.testing import absltest
+
+from benchmarks.harness.run_placers import ALL_PLACERS
+from benchmarks.models.catalogue import MODELS
+from benchmarks.paper_tables.published import published_results
+from benchmarks.paper_tables.published_tables import COUNT_ROWS, TABLES
+from tf_placer.machines.catalogue import described_machine
+
+
+class PublishedTablesTest(absltest.TestCase):
+    def test_every_printed_step_time_of_a_table_has_one_cell(self):
+        cells = collections.Counter(
+            table.published(row, column)
+            for table in TABLES.values()
+            for row in table.rows
+            for column in table.columns
+        )
+        del cells[None]
+        printed = {(table.paper, table.table) for table in TABLES.values()}
+        expected = [
+            each
+            for each in published_results()
+            if (each.paper, each.table) in printed
+            and each.metric == "per_step_time"
+            and not each.note.startswith("repeats")
+        ]
+        self.assertCountEqual(cells, expected)
+        self.assertEqual(set(cells.values()), {1})
+
+    def test_every_method_of_a_paper_has_a_number_in_every_row(self):
+        for table in TABLES.values():
+            for row in table.rows:
+                for column in table.columns:
+                    if column.method is not None:
+                        self.assertIsNotNone(table.published(row, column), f"{table.name} {row}")
+
+    def test_batches_are_those_of_the_catalogue(self):
+        for table in TABLES.values():
+            for row in table.rows:
+                for column in table.columns:
+                    published = table.published(row, column)
+                    if published is not None:
+                        settings = MODELS[row.model].settings
+                        self.assertEqual(settings["batch"], published.batch, row)
+
+    def test_machines_have_as_many_gpus_as_the_paper_says(self):
+        for table in TABLES.values():
+            for row in table.rows:
+                gpus = len(described_machine(row.machine).devices) - 1
+                self.assertEqual(gpus, row.num_gpus or 4, row)
+
+    def test_placers_exist(self):
+        placers = {
+            column.placer_for(row)[0]
+            for table in TABLES.values()
+            for row in table.rows
+            for column in table.columns
+            if column.placer_for(row) is not None
+        }
+        self.assertContainsSubset(placers, ALL_PLACERS)
+
+    def test_gains_are_between_columns_of_their_table(self):
+        for table in TABLES.values():
+            if table.gain:
+                titles = [column.title for column in table.columns]
+                self.assertContainsSubset([table.gain.method, *table.gain.over], titles)
+
+    def test_counted_models_exist(self):
+        self.assertContainsSubset([model for _, model in COUNT_ROWS], MODELS)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,103 @@
+"""Tests of how simulated and live steps are compared, with sessions that pretend."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.simulator.fidelity import Comparison, measure_live
+from tests.tf_placer.scripted import Script
+
+_PLACEMENTS = [(kind, np.array(row, np.int32)) for kind, row in (("a", [0, 0]), ("b", [0, 1]))]
+
+
+def _comparison():
+    """Three placements in three rounds, each 1, 2 and 4 times as long as a graph of 0.1 s."""
+    rounds = np.log([[1.0, 1.0, 3.0], [2.0, 2.0, 2.0], [4.0, 5.0, 3.0]])
+    return Comparison(["a", "a", "b"], rounds, 0.1, np.array([0.2, 0.44, 0.6]), 0.2)
+
+
+class ComparisonTest(absltest.TestCase):
+    def test_the_live_figure_is_the_median_of_the_rounds(self):
+        comparison = _comparison()
+        np.testing.assert_allclose(comparison.live_ratios, [1.0, 2.0, 4.0])
+        np.testing.assert_allclose(comparison.live_secs, [0.1, 0.2, 0.4])
+        np.testing.assert_allclose(comparison.simulated_ratios, [1.0, 2.2, 3.0])
+
+    def test_errors_are_those_of_relative_steps_and_also_those_of_seconds(self):
+        row = _comparison().row("graph")
+        # 0 %, 10 % and 25 %; 90 % of the way lies between the last two.
+        errors, absolute, ratio = row[4:6], row[6], row[7]
+        self.assertEqual(errors, ["10.0%", "22.0%"])
+        # 2, 2.2 and 1.5 times as long.
+        self.assertEqual((absolute, ratio), ("100.0%", "2.000"))
+        self.assertEqual(row[:4], ["graph", "3", "100.0 ms to 400.0 ms", "1.000"])
+
+    def test_rounds_are_compared_with_each_other(self):
+        # The first and the third: geometric means of 1 and 3, 2 and 2, 4 and 3; the second.
+        correlation, difference = _comparison().row("graph")[8:]
+        self.assertEqual(correlation, "1.000")
+        # sqrt(3) / 1, 1, sqrt(12) / 5: 73 %, 0 %, 31 %.
+        self.assertEqual(difference, "30.7%")
+
+
+class MeasureLiveTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.script = Script(
+            secs=lambda assignment: {(): 0.2, ("x",): 0.2, ("x", "y"): 0.15}[
+                tuple(sorted(set(assignment.values())))
+            ]
+        )
+        self.log = pathlib.Path(self.create_tempdir().full_path) / "paired.jsonl"
+
+    def _assign(self, row):
+        return {str(group): "xy"[device] for group, device in enumerate(row)}
+
+    def _measure(self, rounds, blocks=4):
+        sessions = self.script.environment("", None, None, self._assign, meta_optimizer=False)
+        return measure_live(
+            *("graph", sessions, self._assign, _PLACEMENTS, self.log),
+            rounds=rounds,
+            blocks=blocks,
+        )
+
+    def test_placements_take_turns_with_the_graph_as_it_came(self):
+        log_ratios, original_secs = self._measure(2)
+        np.testing.assert_allclose(np.exp(log_ratios), [[1.0, 1.0], [0.75, 0.75]])
+        self.assertAlmostEqual(original_secs, 0.2)
+        # In each round, the graph as it came once.
+        placed = [self._assign(row) for _, row in _PLACEMENTS]
+        self.assertEqual(self.script.measured, [{}, *placed, {}, *placed])
+
+    def test_what_is_in_the_log_is_not_measured_again(self):
+        first, _ = self._measure(1)
+        entries = [json.loads(line) for line in self.log.read_text().splitlines()]
+        # Killed before the last one, and the machine is faster now.
+        self.log.write_text(json.dumps(entries[0] | {"original_secs": 0.4}) + "\n")
+        self.script.measured.clear()
+        log_ratios, original_secs = self._measure(1)
+        np.testing.assert_allclose(log_ratios, first)
+        self.assertEqual(self.script.measured, [{}, self._assign(_PLACEMENTS[1][1])])
+        self.assertAlmostEqual(original_secs, 0.3)
+        self.script.measured.clear()
+        self._measure(1)
+        self.assertEmpty(self.script.measured)
+
+    def test_other_numbers_of_blocks_are_other_measurements(self):
+        self._measure(1)
+        self.script.measured.clear()
+        self._measure(1, blocks=5)
+        self.assertLen(self.script.measured, 3)
+
+    def test_a_placement_that_does_not_run_ends_the_benchmark(self):
+        self.script.secs = lambda assignment: 0.2 if not assignment else None
+        with self.assertRaisesRegex(RuntimeError, "graph, placement 0"):
+            self._measure(1)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,65 @@
+"""The manual names what there is: its links, files and modules exist.
+
+Reads the pages and looks at the source tree; runs nothing.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from absl.testing import absltest
+
+# Under Bazel this file is a link into the source tree.
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = (
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/results/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_MODULE = re.compile(r"python3? -m ([\w.]+)")
+_PATH = re.compile(r"`((?:tf_placer|graph_passes|benchmarks|tests|docs)/[\w./]+)`")
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The places in a page that a link can name."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+class ManualTest(absltest.TestCase):
+    def test_there_are_pages(self):
+        self.assertGreater(len(PAGES), 10)
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for link in _LINK.findall(page.read_text()):
+                if re.match(r"\w+:", link):
+                    continue
+                name, _, anchor = link.partition("#")
+                target = (page.parent / name).resolve() if name else page
+                self.assertTrue(target.exists(), f"{page.name}: {link}")
+                if anchor:
+                    self.assertIn(anchor, anchors(target), f"{page.name}: {link}")
+
+    def test_modules_that_commands_run_exist(self):
+        for page in PAGES:
+            for module in _MODULE.findall(page.read_text()):
+                path = ROOT / module.rstrip(".").replace(".", "/")
+                if module.split(".")[0] in ("tf_placer", "graph_passes", "benchmarks"):
+                    runs = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+                    self.assertTrue(runs, f"{page.name}: python -m {module}")
+
+    def test_files_that_it_names_exist(self):
+        for page in PAGES:
+            for path in _PATH.findall(page.read_text()):
+                made_up = any(word in path for word in ("NAME", "ROOM", "/x_test", "/x.py"))
+                self.assertTrue(made_up or (ROOT / path).exists(), f"{page.name}: {path}")
+
+    def test_the_first_page_is_short(self):
+        lines = (ROOT / "README.md").read_text().splitlines()
+        self.assertLessEqual(len(lines), 150)
+
+
+if __name__ == "__main__":
+    absltest.main()

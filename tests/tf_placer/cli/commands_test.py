@@ -1,0 +1,446 @@
+"""Tests of the commands: what they write and print, and what they say about bad input."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.placement import Placement, write_placement
+from tests import graphs
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.cli import main as cli
+from tf_placer.inputs.sources import read_graph, write_graph
+from tf_placer.live import job as live_job
+from tf_placer.live import optimization
+from tf_placer.live.run_directory import RunDirectory
+
+tf1 = tf.compat.v1
+_CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:1/device:CPU:0")
+
+
+@contextlib.contextmanager
+def scripted(script: Script) -> Iterator[None]:
+    """Searches in this process, with scripted measurements."""
+
+    def search(directory, given, report, start_secs):
+        return live_job.run(
+            RunDirectory(given), directory, report, script.environment, start_secs=start_secs
+        )
+
+    with mock.patch.object(optimization, "run_search", search):
+        yield
+
+
+def split_is_faster(assignment) -> float:
+    return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+def branches(rename: str | None = None, add: bool = False) -> tf1.GraphDef:
+    """Two branches, of which one ends in an operation with another name, or has one more."""
+    with tf.Graph().as_default() as graph:
+        ends = []
+        for name in ("left", "right"):
+            value = tf1.get_variable(name, [4, 4])
+            value = tf.matmul(value, value, name=f"{name}/square")
+            if name == "right" and add:
+                value = tf.tanh(value, name="right/more")
+            ends.append(tf.nn.relu(value, name=rename if name == "right" else "left/end"))
+        tf.add_n(ends, name="y")
+    return graph.as_graph_def()
+
+
+class CommandsTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def call(self, *arguments: str) -> str:
+        """Calls the command line here; returns what it printed."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
+            cli.main(arguments)
+        return output.getvalue()
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.directory)): path.read_bytes()
+            for path in self.directory.rglob("*")
+            if path.is_file()
+        }
+
+    def assert_refused(self, message: str, *arguments: str):
+        """A bad command says one sentence, fails and writes nothing."""
+        before = self.files()
+        output, errors = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            cli.main(arguments)
+        # Python prints a text code to standard error and exits with 1.
+        self.assertIsInstance(raised.exception.code, str, arguments)
+        self.assertRegex(raised.exception.code, f"^tf_placer: .*{message}")
+        self.assertNotIn("\n", raised.exception.code)
+        self.assertEqual(output.getvalue() + errors.getvalue(), "")
+        self.assertEqual(sorted(self.files()), sorted(before))
+
+
+class OptimizeCommandTest(CommandsTestCase):
+    def setUp(self):
+        super().setUp()
+        write_graph(self.path("in.pb"), branches())
+        self.settings = ["--machine=local:2", "--placer=random", "--max_trials=8"]
+
+    def optimize(self, *arguments: str) -> str:
+        return self.call("optimize", *self.settings, *arguments)
+
+    def test_a_faster_graph_is_written_and_told(self):
+        for ending in ("pb", "pbtxt", "meta"):
+            with scripted(Script(secs=split_is_faster)):
+                printed = self.optimize(
+                    f"--input_graph={self.path('in.pb')}",
+                    "--fetches=y",
+                    f"--output_graph={self.path('out.' + ending)}",
+                    f"--log_dir={self.path('run')}",
+                )
+            self.assertIn("placed - ", printed)
+            self.assertIn("2.000x", printed)
+            self.assertIn(f"placement: {self.path('run/placement.json')}", printed)
+            placed = read_graph(self.path("out." + ending)).graph_def
+            self.assertTrue(uses_two_devices({n.name: n.device for n in placed.node if n.device}))
+
+    def test_a_graph_that_does_not_get_faster_is_written_as_it_came(self):
+        with scripted(Script()):
+            printed = self.optimize(
+                f"--input_graph={self.path('in.pb')}",
+                "--fetches=y",
+                f"--output_graph={self.path('out.pb')}",
+                f"--log_dir={self.path('run')}",
+            )
+        self.assertIn("unchanged - no placement is faster", printed)
+        self.assertNotIn("placement:", printed)
+        self.assertEqual(
+            read_graph(self.path("out.pb")).graph_def, read_graph(self.path("in.pb")).graph_def
+        )
+
+    def test_devices_are_cleared_on_demand_only(self):
+        graph_def = branches()
+        for node in graph_def.node:
+            node.device = "/device:CPU:0"
+        write_graph(self.path("in.pb"), graph_def)
+        arguments = (
+            f"--input_graph={self.path('in.pb')}",
+            "--fetches=y",
+            f"--log_dir={self.path('run')}",
+        )
+        with scripted(Script(secs=split_is_faster)):
+            self.assertIn("nothing to place", self.optimize(*arguments))
+            self.assertIn("placed - ", self.optimize(*arguments, "--clear_devices"))
+
+    def test_feeds_come_from_a_file(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            w = tf1.get_variable("w", [4, 4])
+            tf.matmul(x, tf.matmul(w, w), name="y")
+        write_graph(self.path("in.pb"), graph.as_graph_def())
+        np.savez(self.path("feeds.npz"), x=np.ones([2, 4]))
+        script = Script()
+        with scripted(script):
+            self.optimize(
+                f"--input_graph={self.path('in.pb')}",
+                "--fetches=y",
+                f"--feeds={self.path('feeds.npz')}",
+                f"--log_dir={self.path('run')}",
+            )
+        self.assertAllEqual(script.made[0]["step"].feeds["x:0"], np.ones([2, 4], np.float32))
+
+    def test_the_log_can_be_shown(self):
+        with scripted(Script(secs=split_is_faster)):
+            self.optimize(
+                f"--input_graph={self.path('in.pb')}",
+                "--fetches=y",
+                f"--log_dir={self.path('run')}",
+            )
+        printed = self.call("log", self.path("run"))
+        self.assertIn("8 trials; best 50.00 ms", printed)
+        self.assertIn("as it came", printed)
+
+
+class BadInputTest(CommandsTestCase):
+    def refuses(self, message: str, graph: str, *arguments: str):
+        self.assert_refused(
+            message,
+            "optimize",
+            f"--input_graph={self.path(graph)}",
+            *(arguments or ("--fetches=y",)),
+            *([] if any("--machine" in a for a in arguments) else ["--machine=local:2"]),
+            *(
+                []
+                if any("--output" in a for a in arguments)
+                else [f"--output_graph={self.path('o.pb')}"]
+            ),
+            *(
+                []
+                if any("--log_dir" in a for a in arguments)
+                else [f"--log_dir={self.path('run')}"]
+            ),
+        )
+
+    def setUp(self):
+        super().setUp()
+        self.graph_def = branches()
+        write_graph(self.path("in.pb"), self.graph_def)
+
+    def write(self, name: str, *nodes: tuple[str, str, list[str]]):
+        graph_def = tf1.GraphDef()
+        for node_name, op, inputs in nodes:
+            node = graph_def.node.add(name=node_name, op=op, input=inputs)
+            if op == "Identity":
+                node.attr["T"].type = tf.float32.as_datatype_enum
+        (self.directory / name).write_bytes(graph_def.SerializeToString())
+
+    def test_graph_files(self):
+        data = self.graph_def.SerializeToString()
+        (self.directory / "cut.pb").write_bytes(data[: len(data) // 2])
+        (self.directory / "garbage.pb").write_bytes(b"\x93\x02not a graph" * 50)
+        (self.directory / "empty.pb").touch()
+        (self.directory / "graph.h5").touch()
+        self.refuses("cut.pb' is not a graph, or is cut short", "cut.pb")
+        self.refuses("garbage.pb' is not a graph", "garbage.pb")
+        self.refuses("empty.pb' is empty", "empty.pb")
+        self.refuses("graph.h5' is not a graph file: its name must end in", "graph.h5")
+        self.refuses("missing.pb': No such file", "missing.pb")
+
+    def test_graphs(self):
+        self.write("unknown.pb", ("y", "FluxCapacitor", []))
+        self.write("cycle.pb", ("x", "Identity", ["y"]), ("y", "Identity", ["x"]))
+        self.write("dangling.pb", ("y", "Identity", ["x"]))
+        self.refuses("'y' has the type 'FluxCapacitor'", "unknown.pb")
+        self.refuses("cycle through '.' -> '.' -> '.'", "cycle.pb")
+        self.refuses("'y' reads 'x', which does not exist", "dangling.pb")
+
+    def test_steps(self):
+        with tf.Graph().as_default() as graph:
+            tf.identity(tf1.placeholder(tf.float32, [None], name="x"), name="y")
+        write_graph(self.path("open.pb"), graph.as_graph_def())
+        (self.directory / "text.npz").write_text("x")
+        (self.directory / "empty.npz").touch()
+        np.save(self.directory / "array.npz", np.ones(2))
+        os.rename(self.path("array.npz.npy"), self.path("array.npz"))
+        np.savez(self.path("objects.npz"), x=np.array([{}], object))
+        np.savez(self.path("wrong.npz"), x=np.ones([2, 2]))
+        np.savez(self.path("cut.npz"), x=np.ones(1000))
+        content = (self.directory / "cut.npz").read_bytes()
+        (self.directory / "cut.npz").write_bytes(content[: len(content) // 2])
+        self.refuses("fetch 'z' is not in the graph", "in.pb", "--fetches=y,z")
+        self.refuses("nothing to fetch", "in.pb", "--fetches=")
+        self.refuses("nothing to fetch", "in.pb", "--seed=1")
+        self.refuses("initializer 'go' is not", "in.pb", "--fetches=y", "--initializers=go")
+        self.refuses(r"placeholder 'x:0' has the shape \[\?\]", "open.pb")
+        for name in ("text", "empty", "array", "objects", "cut"):
+            feeds = f"--feeds={self.path(name + '.npz')}"
+            self.refuses(f"{name}.npz' are not an .npz file", "open.pb", "--fetches=y", feeds)
+        feeds = f"--feeds={self.path('wrong.npz')}"
+        self.refuses("feed of 'x:0' has the shape", "open.pb", "--fetches=y", feeds)
+        feeds = f"--feeds={self.path('no.npz')}"
+        self.refuses("no.npz': No such file", "open.pb", "--fetches=y", feeds)
+
+    def test_machines_and_placers(self):
+        for machine, message in (
+            ("toaster", "unknown machine 'toaster'"),
+            ("local:none", "local:none"),
+            ("local:2,speed=9", "unknown option 'speed'"),
+            ("grpc://nowhere", "'grpc://nowhere' is not an address"),
+            ("grpc://localhost:1", "no TensorFlow server answers at grpc://localhost:1"),
+        ):
+            self.refuses(message, "in.pb", "--fetches=y", f"--machine={machine}")
+        for option, message in (
+            ("units", "'units' is not NAME=VALUE"),
+            ("no=1", "placer 'colocrl' has no option 'no'"),
+            ("learning_rate=fast", "option 'learning_rate' .* must be float, not 'fast'"),
+        ):
+            self.refuses(
+                message,
+                *("in.pb", "--fetches=y", "--placer=colocrl", f"--placer_option={option}"),
+            )
+        self.refuses("max_trials must be at least 1", "in.pb", "--fetches=y", "--max_trials=0")
+
+    def test_outputs(self):
+        (self.directory / "file").touch()
+        for output, message in (
+            ("no/such/o.pb", "cannot write to '.*no/such': No such file or directory"),
+            ("file/o.pb", "cannot write to '.*file': Not a directory"),
+            ("o.txt", "o.txt' is not a graph file"),
+        ):
+            output_graph = f"--output_graph={self.path(output)}"
+            self.refuses(message, "in.pb", "--fetches=y", output_graph)
+        log_dir = f"--log_dir={self.path('file/run')}"
+        self.refuses("file/run': '.*file' is not a directory", "in.pb", "--fetches=y", log_dir)
+
+    def test_logs(self):
+        os.mkdir(self.path("foreign"))
+        (self.directory / "foreign" / "trials.jsonl").write_text("hello\nworld\n")
+        self.assert_refused("foreign/trials.jsonl:1: not a", "log", self.path("foreign"))
+        self.assert_refused("none/trials.jsonl: No such file", "log", self.path("none"))
+        write_graph(self.path("other.pb"), graphs.matmul_chain().graph.as_graph_def())
+        log_dir = f"--log_dir={self.path('run')}"
+        settings = (log_dir, "--machine=local:2", "--placer=random", "--max_trials=2")
+        # With one core, each of these would say that two processes share it.
+        cores = mock.patch.object(os, "sched_getaffinity", lambda pid: {0, 1})
+        with cores, scripted(Script()):
+            self.call("optimize", f"--input_graph={self.path('in.pb')}", "--fetches=y", *settings)
+            self.refuses("a log of another graph", "other.pb", "--fetches=result", *settings)
+            self.refuses("a log of another seed", "in.pb", "--fetches=y", "--seed=1", *settings)
+
+    def test_arguments_that_argparse_refuses(self):
+        for arguments in (
+            [],
+            ["fly"],
+            ["optimize"],
+            ["optimize", "--input_graph=x.pb", "--placer=magic"],
+            ["optimize", "--input_graph=x.pb", "--max_trials=many"],
+            ["apply", "--input_graph=x.pb"],
+            ["serve", "local:2", "--port=99999"],
+        ):
+            errors = io.StringIO()
+            with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as raised:
+                cli.main(arguments)
+            self.assertEqual(raised.exception.code, 2)
+            self.assertRegex(errors.getvalue().splitlines()[-1], "^tf_placer.*: error: ")
+
+    def test_machines_that_cannot_be_served(self):
+        self.assert_refused("needs a machine 'local:N', not 'attached'", "serve", "attached")
+        self.assert_refused("unknown machine 'x'", "serve", "x")
+
+
+class ApplyCommandTest(CommandsTestCase):
+    def setUp(self):
+        super().setUp()
+        self.graph_def = branches()
+        write_graph(self.path("in.pb"), self.graph_def)
+        with scripted(Script(secs=split_is_faster)):
+            self.call(
+                "optimize",
+                f"--input_graph={self.path('in.pb')}",
+                f"--output_graph={self.path('placed.pb')}",
+                f"--log_dir={self.path('run')}",
+                *("--fetches=y", "--machine=local:2", "--placer=random", "--max_trials=8"),
+            )
+        self.placement = f"--placement={self.path('run/placement.json')}"
+
+    def apply(self, source: str, target: str, *arguments: str) -> str:
+        return self.call(
+            "apply",
+            f"--input_graph={self.path(source)}",
+            f"--output_graph={self.path(target)}",
+            *(arguments or (self.placement,)),
+        )
+
+    def test_on_the_same_graph_it_gives_the_graph_that_was_found(self):
+        printed = self.apply("in.pb", "out.pb")
+        self.assertIn("the graph is the one the placement was made for", printed)
+        self.assertNotIn("not in the", printed)
+        self.assertEqual(
+            read_graph(self.path("out.pb")).graph_def, read_graph(self.path("placed.pb")).graph_def
+        )
+
+    def test_a_second_time_it_changes_nothing(self):
+        printed = self.apply("placed.pb", "out.pb")
+        self.assertIn("placed: 0 of", printed)
+        self.assertEqual(
+            read_graph(self.path("out.pb")).graph_def, read_graph(self.path("placed.pb")).graph_def
+        )
+
+    def test_on_a_changed_graph_it_tells_what_did_not_match(self):
+        write_graph(self.path("new.pb"), branches(rename="right/other", add=True))
+        printed = self.apply("new.pb", "out.pb")
+        self.assertIn("the graph is not the one the placement was made for", printed)
+        self.assertRegex(printed, r"in the placement but not in the graph \(1\): Relu\n")
+        self.assertRegex(printed, r"in the graph but not in the placement \(\d\): .*right/more")
+        self.assertIn("right/other", printed)
+        found = {n.name: n.device for n in read_graph(self.path("placed.pb")).graph_def.node}
+        written = {n.name: n.device for n in read_graph(self.path("out.pb")).graph_def.node}
+        self.assertEqual(written["right/other"], "")
+        for name in written.keys() & found.keys():
+            self.assertEqual(written[name], found[name], name)
+
+    def test_everything_but_the_devices_survives_every_format(self):
+        with tf.Graph().as_default():
+            tf.import_graph_def(self.graph_def, name="")
+            tf1.add_to_collection("train_op", tf1.get_default_graph().get_operation_by_name("y"))
+            meta = tf1.train.export_meta_graph()
+        write_graph(self.path("in.meta"), self.graph_def, meta)
+        self.apply("in.meta", "out.meta")
+        self.apply("in.pb", "out.pbtxt")
+        self.apply("out.pbtxt", "again.meta")
+        placed = read_graph(self.path("placed.pb")).graph_def
+        for name in ("out.meta", "out.pbtxt", "again.meta"):
+            self.assertEqual(read_graph(self.path(name)).graph_def, placed, name)
+        meta.graph_def.CopyFrom(placed)
+        self.assertEqual(read_graph(self.path("out.meta")).meta_graph, meta)
+
+    def test_devices_are_cleared_on_demand(self):
+        graph_def = branches()
+        for node in graph_def.node:
+            node.device = _CPUS[0]
+        write_graph(self.path("in.pb"), graph_def)
+        self.assert_refused(
+            "in.pb': nothing of the placement fits the graph: '.*': it is left where it is",
+            "apply",
+            f"--input_graph={self.path('in.pb')}",
+            f"--output_graph={self.path('out.pb')}",
+            self.placement,
+        )
+        self.apply("in.pb", "out.pb", self.placement, "--clear_devices")
+        self.assertEqual(
+            read_graph(self.path("out.pb")).graph_def, read_graph(self.path("placed.pb")).graph_def
+        )
+
+    def test_bad_placements_are_named(self):
+        good = json.loads((self.directory / "run" / "placement.json").read_text())
+        for name, content in (
+            ("cut", json.dumps(good)[:-40]),
+            ("list", "[]"),
+            ("later", json.dumps({**good, "format": 9})),
+            ("lacking", json.dumps({k: v for k, v in good.items() if k != "assignment"})),
+            ("device", json.dumps({**good, "assignment": {"y": "/device:FPGA:0"}})),
+        ):
+            (self.directory / f"{name}.json").write_text(content)
+            self.refuse(name, f"{name}.json'")
+        write_placement(Placement("f", _CPUS, {"a": _CPUS[0]}), self.path("other.json"))
+        self.refuse("other", "other.json' on '.*in.pb': nothing of the placement fits")
+        self.refuse("none", "none.json': No such file")
+
+    def refuse(self, placement: str, message: str):
+        self.assert_refused(
+            message,
+            "apply",
+            f"--input_graph={self.path('in.pb')}",
+            f"--output_graph={self.path('out.pb')}",
+            f"--placement={self.path(placement + '.json')}",
+        )
+
+    def test_an_output_that_cannot_be_written_is_named(self):
+        self.assert_refused(
+            "cannot write to '.*no/such'",
+            "apply",
+            f"--input_graph={self.path('in.pb')}",
+            f"--output_graph={self.path('no/such/out.pb')}",
+            self.placement,
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()

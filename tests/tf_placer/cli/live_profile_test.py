@@ -1,0 +1,93 @@
+"""Tests of profiling with real processes: a graph, links, and the command that does both."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tf_placer.cli import main as cli
+from tf_placer.costs.profiling import profile_graph
+from tf_placer.environments.environment import Measurement
+from tf_placer.environments.session import SessionEnvironment
+from tf_placer.inputs.sources import write_graph
+from tf_placer.inputs.step import Step
+from tf_placer.machines.lookup import find_machine
+from tf_placer.problem.problem_file import read_problem
+
+
+class LiveProfileTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.path = str(self.directory / "graph.pb")
+
+    def test_every_operation_of_a_small_graph_has_costs(self):
+        graph = graphs.v1_ref_variables("rmsprop")
+        write_graph(self.path, graph.graph.as_graph_def())
+        op_graph = OpGraph.from_graph_def(
+            graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
+        )
+        whole_steps = []
+        measure = SessionEnvironment.measure
+
+        def noted(environment: SessionEnvironment, placements: np.ndarray) -> list[Measurement]:
+            whole_steps.extend(measure(environment, placements))
+            return whole_steps[-1:]
+
+        with mock.patch.object(SessionEnvironment, "measure", noted):
+            costs = profile_graph(
+                self.path,
+                Step(graph.fetches, graph.feeds, graph.initializers),
+                group_operations(op_graph),
+                find_machine("local:2"),
+                steps=4,
+                work_dir=self.directory,
+            )
+        self.assertEqual(costs.source, "profiled")
+        self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
+        self.assertAllGreaterEqual(costs.compute_secs, 0.0)
+        [whole_step] = whole_steps
+        self.assertAllClose(costs.compute_secs.sum(axis=0), [whole_step.median_secs] * 2)
+        for name in ("layer_0/MatMul", "train/update_layer_0/weights/ApplyRMSProp"):
+            self.assertGreater(costs.compute_secs[op_graph.index[name], 0], 0.0)
+        # What a step does not need, what it is fed, and what is folded into others.
+        self.assertEqual(np.sum(costs.compute_secs[~op_graph.needed]), 0.0)
+        self.assertEqual(costs.compute_secs[op_graph.index["x"], 0], 0.0)
+        constants = op_graph.needed & op_graph.has_type(["Const"])
+        self.assertIn(0.0, costs.compute_secs[constants, 0])
+        # No file stays behind.
+        self.assertEqual([path.name for path in self.directory.iterdir()], ["graph.pb"])
+
+    def test_the_command_profiles_a_graph_and_the_links_between_processes(self):
+        write_graph(self.path, graphs.two_branches().graph.as_graph_def())
+        output = str(self.directory / "problem.json")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            cli.main(
+                [
+                    *("profile", f"--input_graph={self.path}", "--fetches=result:0"),
+                    *("--machine=local:2,memory_mb=500", "--steps=3", f"--output={output}"),
+                ]
+            )
+        self.assertRegex(printed.getvalue(), "costs: profiled; [0-9]+ operations did not run")
+        problem = read_problem(output)
+        self.assertEqual([device.memory_bytes for device in problem.devices], [500 * 2**20] * 2)
+        self.assertIn("chain_0/MatMul", problem.operation_names)
+        self.assertAllGreaterEqual(problem.compute_secs, 0.0)
+        self.assertAllGreater(problem.compute_secs.sum(axis=0), 0.0)
+        self.assertLen(problem.links, 2)
+        for link in problem.links:
+            self.assertBetween(link.latency_secs, 1e-7, 1.0)
+            self.assertBetween(link.bandwidth_bytes_per_sec, 1e6, 1e13)
+
+
+if __name__ == "__main__":
+    tf.test.main()

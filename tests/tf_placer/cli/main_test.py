@@ -1,0 +1,121 @@
+"""Tests of `python -m tf_placer` as people call it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import tensorflow as tf
+
+from tests import graphs
+from tests.tf_placer.process_tree import descendants, wait_until_gone
+from tf_placer.inputs.sources import read_graph, write_graph
+
+tf1 = tf.compat.v1
+_ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tf_placer", *arguments],
+        env=_ENVIRON,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class CommandLineTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def call(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        process = start(*arguments)
+        output, errors = process.communicate(timeout=120)
+        self.assertNotIn("Traceback", errors)
+        return process.returncode, output, errors
+
+    def test_every_command_explains_itself(self):
+        code, output, errors = self.call("--help")
+        self.assertEqual((code, errors), (0, ""))
+        commands = [
+            "optimize",
+            "apply",
+            "profile",
+            "search",
+            "simulate",
+            "machines",
+            "placers",
+            "log",
+            "serve",
+        ]
+        for command in commands:
+            self.assertIn(f"\n    {command} ", output)
+            code, explained, errors = self.call(command, "--help")
+            self.assertEqual((code, errors), (0, ""))
+            self.assertStartsWith(explained, f"usage: tf_placer {command}")
+
+    def test_help_tells_the_exit_codes(self):
+        _, output, _ = self.call("--help")
+        self.assertRegex(" ".join(output.split()), "Exit codes: 0, .* 1, .* 2, ")
+        self.assertEqual(self.call("machines")[0], 0)
+        self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
+        self.assertEqual(self.call("search", "--problem=no.json")[0], 2)
+
+    def test_bad_input_says_one_sentence_at_the_end_and_fails(self):
+        (self.directory / "cut.pb").write_bytes(b"\x0a\xff")
+        code, output, errors = self.call(
+            "optimize", f"--input_graph={self.directory}/cut.pb", "--machine=local:2"
+        )
+        self.assertEqual((code, output), (1, ""))
+        last = errors.splitlines()[-1]
+        self.assertRegex(last, "^tf_placer: '.*cut.pb' is not a graph, or is cut short: ")
+        self.assertEqual(errors.count("tf_placer:"), 1)
+        self.assertEqual(os.listdir(self.directory), ["cut.pb"])
+
+    def test_a_placed_graph_comes_back_as_it_was(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = "/device:CPU:0"
+        write_graph(self.directory / "in.pb", graph_def)
+        code, output, errors = self.call(
+            "optimize",
+            f"--input_graph={self.directory}/in.pb",
+            f"--output_graph={self.directory}/out.pb",
+            *("--fetches=result", "--machine=local:2", "--max_trials=3"),
+        )
+        self.assertEqual(code, 0, errors)
+        self.assertIn("unchanged - every operation keeps the device it came with", output)
+        self.assertEqual(read_graph(self.directory / "out.pb").graph_def, graph_def)
+
+    def test_a_served_machine_runs_sessions_until_it_is_interrupted(self):
+        process = start("serve", "local:2")
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        self.assertRegex(
+            line, r"^local:2 serves sessions at grpc://localhost:\d+ until interrupted"
+        )
+        target = line.split()[4]
+        with tf.Graph().as_default():
+            with tf.device("/job:worker/task:1"):
+                y = tf.constant(3.0) * 2.0
+            with tf1.Session(target) as session:
+                self.assertEqual(session.run(y), 6.0)
+        servers = descendants(process.pid)
+        self.assertLen(servers, 2)
+        code, _, errors = self.call("serve", "local:2", f"--port={target.rpartition(':')[2]}")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors.splitlines()[-1], "^tf_placer: cannot listen on port ")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(wait_until_gone(servers), [])
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,117 @@
+"""Tests of the command that lists the placers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+
+from absl.testing import absltest
+
+from tf_placer.cli import main as cli
+from tf_placer.cli.placer_command import placer_table, placers_table
+from tf_placer.placers import PLACERS, describe_placer, needs_problem
+
+
+def rows(text: str) -> dict[str, str]:
+    """The lines of a table by their first cell."""
+    lines = text.split("\n")
+    start = next(i for i, line in enumerate(lines) if line.startswith("---")) + 1
+    return {line.split()[0]: line for line in lines[start:]}
+
+
+class PlacersTableTest(absltest.TestCase):
+    def test_has_a_line_for_each_placer_with_what_it_is_and_where_it_is_from(self):
+        lines = rows(placers_table())
+        self.assertEqual(list(lines), list(PLACERS))
+        for name, entry in PLACERS.items():
+            self.assertIn(entry.summary, lines[name])
+            self.assertIn(entry.reference, lines[name])
+
+    def test_names_the_parts_of_those_that_learn(self):
+        lines = rows(placers_table())
+        self.assertRegex(lines["colocrl"], r"colocrl +heuristic +seq2seq +reinforce ")
+        self.assertNotIn("heuristic", lines["random"])
+
+    def test_says_which_need_costs(self):
+        lines = rows(placers_table())
+        self.assertTrue(any(map(needs_problem, PLACERS)))
+        for name, entry in PLACERS.items():
+            costs = "needed" if needs_problem(name) else ""
+            self.assertRegex(lines[name], rf" {costs} +{re.escape(entry.reference)}  ")
+
+    def test_needs_no_tensorflow(self):
+        program = "import sys; sys.modules['tensorflow'] = None\n"
+        program += "from tf_placer.cli.main import main; main(['placers'])"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, placers_table() + "\n")
+
+
+class PlacerTableTest(absltest.TestCase):
+    def test_has_a_line_for_each_setting_with_its_value_and_help(self):
+        placer = describe_placer("colocrl")
+        lines = rows(placer_table("colocrl"))
+        self.assertLen(lines, len(placer.settings))
+        for setting in placer.settings:
+            self.assertIn(setting.help, lines[setting.name])
+            self.assertRegex(lines[setting.name], rf"^{setting.name} +\S+ +{setting.part}")
+        self.assertRegex(lines["batch_size"], "^batch_size +8 +reinforce")
+        self.assertRegex(lines["failing_signal"], "^failing_signal +none +signal")
+
+    def test_options_show_their_effect(self):
+        lines = rows(placer_table("colocrl", {"batch_size": "4", "policy": "softmax"}))
+        self.assertRegex(lines["batch_size"], "^batch_size +4 ")
+        self.assertNotIn("hidden_units", lines)
+
+    def test_a_placer_without_settings_says_so(self):
+        self.assertEqual(
+            placer_table("random"),
+            "random: a random legal device for every group (baseline)\nno settings",
+        )
+
+    def test_a_placer_that_needs_costs_says_so(self):
+        self.assertIn("\nneeds to know what the operations cost", placer_table("heft"))
+
+    def test_the_nearest_is_suggested_for_what_there_is_not(self):
+        with self.assertRaisesRegex(ValueError, r"no placer 'eagel' \(did you mean 'eagle'\?\)"):
+            placer_table("eagel")
+        with self.assertRaisesRegex(ValueError, r"'batchsize' \(did you mean 'batch_size'\?\)"):
+            placer_table("colocrl", {"batchsize": "4"})
+
+
+class CommandTest(absltest.TestCase):
+    def call(self, *arguments: str) -> str:
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            cli.main(["placers", *arguments])
+        return output.getvalue()
+
+    def test_prints_all_or_one(self):
+        self.assertEqual(self.call(), placers_table() + "\n")
+        self.assertEqual(self.call("random"), placer_table("random") + "\n")
+        self.assertEqual(
+            self.call("colocrl", "--placer_option=batch_size=4"),
+            placer_table("colocrl", {"batch_size": "4"}) + "\n",
+        )
+
+    def test_bad_input_is_one_sentence(self):
+        for arguments, message in (
+            (["eagel"], "no placer 'eagel' .did you mean 'eagle'?"),
+            (["--placer_option=batch_size=4"], "--placer_option needs the name of a placer"),
+            (["random", "--placer_option=x=4"], "placer 'random' has no option 'x'"),
+        ):
+            with self.assertRaises(SystemExit) as raised:
+                self.call(*arguments)
+            self.assertRegex(raised.exception.code, f"^tf_placer: {message}")
+
+
+if __name__ == "__main__":
+    absltest.main()

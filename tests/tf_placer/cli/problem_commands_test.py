@@ -1,0 +1,553 @@
+"""Tests of the commands on problems: what they write and print, and what they refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer import doubles
+from tests.tf_placer.simulation.traces import make_problem
+from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_problem, small_problem
+from tf_placer.cli import main as cli
+from tf_placer.cli import search_command
+from tf_placer.problem.problem_file import write_problem
+from tf_placer.search.training_log import read_training_log
+
+RESULT_ENTRIES = [
+    "step_secs",
+    "feasible",
+    "assignment",
+    "peak_bytes",
+    "lower_bound_secs",
+    "trials",
+    "elapsed_secs",
+    "placer",
+    "seed",
+]
+_ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class FakeClock:
+    """Stands in for the module `time`."""
+
+    def __init__(self):
+        self.now_secs = 1000.0
+
+    def monotonic(self):
+        return self.now_secs
+
+
+class ProblemCommandsTestCase(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.problem = self.path("problem.json")
+        write_problem(small_problem(), self.problem)
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def read(self, name: str):
+        return json.loads((self.directory / name).read_text())
+
+    def write(self, name: str, text: str) -> str:
+        (self.directory / name).write_text(text)
+        return self.path(name)
+
+    def assignment(self, *devices) -> str:
+        return self.write("assignment.json", json.dumps({"assignment": devices}))
+
+    def call(self, *arguments: str, stderr: io.StringIO | None = None) -> str:
+        """Calls the command line here; returns what it printed."""
+        output = io.StringIO()
+        with (
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(stderr or io.StringIO()),
+        ):
+            cli.main(arguments)
+        return output.getvalue()
+
+    def assert_refused(self, message: str, *arguments: str, code: int = 1):
+        """A bad command says one sentence, fails and writes nothing."""
+        before = sorted(self.directory.rglob("*"))
+        output, errors = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            cli.main(arguments)
+        if code == 2:
+            self.assertEqual(raised.exception.code, 2, arguments)
+            self.assertRegex(errors.getvalue().splitlines()[-1], f": error: .*{message}")
+        else:
+            # Python prints a text code to standard error and exits with 1.
+            self.assertIsInstance(raised.exception.code, str, arguments)
+            self.assertRegex(raised.exception.code, f"^tf_placer: .*{message}")
+            self.assertNotIn("\n", raised.exception.code)
+            self.assertEqual(errors.getvalue(), "")
+        self.assertEqual(output.getvalue(), "")
+        self.assertEqual(sorted(self.directory.rglob("*")), before)
+
+
+class SearchCommandTest(ProblemCommandsTestCase):
+    def search(self, *arguments: str, **kwargs) -> str:
+        return self.call(
+            "search",
+            f"--problem={self.problem}",
+            f"--output={self.path('r.json')}",
+            "--placer=random",
+            *arguments,
+            **kwargs,
+        )
+
+    def test_auto_searches_where_nothing_else_is_asked(self):
+        self.call("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
+        self.assertEqual(self.read("r.json")["placer"], "auto")
+
+    def test_coarse_groups_are_placed_as_one_unless_the_placer_refines_them(self):
+        # 9 s if each of a pair is where it is fast; 25 s if pairs are together.
+        problem = make_problem([[1.0, 4.0], [4.0, 1.0]] * 9)
+        pairs = np.arange(18) // 2
+        write_problem(dataclasses.replace(problem, coarse_groups=pairs), self.problem)
+        self.search("--max_trials=400")
+        result = self.read("r.json")
+        self.assertEqual(result["assignment"][::2], result["assignment"][1::2])
+        self.assertEqual(result["step_secs"], 25.0)
+        self.call(
+            *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
+            "--max_trials=4000",
+        )
+        self.assertEqual(self.read("r.json")["step_secs"], 9.0)
+        assignment = f"--assignment={self.path('r.json')}"
+        self.assertIn("9.000 s", self.call("simulate", f"--problem={self.problem}", assignment))
+
+    def test_writes_the_entries_that_other_programs_read(self):
+        self.search("--placer=random", "--max_secs=60", "--max_trials=100", "--seed=3")
+        result = self.read("r.json")
+        self.assertEqual(list(result), RESULT_ENTRIES)
+        self.assertGreaterEqual(result.pop("elapsed_secs"), 0)
+        self.assertEqual(
+            result,
+            {
+                "step_secs": 4.5,
+                "feasible": True,
+                "assignment": [0, 1, 1],
+                "peak_bytes": [20, 30],
+                "lower_bound_secs": 2.0,
+                "trials": 100,
+                "placer": "random",
+                "seed": 3,
+            },
+        )
+        self.assertEqual(sorted(os.listdir(self.directory)), ["problem.json", "r.json"])
+
+    def test_prints_what_was_found(self):
+        printed = self.search("--max_trials=10").splitlines()
+        self.assertRegex(printed[2], r"^cpu +1 +20 B +100 B$")
+        self.assertRegex(printed[3], r"^gpu +2 +30 B +50 B$")
+        self.assertRegex(printed[5], r"^step: +4\.500 s$")
+        self.assertRegex(printed[6], r"^lower bound: +2\.000 s$")
+        self.assertRegex(printed[7], r"^trials: +10 of random in [\d.]+ s$")
+        self.assertEqual(printed[8], f"result: {self.path('r.json')}")
+
+    def test_a_seed_decides_the_result(self):
+        write_problem(layered_problem(20, 4), self.problem)
+        results = []
+        for seed in (1, 1, 2):
+            self.search("--max_trials=100", f"--seed={seed}")
+            results.append(self.read("r.json") | {"elapsed_secs": 0, "seed": 0})
+        self.assertEqual(results[0], results[1])
+        self.assertNotEqual(results[0]["assignment"], results[2]["assignment"])
+
+    def test_the_seconds_end_a_placer_that_goes_on_for_ever(self):
+        self.search("--max_secs=0.3")
+        self.assertGreaterEqual(self.read("r.json")["elapsed_secs"], 0.3)
+
+    def test_auto_says_what_it_compared_and_what_another_machine_would_bring(self):
+        printed = self.search("--placer=auto", "--max_secs=4", "--max_trials=500")
+        result = self.read("r.json")
+        self.assertEqual(list(result), RESULT_ENTRIES)
+        self.assertEqual((result["step_secs"], result["placer"]), (4.5, "auto"))
+        self.assertIn("no placement is better", printed)
+        self.assertRegex(printed, r"(?m)^found +4\.500 s +2\.25x +yes$")
+        self.assertRegex(printed, r"(?m)^single_device +")
+        self.assertRegex(printed, r"(?m)^transfers twice as fast +[\d.]+ s +[\d.]+x +2\.000 s$")
+        self.assertRegex(printed, r"(?m)^one more .* \(searched\) +[\d.]+x")
+
+    def test_auto_learns_nothing_to_keep(self):
+        self.assert_refused(
+            "'auto' learns nothing that --log_dir could keep",
+            "search",
+            f"--problem={self.problem}",
+            f"--output={self.path('r.json')}",
+            "--placer=auto",
+            f"--log_dir={self.path('log')}",
+        )
+
+    def test_a_problem_that_nothing_fits_is_answered_by_what_comes_closest(self):
+        write_problem(small_problem(cpu_bytes=31, gpu_bytes=5), self.problem)
+        printed = self.search("--max_trials=100")
+        result = self.read("r.json")
+        self.assertEqual(list(result), RESULT_ENTRIES)
+        self.assertEqual(
+            (result["feasible"], result["assignment"], result["step_secs"]), (False, [0, 0, 0], 9.0)
+        )
+        self.assertIn("9.000 s (does not fit)", printed)
+
+    def test_the_result_can_be_simulated(self):
+        self.search("--max_trials=10")
+        output = f"--output={self.path('report.json')}"
+        self.call(
+            "simulate", f"--problem={self.problem}", f"--assignment={self.path('r.json')}", output
+        )
+        for entry in ("step_secs", "feasible", "peak_bytes", "lower_bound_secs"):
+            self.assertEqual(self.read("report.json")[entry], self.read("r.json")[entry])
+
+    def test_better_results_are_written_as_they_come_but_not_more_than_once_a_second(self):
+        clock, written = FakeClock(), []
+        write_problem(layered_problem(30, 4), self.problem)
+        steps = []
+        search_problem = search_command.search_problem
+
+        def search(problem, placer, *, report, **kwargs):
+            def tick(outcome, eta_secs):
+                clock.now_secs += 0.3
+                steps.append(outcome.step_secs)
+                report(outcome, eta_secs)
+
+            return search_problem(problem, placer, report=tick, **kwargs)
+
+        def write_json(path, value):
+            written.append((clock.now_secs, value["step_secs"]))
+
+        with (
+            mock.patch.object(search_command, "time", clock),
+            mock.patch.object(search_command, "write_json", write_json),
+            mock.patch.object(search_command, "search_problem", search),
+        ):
+            self.search("--max_trials=3200")
+        self.assertEqual(written[0], (1000.3, steps[0]))
+        *early, last = written
+        self.assertEqual(last[1], steps[-1])
+        for (before_secs, before), (after_secs, after) in itertools.pairwise(early):
+            self.assertGreaterEqual(after_secs - before_secs, 1.0)
+            self.assertLess(after, before)
+        self.assertGreater(len(early), 2)
+        # What is written is what is best at that time.
+        for secs, step in early:
+            self.assertEqual(step, steps[round((secs - 1000.0) / 0.3) - 1])
+
+    def test_a_terminal_sees_where_the_search_stands(self):
+        terminal = Terminal()
+        self.search("--max_trials=200", stderr=terminal)
+        lines = terminal.getvalue().split("\r\x1b[K")
+        self.assertRegex(
+            lines[1], r"^64 trials \| best 4\.500 s \| elapsed [\d.]+ s \| ETA [\d.]+ s$"
+        )
+        self.assertEqual(lines[-1], "")
+
+    def test_other_outputs_stay_free_of_progress(self):
+        errors = io.StringIO()
+        self.search("--max_trials=200", stderr=errors)
+        self.assertEqual(errors.getvalue(), "")
+
+    def learn(self, *arguments: str) -> str:
+        """A search by a placer that pretends to learn."""
+
+        def make(name, groups, legal, *, seed, **_):
+            return doubles.LearningPlacer(groups, legal, seed=seed, name=name)
+
+        with mock.patch.object(search_command, "make_placer", make):
+            return self.search(f"--log_dir={self.path('run')}", *arguments)
+
+    def test_what_a_placer_learns_is_kept_in_a_directory(self):
+        printed = self.learn("--max_trials=20", "--seed=3")
+        self.assertIn(f"\nlog: {self.path('run')}\n", printed)
+        header, updates = read_training_log(self.path("run"))
+        self.assertEqual((header["placer"], header["seed"]), ("random", 3))
+        self.assertEqual([update.samples for update in updates], [3, 6, 9, 12, 15, 18, 20])
+        self.assertEqual(updates[-1].best_step_secs, self.read("r.json")["step_secs"])
+        self.assertEqual((self.directory / "run" / "policy.weights.h5").read_text(), "7")
+        table = self.call("log", self.path("run"))
+        self.assertLen(table.strip().split("\n"), 2 + 7)
+
+    def test_the_same_search_again_goes_on_with_its_curves(self):
+        self.learn("--max_trials=12")
+        self.learn("--max_trials=21")
+        updates = read_training_log(self.path("run"))[1]
+        self.assertEqual([update.update for update in updates], list(range(7)))
+
+    def test_the_directory_of_another_search_is_refused(self):
+        self.learn("--max_trials=12")
+        log = (self.directory / "run" / "training.jsonl").read_bytes()
+        arguments = (
+            *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
+            *(f"--log_dir={self.path('run')}", "--placer=random"),
+        )
+        self.assert_refused("a log of another seed", *arguments, "--seed=5")
+        self.assert_refused("a log of another placer", *arguments, "--placer=expert")
+        write_problem(small_problem(gpu_bytes=40), self.problem)
+        self.assert_refused("a log of another problem", *arguments)
+        self.assertEqual((self.directory / "run" / "training.jsonl").read_bytes(), log)
+
+    def test_bad_input(self):
+        def refuses(message, *arguments, code=1, problem="problem.json", output="r.json"):
+            self.assert_refused(
+                message,
+                *("search", f"--problem={self.path(problem)}", f"--output={self.path(output)}"),
+                *("--max_trials=5", "--placer=random"),
+                *arguments,
+                code=code,
+            )
+
+        self.write("text.json", "hello")
+        self.write("empty.json", "{}")
+        refuses("no.json': No such file", problem="no.json")
+        refuses("text.json: .*is not JSON", problem="text.json")
+        refuses("the problem has no entry", problem="empty.json")
+        refuses("no/r.json': No such file", output="no/r.json")
+        refuses("': it is a directory", output="")
+        refuses("problem.json': it would replace another file", output="problem.json")
+        refuses("argument --placer: no placer 'magic'; the placers are", "--placer=magic", code=2)
+        refuses(r"no placer 'randm' \(did you mean 'random'\?\)", "--placer=randm", code=2)
+        refuses("invalid int value: 'many'", "--max_trials=many", code=2)
+        refuses("invalid float value: 'long'", "--max_secs=long", code=2)
+        refuses("'units' is not NAME=VALUE", "--placer_option=units")
+        refuses("placer 'random' has no option 'units'", "--placer_option=units=5")
+        refuses("max_trials must be at least 1, not 0", "--max_trials=0")
+        refuses("max_trials must be at least 1, not -1", "--max_trials=-1")
+        refuses("max_secs must be positive, not 0.0", "--max_secs=0")
+        refuses("max_secs must be positive, not nan", "--max_secs=nan")
+        refuses("seed must not be negative, but is -1", "--seed=-1")
+        log_dir = f"--log_dir={self.path('run')}"
+        refuses("max_trials must be at least 1, not 0", "--max_trials=0", log_dir)
+        refuses("placer 'random' has no option 'units'", "--placer_option=units=5", log_dir)
+        refuses("would replace", f"--log_dir={self.directory}", output="training.jsonl")
+        refuses("problem.json", f"--log_dir={self.problem}")
+        refuses("problem.json/run", f"--log_dir={self.problem}/run")
+        self.assert_refused("required: --problem", "search", "--output=r.json", code=2)
+        self.assert_refused("required: --output", "search", "--problem=p.json", code=2)
+
+
+class SimulateCommandTest(ProblemCommandsTestCase):
+    def simulate(self, *arguments: str) -> str:
+        return self.call(
+            "simulate",
+            f"--problem={self.problem}",
+            f"--assignment={self.path('assignment.json')}",
+            *arguments,
+        )
+
+    def test_writes_the_entries_that_other_programs_read(self):
+        self.assignment(*BEST)
+        printed = self.simulate(f"--output={self.path('report.json')}")
+        report = self.read("report.json")
+        self.assertEqual(report["step_secs"], 4.5)
+        self.assertIs(report["feasible"], True)
+        self.assertIsNone(report["reason"])
+        self.assertEqual(report["peak_bytes"], [20, 30])
+        self.assertEqual(report["busy_secs"], [1.0, 2.0])
+        self.assertEqual(report["lower_bound_secs"], LOWER_BOUND_SECS)
+        self.assertEqual([device["name"] for device in report["devices"]], ["cpu", "gpu"])
+        self.assertEqual(report["critical_path"]["transfer_secs"], 1.5)
+        self.assertStartsWith(printed, "step 4.500 s, at least 2.000 s")
+        self.assertEndsWith(printed, f"report: {self.path('report.json')}\n")
+
+    def test_takes_any_file_with_an_assignment(self):
+        self.write("assignment.json", json.dumps({"what": "ever", "assignment": [0, 1, 0]}))
+        self.simulate(f"--output={self.path('report.json')}")
+        self.assertEqual(self.read("report.json")["step_secs"], 5.0)
+
+    def test_without_an_output_it_only_prints(self):
+        self.assignment(*BEST)
+        self.assertIn("critical path", self.simulate())
+        self.assertEqual(sorted(os.listdir(self.directory)), ["assignment.json", "problem.json"])
+
+    def test_writes_a_trace(self):
+        self.assignment(*BEST)
+        printed = self.simulate(f"--trace={self.path('trace.json')}")
+        names = {event.get("name") for event in self.read("trace.json")["traceEvents"]}
+        self.assertContainsSubset(["source", "left", "right"], names)
+        self.assertIn(f"trace: {self.path('trace.json')}", printed)
+
+    def test_a_placement_that_does_not_fit_is_reported_with_its_time_and_the_reason(self):
+        write_problem(small_problem(gpu_bytes=29), self.problem)
+        self.assignment(*BEST)
+        printed = self.simulate(f"--output={self.path('report.json')}")
+        report = self.read("report.json")
+        self.assertEqual((report["feasible"], report["step_secs"]), (False, 4.5))
+        self.assertEqual(
+            report["reason"], "device 'gpu' would hold 30 bytes at once and has room for 29"
+        )
+        self.assertIn("does not fit: gpu", printed)
+
+    def test_an_operation_where_it_may_not_go_is_reported_without_a_time(self):
+        self.assignment(1, 0, 0)
+        printed = self.simulate(
+            f"--output={self.path('report.json')}", f"--trace={self.path('trace.json')}"
+        )
+        reason = "operation 'source' may not go on device 'gpu'"
+        self.assertEqual(
+            self.read("report.json"),
+            {
+                "step_secs": None,
+                "feasible": False,
+                "reason": reason,
+                "peak_bytes": None,
+                "busy_secs": None,
+                "lower_bound_secs": 2.0,
+            },
+        )
+        self.assertEqual(printed, f"not simulated: {reason}\nreport: {self.path('report.json')}\n")
+        self.assertFalse(os.path.exists(self.path("trace.json")))
+
+    def test_bad_assignments(self):
+        for text, message in (
+            ("hello", "assignment.json is not a JSON file"),
+            ("[0, 1, 1]", "assignment.json has no list 'assignment'"),
+            ("{}", "assignment.json has no list 'assignment'"),
+            ('{"assignment": null}', "assignment.json has no list 'assignment'"),
+            ('{"assignment": {"0": 1}}', "assignment.json has no list 'assignment'"),
+            ('{"assignment": [0, 1]}', "'assignment' has 2 entries, but .*problem.json has 3"),
+            ('{"assignment": [0, 1, 1, 0]}', "'assignment' has 4 entries"),
+            ('{"assignment": [0, 1, 2]}', r"assignment\[2\] is 2, but the devices .* 0 to 1"),
+            ('{"assignment": [0, -1, 1]}', r"assignment\[1\] is -1, but the devices"),
+            ('{"assignment": [0, 1, "gpu"]}', r"assignment\[2\] is 'gpu', not a device index"),
+            ('{"assignment": [0, true, 1]}', r"assignment\[1\] is True, not a device index"),
+            ('{"assignment": [0.5, 1, 1]}', r"assignment\[0\] is 0.5, not a device index"),
+        ):
+            self.write("assignment.json", text)
+            self.refuses(message)
+        os.unlink(self.path("assignment.json"))
+        self.refuses("assignment.json: No such file")
+
+    def test_other_bad_input(self):
+        self.assignment(*BEST)
+        self.refuses("no/t.json': No such file", f"--trace={self.path('no/t.json')}")
+        self.refuses("no/o.json': No such file", f"--output={self.path('no/o.json')}")
+        self.refuses("--machine does not go with --problem", "--machine=4xK80")
+        self.refuses("--fetches does not go with --problem", "--fetches=y")
+        self.refuses("--placement does not go with --problem", "--placement=p.json")
+        problem = f"--problem={self.problem}"
+        self.assert_refused("--problem needs --assignment", "simulate", problem)
+        self.assert_refused("--input_graph needs --machine", "simulate", "--input_graph=g.pb")
+        self.assert_refused(
+            "--assignment does not go with --input_graph",
+            *("simulate", "--input_graph=g.pb", "--machine=4xK80", "--assignment=a.json"),
+        )
+        self.assert_refused("not allowed with", "simulate", problem, "--input_graph=g", code=2)
+        self.assert_refused("one of the arguments .* is required", "simulate", code=2)
+        self.write("problem.json", "{}")
+        self.refuses("problem.json: the problem has no entry")
+
+    def refuses(self, message: str, *arguments: str):
+        self.assert_refused(
+            message,
+            "simulate",
+            f"--problem={self.problem}",
+            f"--assignment={self.path('assignment.json')}",
+            *arguments,
+            *(
+                []
+                if any("--output" in a for a in arguments)
+                else [f"--output={self.path('o.json')}"]
+            ),
+        )
+
+
+class MachinesCommandTest(ProblemCommandsTestCase):
+    def test_lists_the_catalogue(self):
+        printed = self.call("machines")
+        for text in ("K80", "P100", "V100", "A100", "H100", "H200", "GB/s"):
+            self.assertIn(text, printed)
+
+
+class ProcessTest(ProblemCommandsTestCase):
+    """What needs a process of its own: what it imports, and how it ends."""
+
+    def start_search(self) -> subprocess.Popen[str]:
+        """A search without end, which has written a result."""
+        write_problem(layered_problem(30, 4), self.problem)
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tf_placer", "search", f"--problem={self.problem}"),
+                *(f"--output={self.path('r.json')}", "--max_secs=3600"),
+            ],
+            env=_ENVIRON,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not os.path.exists(self.path("r.json")):
+            if process.poll() is not None:
+                self.fail(f"the search ended by itself: {process.communicate()[1]}")
+            time.sleep(0.01)
+        return process
+
+    def test_searching_and_simulating_need_no_tensorflow(self):
+        result, report = self.path("r.json"), self.path("report.json")
+        code = "import sys\nfrom tf_placer.cli import main as cli\n"
+        for placer in ("random", "expert", "single_device"):
+            arguments = ["search", f"--problem={self.problem}", f"--placer={placer}"]
+            arguments.append(f"--log_dir={self.path('log_' + placer)}")
+            code += f"cli.main({[*arguments, '--max_trials=5', f'--output={result}']})\n"
+        arguments = ["simulate", f"--problem={self.problem}", f"--assignment={result}"]
+        code += f"cli.main({[*arguments, f'--output={report}', f'--trace={report}.trace']})\n"
+        code += "cli.main(['machines'])\n"
+        code += "print([name for name in sys.modules if 'tensorflow' in name or 'keras' in name])"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=_ENVIRON, capture_output=True, text=True
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.splitlines()[-1], "[]")
+
+    def test_a_learning_placer_says_how_to_install_tensorflow(self):
+        code = (
+            "import sys; sys.modules['tensorflow'] = None\n"
+            "from tf_placer.cli import main as cli\n"
+            f"cli.main(['search', '--problem={self.problem}', '--placer=colocrl', '--output=r'])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=_ENVIRON, capture_output=True, text=True
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^tf_placer: .*pip install 'tf_placer\[cpu\]'.*\n$")
+
+    def test_an_interrupt_ends_a_search_with_the_best_so_far(self):
+        process = self.start_search()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate()
+        self.assertEqual((process.returncode, errors), (0, ""))
+        self.assertIn(", interrupted\n", output)
+        self.assertEqual(list(self.read("r.json")), RESULT_ENTRIES)
+
+    def test_a_killed_search_leaves_the_best_so_far(self):
+        process = self.start_search()
+        process.kill()
+        process.communicate()
+        result = self.read("r.json")
+        self.assertEqual(list(result), RESULT_ENTRIES)
+        self.assertLen(result["assignment"], 30)
+
+
+if __name__ == "__main__":
+    absltest.main()

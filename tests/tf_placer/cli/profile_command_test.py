@@ -1,0 +1,184 @@
+"""Tests of the commands that turn graphs into problems, on machines that are not there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.placement import Placement, write_placement
+from tests import graphs
+from tf_placer.cli import main as cli
+from tf_placer.inputs.sources import write_graph
+from tf_placer.problem.problem_file import read_problem
+
+v1 = tf.compat.v1
+_MACHINE = "2xK80"
+_CPU, _GPU_0, _GPU_1 = (
+    f"/job:localhost/replica:0/task:0/device:{name}" for name in ("CPU:0", "GPU:0", "GPU:1")
+)
+
+
+class ProfileCommandTestCase(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        graph = graphs.two_branches()
+        write_graph(self.path("graph.pb"), graph.graph.as_graph_def())
+        self.graph = (f"--input_graph={self.path('graph.pb')}", "--fetches=result:0")
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def read(self, name: str):
+        return json.loads((self.directory / name).read_text())
+
+    def call(self, *arguments: str) -> str:
+        """Calls the command line here; returns what it printed."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
+            cli.main(arguments)
+        return output.getvalue()
+
+    def assert_refused(self, message: str, *arguments: str):
+        """A bad command says one sentence, fails and writes nothing."""
+        before = sorted(self.directory.iterdir())
+        with self.assertRaises(SystemExit) as raised:
+            self.call(*arguments)
+        self.assertRegex(str(raised.exception.code), f"^tf_placer: .*{message}")
+        self.assertNotIn("\n", raised.exception.code)
+        self.assertEqual(sorted(self.directory.iterdir()), before)
+
+
+class ProfileTest(ProfileCommandTestCase):
+    def test_a_problem_can_be_searched_and_simulated(self):
+        output = f"--output={self.path('p.json')}"
+        printed = self.call("profile", *self.graph, f"--machine={_MACHINE}", output)
+        self.assertIn("25 operations in ", printed)
+        self.assertIn("costs: analytic", printed)
+        self.assertNotIn("did not run", printed)
+        self.assertIn(f"problem: {self.path('p.json')}", printed)
+        problem = read_problem(self.path("p.json"))
+        self.assertEqual([d.kind for d in problem.devices], ["Haswell-18", "K80", "K80"])
+        first = (self.directory / "p.json").read_bytes()
+        self.call("profile", *self.graph, f"--machine={_MACHINE}", output)
+        self.assertEqual((self.directory / "p.json").read_bytes(), first)
+
+        common = (f"--problem={self.path('p.json')}", f"--output={self.path('result.json')}")
+        self.call("search", *common, "--placer=random", "--max_trials=30")
+        result = self.read("result.json")
+        self.assertTrue(result["feasible"])
+        common = (f"--problem={self.path('p.json')}", f"--output={self.path('report.json')}")
+        self.call("simulate", *common, f"--assignment={self.path('result.json')}")
+        self.assertAllClose(self.read("report.json")["step_secs"], result["step_secs"])
+
+    def test_groups_are_those_of_the_rules_or_operations_that_share_a_device(self):
+        graph = graphs.lstm()
+        write_graph(self.path("lstm.pb"), graph.graph.as_graph_def())
+        output = f"--output={self.path('p.json')}"
+        source = (f"--input_graph={self.path('lstm.pb')}", f"--fetches={','.join(graph.fetches)}")
+        problems = {}
+        for groups in ("heuristic", "operations"):
+            machine = f"--machine={_MACHINE}"
+            self.call("profile", *source, machine, output, f"--groups={groups}")
+            problems[groups] = read_problem(self.path("p.json"))
+        fine, coarse = problems["operations"], problems["heuristic"]
+        self.assertEqual(fine.operation_names, coarse.operation_names)
+        self.assertGreater(fine.num_groups, 3 * coarse.num_groups)
+        # What shares a device always is together either way.
+        pairs = set(zip(fine.groups.tolist(), coarse.groups.tolist(), strict=True))
+        self.assertLen(pairs, fine.num_groups)
+        np.testing.assert_array_equal(fine.coarse_groups, coarse.groups)
+        self.assertIsNone(coarse.coarse_groups)
+        # Two layers of LSTM, what comes before them and what comes after.
+        np.testing.assert_array_equal(fine.layers, coarse.layers)
+        self.assertBetween(len(set(fine.layers.tolist())), 3, 6)
+        self.call("profile", *source, machine, output)
+        np.testing.assert_array_equal(read_problem(self.path("p.json")).groups, fine.groups)
+        with contextlib.redirect_stderr(io.StringIO()) as errors, self.assertRaises(SystemExit):
+            cli.main(["profile", *source, output, "--groups=metis"])
+        self.assertIn("--groups: invalid choice: 'metis'", errors.getvalue())
+
+    def test_a_wrong_input_is_refused_in_one_sentence(self):
+        output, machine = f"--output={self.path('p.json')}", f"--machine={_MACHINE}"
+        refused = self.assert_refused
+        missing = f"--input_graph={self.path('missing.pb')}"
+        refused("missing.pb", "profile", missing, "--fetches=y", machine, output)
+        refused("steps must be at least 1", "profile", *self.graph, machine, output, "--steps=0")
+        refused("unknown machine '3xZ9'", "profile", *self.graph, "--machine=3xZ9", output)
+        wrong = (self.graph[0], "--fetches=nowhere")
+        refused("'nowhere' is not in the graph", "profile", *wrong, machine, output)
+        nowhere = f"--output={self.path('no/p.json')}"
+        refused("cannot write to .*no/p.json", "profile", *self.graph, machine, nowhere)
+        (self.directory / "feeds.npz").write_text("no archive")
+        feeds = f"--feeds={self.path('feeds.npz')}"
+        refused("feeds.npz", "profile", *self.graph, feeds, machine, output)
+
+
+class SimulateGraphTest(ProfileCommandTestCase):
+    def simulate(self, *arguments: str):
+        report, trace = f"--output={self.path('report.json')}", f"--trace={self.path('trace.json')}"
+        machine = f"--machine={_MACHINE}"
+        self.call("simulate", *self.graph, machine, report, trace, *arguments)
+        self.assertNotEmpty(self.read("trace.json")["traceEvents"])
+        return self.read("report.json")
+
+    def place(self, **devices: str) -> str:
+        """A placement with everything below a name, such as a branch, on one device."""
+        nodes = graphs.two_branches().graph.as_graph_def().node
+        assignment = {
+            node.name: device
+            for node in nodes
+            for name, device in devices.items()
+            if node.name.startswith(name)
+        }
+        used = tuple(dict.fromkeys(devices.values()))
+        write_placement(Placement("", used, assignment), self.path("placement.json"))
+        return f"--placement={self.path('placement.json')}"
+
+    def test_a_graph_without_devices_is_on_the_first_gpu(self):
+        report = self.simulate()
+        self.assertTrue(report["feasible"])
+        self.assertEqual(report["busy_secs"][2], 0.0)
+        self.assertEqual(report["peak_bytes"][2], 0)
+        self.assertAllClose(report["busy_secs"][1], report["step_secs"])
+        self.assertGreaterEqual(report["step_secs"], report["lower_bound_secs"])
+
+    def test_a_placement_moves_what_it_names(self):
+        moved = self.simulate(self.place(chain_0=_GPU_1, chain_1=_CPU))
+        self.assertGreater(moved["busy_secs"][2], 0.0)
+        self.assertGreater(moved["busy_secs"][0], 0.0)
+        # Input and weights of a branch, 32 * 32 numbers each, are where the branch is.
+        self.assertGreaterEqual(moved["peak_bytes"][0], 2 * 4096)
+        self.assertGreaterEqual(moved["peak_bytes"][2], 2 * 4096)
+        self.assertLess(moved["peak_bytes"][1], 4096)
+
+    def test_what_a_placement_has_too_much_is_told(self):
+        placement = Placement("", (_GPU_1,), {"other": _GPU_1, "result": _GPU_1})
+        write_placement(placement, self.path("placement.json"))
+        with self.assertLogs(level="WARNING") as logs:
+            report = self.simulate(f"--placement={self.path('placement.json')}")
+        self.assertIn("lacks 1 operations of the placement: 'other'", logs.output[0])
+        self.assertGreater(report["busy_secs"][2], 0.0)
+
+    def test_a_wrong_input_is_refused_in_one_sentence(self):
+        simulate = ("simulate", *self.graph, f"--machine={_MACHINE}")
+        elsewhere = "/job:worker/replica:0/task:0/device:CPU:0"
+        placement = self.place(chain_0=elsewhere)
+        self.assert_refused(
+            "placement.json' on '2xK80': the placement has 'chain_0/.* which is not there",
+            *simulate,
+            placement,
+        )
+        (self.directory / "placement.json").write_text("{}")
+        self.assert_refused("cannot read the placement .*no entry", *simulate, placement)
+        self.assert_refused("cannot write to", *simulate, f"--trace={self.directory}")
+        self.assert_refused("--input_graph needs --machine", "simulate", *self.graph)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,91 @@
+"""Tests of graphs and their costs on machines that are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tests import graphs
+from tf_placer.costs.costed_graph import CostedGraph, cost_graph
+from tf_placer.inputs.sources import read_source
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Link, Machine
+from tf_placer.problem.placement_problem import PlacementProblem
+
+_MACHINE = "2xK80"
+_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+class CostedGraphTest(tf.test.TestCase):
+    def costed(self, graph: tf.Graph, fetches, machine: Machine | None = None) -> CostedGraph:
+        source = read_source(graph, fetches)
+        return cost_graph(source, machine or find_machine(_MACHINE), steps=1)
+
+    def devices(self, problem: PlacementProblem, placement: np.ndarray) -> dict[str, int]:
+        """Where each operation is."""
+        return dict(zip(problem.operation_names, placement[problem.groups].tolist(), strict=True))
+
+    def test_what_no_step_needs_has_no_device(self):
+        graph = graphs.saver_and_summaries()
+        problem, placement = self.costed(graph.graph, graph.fetches).placed(None)
+        self.assertEqual(placement.shape, (problem.num_groups,))
+        self.assertEqual(placement.dtype, np.int32)
+        self.assertLess(problem.num_operations, len(graph.graph.get_operations()))
+
+    def test_operations_are_where_the_graph_has_them_or_where_tensorflow_puts_them(self):
+        with tf.Graph().as_default() as graph:
+            words = tf.constant(["a", "b"], name="words")
+            a = tf.random.uniform([2], name="a")
+            with tf.device("/gpu:1"):
+                b = tf.add(a, 1.0, name="b")
+            with tf.device("/cpu:0"):
+                c = tf.add(b, 1.0, name="c")
+            with tf.device("/gpu:7"):
+                d = tf.add(c, 1.0, name="d")
+            lengths = tf.strings.length(words, name="lengths")
+            tf.group(d, lengths, name="all")
+        problem, placement = self.costed(graph, ["all"]).placed(None)
+        devices = self.devices(problem, placement)
+        wanted = {"a/RandomUniform": 1, "b": 2, "c": 0, "lengths": 0, "words": 0}
+        self.assertEqual({name: devices[name] for name in wanted}, wanted)
+        # A device that is not there is the first, as for a session with soft placement.
+        self.assertEqual(devices["d"], 0)
+        secs = problem.compute_secs[np.arange(len(devices)), list(devices.values())]
+        self.assertTrue(np.isfinite(secs).all())
+
+    def test_the_groups_of_a_search_are_fewer_than_those_of_a_placement(self):
+        graph = graphs.lstm()
+        costed = self.costed(graph.graph, graph.fetches)
+        self.assertLess(costed.problem().num_groups, costed.placed(None)[0].num_groups)
+        self.assertEqual(costed.problem().operation_names, costed.placed(None)[0].operation_names)
+
+    def test_colocation_groups_of_a_step_can_be_the_groups(self):
+        graph = graphs.lstm()
+        source = read_source(graph.graph, graph.fetches)
+        machine = find_machine(_MACHINE)
+        costed = cost_graph(source, machine, steps=1, grouping="per_operation")
+        problem, (wanted, _) = costed.problem(), costed.placed(None)
+        # Those that no step needs have numbers there, but no operations.
+        self.assertLen(set(wanted.groups.tolist()), problem.num_groups)
+        pairs = set(zip(problem.groups.tolist(), wanted.groups.tolist(), strict=True))
+        self.assertLen(pairs, problem.num_groups)
+        with self.assertRaisesRegex(ValueError, "unknown grouping 'none'"):
+            cost_graph(source, machine, steps=1, grouping="none")
+
+    def test_without_gpus_everything_is_on_the_first_cpu(self):
+        known = find_machine(_MACHINE)
+        names = (_CPU, f"{_CPU[:-1]}1")
+        devices = tuple(
+            dataclasses.replace(known.devices[0], name=name, memory_bytes=10**9) for name in names
+        )
+        links = (Link(*names, 1e-5, 1e9), Link(*names[::-1], 1e-5, 1e9))
+        machine = Machine("two CPUs", "described", devices, links, known.classes)
+        graph = graphs.two_branches()
+        _, placement = self.costed(graph.graph, graph.fetches, machine).placed(None)
+        self.assertEqual(set(placement.tolist()), {0})
+
+
+if __name__ == "__main__":
+    tf.test.main()

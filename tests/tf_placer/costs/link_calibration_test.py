@@ -1,0 +1,219 @@
+"""Tests of measuring links: what hand-made times give, and what it is that is timed."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import math
+from unittest import mock
+
+import networkx as nx
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.costs import link_calibration
+from tf_placer.costs.link_calibration import calibrate_links, fit_link
+from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.environments.loaded_graph import LoadedGraph
+from tf_placer.environments.step_profile import OperationTimes
+from tf_placer.errors import SearchError
+from tf_placer.machines.machine import Device, Link, Machine
+
+v1 = tf.compat.v1
+_NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
+_MACHINE = Machine(
+    "two devices",
+    "attached",
+    tuple(Device(name, "CPU") for name in _NAMES),
+    (Link(*_NAMES), Link(*_NAMES[::-1])),
+)
+
+
+class FitLinkTest(tf.test.TestCase):
+    def test_times_on_a_line_give_the_line(self):
+        secs = {size: 2e-4 + size / 5e8 for size in (10**6, 10**7, 10**8)}
+        self.assertAllClose(fit_link(2e-4, secs), (2e-4, 5e8))
+
+    def test_one_disturbed_size_does_not_count(self):
+        secs = {size: 2e-4 + size / 5e8 for size in (10**6, 10**7, 10**8)}
+        secs[10**7] *= 30
+        self.assertAllClose(fit_link(2e-4, secs), (2e-4, 5e8))
+
+    def test_a_size_that_takes_no_longer_than_none_does_not_count(self):
+        secs = {1000: 2e-4, 2000: 1e-4, 10**7: 2e-4 + 0.02, 10**8: 2e-4 + 0.2}
+        self.assertAllClose(fit_link(2e-4, secs), (2e-4, 5e8))
+
+    def test_a_link_is_never_without_latency_or_without_end(self):
+        for latency_secs in (0.0, -1e-3, 2e-4):
+            latency, bandwidth = fit_link(latency_secs, {10**6: 0.0, 10**7: -0.01})
+            self.assertGreater(latency, 0.0)
+            self.assertGreater(bandwidth, 0.0)
+            self.assertTrue(math.isfinite(bandwidth))
+
+
+class _Timed:
+    """Instead of an environment: operations take what it is told."""
+
+    def __init__(self, times) -> None:
+        self._times = times
+
+    def __call__(self, *_args, **_settings) -> contextlib.AbstractContextManager:
+        return contextlib.nullcontext(self)
+
+    def time_each(self, fetches):
+        times = self._times(fetches)
+        return times if isinstance(times, Failure) else list(times)
+
+
+class CalibrateLinksTest(tf.test.TestCase):
+    def calibrated(self, machine: Machine, times) -> Machine:
+        with mock.patch.object(link_calibration, "SessionEnvironment", _Timed(times)):
+            return calibrate_links(machine)
+
+    def test_times_of_round_trips_give_the_links_of_both_directions(self):
+        _, _, trips, _ = link_calibration._graph(_NAMES)
+        bandwidths = {_NAMES: 1e9, _NAMES[::-1]: 2e9}
+
+        def times(fetches):
+            self.assertEqual(fetches, list(trips.values()))
+            for source, destination, size in trips:
+                secs = 1e-5 + size / 1e10  # what the operations take
+                if source != destination:
+                    secs += 2 * 3e-4 + size / bandwidths[source, destination]
+                # A step that is disturbed, and two that are not.
+                disturbed = [link_calibration._TRIPS * secs * factor for factor in (9.0, 1.0, 1.0)]
+                yield OperationTimes(tuple(disturbed))
+
+        machine = self.calibrated(_MACHINE, times)
+        self.assertEqual(machine.devices, _MACHINE.devices)
+        links = {(link.source, link.destination): link for link in machine.links}
+        self.assertCountEqual(links, bandwidths)
+        for pair, link in links.items():
+            # Four bytes take a little longer than none.
+            self.assertAllClose(link.latency_secs, 3e-4, rtol=1e-3)
+            self.assertAllClose(link.bandwidth_bytes_per_sec, bandwidths[pair], rtol=1e-3)
+            self.assertIsNone(link.channel)
+
+    def test_a_device_of_a_local_machine_loses_what_its_process_uses_for_transfers(self):
+        _, _, trips, floods = link_calibration._graph(_NAMES)
+        latency_secs, bandwidth = 1e-3, 1e9
+
+        def times(fetches):
+            self.assertEqual(fetches, [*trips.values(), *floods.values()])
+            for source, destination, size in trips:
+                secs = 0.0 if source == destination else 2 * latency_secs + size / bandwidth
+                yield OperationTimes((link_calibration._TRIPS * (0.1 + secs),))
+            for source, destination, size in floods:
+                secs = link_calibration._flood_count(size) * (latency_secs + size / bandwidth)
+                sent = source != destination
+                # Task 0 needs half of a transfer to send and a tenth to receive; task 1 a quarter
+                # and three quarters. What is sent takes a second to make.
+                share = {0: (0.5, 0.75), 1: (0.1, 0.25)}[_NAMES.index(source)]
+                used = [sent * part * secs for part in share]
+                used[_NAMES.index(source)] += 1.0
+                yield OperationTimes((1.0,), {f"task {i}": u for i, u in enumerate(used)})
+
+        local = dataclasses.replace(_MACHINE, kind="local")
+        shares = [device.transfer_share for device in self.calibrated(local, times).devices]
+        self.assertAllClose(shares, [(0.5 + 0.1) / 2, (0.25 + 0.75) / 2], rtol=1e-3)
+
+    def test_a_failure_is_named(self):
+        failure = Failure(FailureKind.TIMEOUT, "no result within 120 s")
+        with self.assertRaisesRegex(SearchError, "links of two devices .*: no result within 120 s"):
+            self.calibrated(_MACHINE, lambda _: failure)
+
+    def test_one_device_has_no_links(self):
+        machine = Machine("one", "attached", _MACHINE.devices[:1], ())
+        self.assertIs(self.calibrated(machine, self.fail), machine)
+
+
+class RoundTripsTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        graph, cls.initializer, cls.trips, cls.floods = link_calibration._graph(_NAMES)
+        cls.graph_def = graph.as_graph_def()
+        cls.types = {node.name: node.op for node in cls.graph_def.node}
+
+    def chain(self, trip: str) -> nx.DiGraph:
+        """What one of the timed operations waits for."""
+        nodes = {node.name: node for node in self.graph_def.node}
+        edges = nx.DiGraph()
+        pending = [trip]
+        while pending:
+            name = pending.pop()
+            for text in nodes[name].input:
+                before = text.lstrip("^").partition(":")[0]
+                pending += [] if before in edges else [before]
+                edges.add_edge(before, name)
+        return edges
+
+    def test_a_flood_sends_many_tensors_that_do_not_wait_for_each_other(self):
+        for (source, _, size), flood in self.floods.items():
+            edges = self.chain(flood)
+            made = [name for name in edges if self.types[name] == "Abs"]
+            self.assertLen(made, link_calibration._flood_count(size))
+            self.assertLen([n for n in edges if self.types[n] == "ReadVariableOp"], len(made))
+            for before, after in itertools.permutations(made, 2):
+                self.assertFalse(nx.has_path(edges, before, after))
+            devices = {node.device for node in self.graph_def.node if node.name in made}
+            self.assertEqual(devices, {source})
+
+    def test_every_trip_waits_for_the_one_before(self):
+        for (source, destination, size), trip in self.trips.items():
+            edges = self.chain(trip)
+            order = list(nx.topological_sort(edges))
+            stages = [name for name in order if self.types[name] in ("Abs", "StridedSlice")]
+            self.assertLen(stages, 2 * link_calibration._TRIPS)
+            self.assertEqual(
+                [self.types[name] for name in stages],
+                ["Abs", "StridedSlice"] * link_calibration._TRIPS,
+            )
+            for before, after in itertools.pairwise(stages):
+                self.assertTrue(nx.has_path(edges, before, after))
+            devices = [node.device for node in self.graph_def.node if node.name in stages]
+            self.assertEqual(sorted(devices), sorted([source, destination] * (len(stages) // 2)))
+            [values] = [name for name in order if self.types[name] == "VarHandleOp"]
+            self.assertEndsWith(values, f"_{size}")
+
+    def test_nothing_of_a_trip_is_folded_or_merged_and_it_runs_in_order(self):
+        config = v1.ConfigProto(device_count={"CPU": 2})
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        with tf.Graph().as_default() as graph:
+            tf.import_graph_def(self.graph_def, name="")
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        with v1.Session(graph=graph, config=config) as session:
+            session.run(self.initializer)
+            for (source, destination, size), trip in self.trips.items():
+                metadata = v1.RunMetadata()
+                session.run(trip, options=options, run_metadata=metadata)
+                ran = collections.defaultdict(list)
+                for device in metadata.step_stats.dev_stats:
+                    for node in device.node_stats:
+                        start = node.all_start_nanos + node.op_start_rel_nanos
+                        ran[self.types.get(node.node_name), device.device].append(start)
+                sent, arrived = ran["Abs", source], ran["StridedSlice", destination]
+                self.assertLen(sent, link_calibration._TRIPS, (source, destination, size))
+                self.assertLen(arrived, link_calibration._TRIPS)
+                self.assertLen(ran["ReadVariableOp", source], link_calibration._TRIPS)
+                in_turns = np.stack([sorted(sent), sorted(arrived)], axis=1).ravel()
+                self.assertAllEqual(in_turns, sorted(in_turns))
+
+    def test_every_trip_can_be_timed(self):
+        loaded = LoadedGraph(
+            self.graph_def,
+            fetches=list(self.trips.values())[:1],
+            feeds={},
+            initializers=[self.initializer],
+            target="",
+            config=v1.ConfigProto(device_count={"CPU": 2}),
+        )
+        times = loaded.time_each(list(self.trips.values()), 2, 1, [], 60.0, lambda _: None)
+        self.assertLen(times, len(self.trips))
+        self.assertAllGreater([each["secs"] for each in times], 0.0)
+
+
+if __name__ == "__main__":
+    tf.test.main()

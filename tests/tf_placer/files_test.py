@@ -1,0 +1,100 @@
+"""Tests of reading and writing JSON files."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer import files as json_file
+from tf_placer.files import check_output, read_json, write_json
+
+
+class JsonFileTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.path = self.directory / "value.json"
+
+    def test_brings_back_what_was_written(self):
+        for value in ({"a": [1, 2.5, None, "µ"]}, [], "text"):
+            write_json(self.path, value)
+            self.assertEqual(read_json(self.path), value)
+        self.assertEqual(os.listdir(self.directory), ["value.json"])
+
+    def test_what_is_no_json_is_refused_by_name(self):
+        for content in (b"", b"{", b'{"a": 1} x', b"\xff\xfe", b"[" * 200_000):
+            self.path.write_bytes(content)
+            with self.assertRaisesRegex(ValueError, "value.json is not a JSON file: "):
+                read_json(self.path)
+
+    def test_a_missing_file_is_refused_by_name(self):
+        with self.assertRaises(FileNotFoundError) as raised:
+            read_json(self.path)
+        self.assertEqual(raised.exception.filename, str(self.path))
+
+    def test_a_value_that_cannot_be_written_leaves_the_file_as_it_was(self):
+        write_json(self.path, "before")
+        with self.assertRaises(ValueError):
+            write_json(self.path, [1.0, float("nan")])
+        for error in (OSError("disk full"), KeyboardInterrupt()):
+            with (
+                mock.patch.object(json_file.os, "replace", side_effect=error),
+                self.assertRaises(type(error)),
+            ):
+                write_json(self.path, "after")
+        self.assertEqual(read_json(self.path), "before")
+        self.assertEqual(os.listdir(self.directory), ["value.json"])
+
+    def test_a_link_stays_a_link(self):
+        link = self.directory / "link.json"
+        link.symlink_to(self.path)
+        write_json(link, 1)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(read_json(self.path), 1)
+
+    def test_what_is_no_file_is_written_to_and_not_replaced(self):
+        pipe = self.directory / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        check_output(pipe)
+        write_json(pipe, [1])
+        self.assertEqual(os.read(reader, 100), b"[1]\n")
+        self.assertTrue(pipe.is_fifo())
+
+    def test_an_output_that_can_be_written_is_accepted_and_nothing_is_left(self):
+        check_output(self.path)
+        self.assertEqual(os.listdir(self.directory), [])
+        self.path.write_text("before")
+        check_output(self.path)
+        self.assertEqual(self.path.read_text(), "before")
+
+    def test_an_output_that_cannot_be_written_is_refused_by_name(self):
+        self.path.touch()
+        for path, reason in (
+            (self.directory / "none" / "x.json", "none/x.json': No such file or directory"),
+            (self.path / "x.json", "value.json/x.json': Not a directory"),
+            (self.directory, "': it is a directory"),
+        ):
+            with self.assertRaisesRegex(OSError, f"^cannot write to '.*{reason}$"):
+                check_output(path)
+
+    def test_an_output_that_would_replace_another_file_is_refused(self):
+        self.path.touch()
+        link = self.directory / "link.json"
+        link.symlink_to(self.path)
+        check_output(link, None, self.directory / "other.json")
+        with self.assertRaisesRegex(OSError, "^cannot write to '.*link.json': it would replace"):
+            check_output(link, None, self.path)
+
+    def test_a_full_disk_is_named(self):
+        with self.assertRaises(OSError) as raised:
+            write_json("/dev/full", [1] * 10_000)
+        self.assertEqual(raised.exception.filename, "/dev/full")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,90 @@
+"""Tests of finding what has to run before the first step."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from tests.graph_parts import new_graph
+from tf_placer.inputs.initializers import find_initializers
+
+tf1 = tf.compat.v1
+
+
+def found(graph: tf.Graph, fetches: list[str], collected: tuple[str, ...] = ()) -> list[str]:
+    return find_initializers(OpGraph.from_graph_def(graph.as_graph_def(), fetches), collected)
+
+
+class FindInitializersTest(tf.test.TestCase):
+    def test_variables_of_both_kinds_are_initialised_by_their_assignments(self):
+        for use_resource in (False, True):
+            with new_graph() as graph:
+                w = tf1.get_variable("w", [2], use_resource=use_resource)
+                tf1.assign(w, [1.0, 2.0], name="later")
+                tf1.train.Saver([w])
+                tf.identity(w, name="y")
+            self.assertEqual(found(graph, ["y"]), ["w/Assign"])
+
+    def test_variables_that_a_step_does_not_need_are_left_out(self):
+        with new_graph() as graph:
+            tf1.get_variable("unused", [2])
+            tf.identity(tf1.get_variable("w", [2]), name="y")
+        self.assertEqual(found(graph, ["y"]), ["w/Assign"])
+
+    def test_an_assignment_of_another_name_is_found_unless_it_is_part_of_the_step(self):
+        with new_graph() as graph:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="v", name="v")
+            tf.raw_ops.AssignVariableOp(resource=handle, value=2.0, name="step")
+            with tf.control_dependencies([graph.get_operation_by_name("step")]):
+                tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="y")
+            tf.raw_ops.AssignVariableOp(resource=handle, value=1.0, name="fill")
+        self.assertEqual(found(graph, ["y"]), ["fill"])
+
+    def test_a_variable_that_nothing_initialises_is_named(self):
+        with new_graph() as graph:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="v", name="v")
+            tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="y")
+        with self.assertRaisesRegex(GraphError, "nothing initialises the variable 'v': pass init"):
+            found(graph, ["y"])
+
+    def test_collected_operations_come_first_and_once(self):
+        with new_graph() as graph:
+            w = tf1.get_variable("w", [2])
+            tf.add(w, tf1.get_variable("v", [2]), name="y")
+        self.assertEqual(
+            found(graph, ["y"], ("v/Assign", "v/Assign", "not/there")), ["v/Assign", "w/Assign"]
+        )
+
+    def test_a_static_table_is_initialised(self):
+        with new_graph() as graph:
+            initializer = tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([1], tf.int64))
+            table = tf.lookup.StaticHashTable(initializer, -1)
+            tf.identity(table.lookup(tf.constant(["a"])), name="y")
+        (name,) = found(graph, ["y"])
+        self.assertIn("LookupTableImport", graph.get_operation_by_name(name).type)
+        with tf1.Session(graph=graph) as session:
+            session.run(name)
+            self.assertAllEqual(session.run("y:0"), [1])
+
+    def test_a_mutable_table_needs_nothing(self):
+        with new_graph() as graph:
+            table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+            table.insert(["b"], tf.constant([2], tf.int64))
+            tf1.train.Saver([table])
+            tf.identity(table.lookup(tf.constant(["a"])), name="y")
+        self.assertNotEmpty([op for op in graph.get_operations() if "Import" in op.type])
+        self.assertEqual(found(graph, ["y"]), [])
+
+    def test_an_iterator_is_initialised_with_its_first_data_set(self):
+        with new_graph() as graph:
+            data = [tf1.data.Dataset.range(n, n + 1) for n in (3, 4)]
+            iterator = tf1.data.Iterator.from_structure(tf.int64, tf.TensorShape([]))
+            names = [iterator.make_initializer(d).name for d in data]
+            tf.identity(iterator.get_next(), name="y")
+        self.assertEqual(found(graph, ["y"]), names[:1])
+        self.assertEqual(found(graph, ["y"], tuple(names[1:])), names[1:])
+
+
+if __name__ == "__main__":
+    tf.test.main()

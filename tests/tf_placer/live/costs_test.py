@@ -1,0 +1,360 @@
+"""Tests of searches whose placers need to know what the operations cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from typing import Any, ClassVar
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tests.tf_placer.scripted import Script, uses_two_devices
+from tf_placer import placers
+from tf_placer.costs.costed_graph import CostedGraph
+from tf_placer.costs.operation_costs import OperationCosts
+from tf_placer.errors import SearchError
+from tf_placer.inputs.sources import Source, read_source
+from tf_placer.live import costs as live_costs
+from tf_placer.live import job as live_job
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Link, Machine
+from tf_placer.placers.placer import Placer
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import problem_to_json, read_problem
+from tf_placer.problem.problem_groups import device_secs, legal_devices
+from tf_placer.report.auto_table import explanation_table
+from tf_placer.report.explanation import Explanation
+from tf_placer.search.log_header import LogMismatchError
+from tf_placer.search.trial_log import read_log
+
+
+class Cheapest(Placer):
+    """Proposes the device on which each group takes least, once; keeps what it was made for."""
+
+    batch_size = 1
+    made_for: ClassVar[list[PlacementProblem]] = []
+
+    def __init__(self, groups, legal, *, seed: int, problem: PlacementProblem) -> None:
+        super().__init__(groups, legal, seed=seed)
+        assert (legal_devices(problem) == legal).all()
+        self.name = "cheapest"
+        self.made_for.append(problem)
+        self._secs = device_secs(problem)
+        self._done = False
+
+    def propose(self, count: int) -> np.ndarray:
+        rows = self._secs.argmin(axis=1)[None].astype(np.int32)
+        return rows[: 0 if self._done else count]
+
+    def observe(self, placements, measurements) -> None:
+        self._done = True
+
+
+class Profiler:
+    """Stands in for `cost_graph`: every other operation takes longer on the first device."""
+
+    def __init__(self) -> None:
+        self.settings: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+        self.work_dirs: list[list[str]] = []
+
+    def __call__(
+        self,
+        source: Source,
+        machine: Machine,
+        *,
+        steps,
+        grouping,
+        session_config,
+        work_dir,
+        timeout_secs,
+        known_secs,
+    ) -> CostedGraph:
+        self.settings.append(
+            {"steps": steps, "grouping": grouping, "session_config": session_config}
+        )
+        self.work_dirs.append(os.listdir(work_dir))
+        if self.error is not None:
+            raise self.error
+        graph = source.op_graph
+        secs = np.ones((graph.num_operations, len(machine.devices)))
+        secs[::2, 0] = 1 + len(self.settings)
+        costs = OperationCosts(
+            secs,
+            np.zeros(graph.num_operations, np.int64),
+            np.maximum(graph.tensor_bytes, 0),
+            "profiled",
+        )
+        names = [device.name for device in machine.devices]
+        known = dataclasses.replace(
+            machine,
+            devices=tuple(dataclasses.replace(d, memory_bytes=2**30) for d in machine.devices),
+            links=tuple(Link(a, b, 1e-5, 1e9) for a in names for b in names if a != b),
+        )
+        return CostedGraph(group_operations(graph, grouping), known, costs)
+
+
+class LiveCostsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
+        self.lines: list[str] = []
+        self.profiler = Profiler()
+        self.script = Script()
+        Cheapest.made_for.clear()
+        entry = placers._Heuristic("", "", __name__, "Cheapest", needs_problem=True)
+        for patch in (
+            mock.patch.dict(placers.PLACERS, {"cheapest": entry}),
+            mock.patch.object(live_costs, "cost_graph", self.profiler),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def run_search(self, graph: tf.Graph | None = None, **changes) -> Outcome:
+        source = read_source(graph or graphs.two_branches().graph, ["result:0"])
+        config = changes.pop("config", tf.compat.v1.ConfigProto())
+        values = {
+            "step": source.step,
+            "machine": find_machine("local:2"),
+            "placer": "cheapest",
+            "placer_options": {},
+            "max_trials": 12,
+            "max_secs": 60.0,
+            "seed": 0,
+        }
+        asked = RunDirectory(self.create_tempdir().full_path)
+        asked.write_request(
+            Request(**{**values, **changes}),
+            source.graph_def.SerializeToString(),
+            config.SerializeToString(),
+        )
+        self.lines.clear()
+        return live_job.run(asked, self.directory, self.lines.append, self.script.environment)
+
+    def said(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+    def files(self) -> dict[str, bytes]:
+        root = self.directory.path
+        return {
+            str(path.relative_to(root)): path.read_bytes()
+            for path in root.rglob("*")
+            if path.is_file()
+        }
+
+    def test_the_graph_is_profiled_before_the_placer_is_made(self):
+        config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=3)
+        self.run_search(config=config)
+        self.assertEqual(
+            self.profiler.settings,
+            [{"steps": 10, "grouping": "heuristic", "session_config": config}],
+        )
+        [problem] = Cheapest.made_for
+        header, trials = read_log(self.directory.trials)
+        order = list(dict.fromkeys(trial.placer for trial in trials))
+        self.assertEqual(order, ["original", "single_device", "expert", "cheapest"])
+        cheapest = device_secs(problem).argmin(axis=1)
+        self.assertEqual(trials[-1].assignment, tuple(cheapest.tolist()))
+        self.assertEqual(header["costs"], "profiled")
+        self.assertTrue(self.said("placer 'cheapest' needs to know what the operations cost: "))
+        self.assertTrue(self.said(f"profiled {problem.num_operations} operations and"))
+        self.assertTrue(self.said(f" s; the costs are in {self.directory.problem}"))
+
+    def test_what_was_profiled_is_kept_with_what_it_is_of(self):
+        self.run_search()
+        [problem] = Cheapest.made_for
+        kept = read_problem(self.directory.problem)
+        self.assertEqual(problem_to_json(kept), problem_to_json(problem))
+        profile = json.loads(self.directory.profile.read_text())
+        header, _ = read_log(self.directory.trials)
+        for field in ("graph_fingerprint", "grouping_fingerprint", "machine", "versions"):
+            self.assertEqual(profile[field], header[field])
+        self.assertGreaterEqual(profile["secs"], 0)
+
+    def test_a_search_that_goes_on_is_not_profiled_again(self):
+        self.run_search(max_trials=6)
+        before = self.files()
+        self.run_search(max_trials=12)
+        self.assertLen(self.profiler.settings, 1)
+        first, second = Cheapest.made_for
+        self.assertEqual(problem_to_json(first), problem_to_json(second))
+        self.assertTrue(self.said(f"the costs are those in {self.directory.problem}, which took"))
+        after = self.files()
+        for name in ("problem.json", "profile.json"):
+            self.assertEqual(after[name], before[name])
+        self.assertStartsWith(after["trials.jsonl"], before["trials.jsonl"])
+
+    def test_a_finished_search_called_again_changes_nothing(self):
+        self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
+        self.assertEqual(self.run_search(), Outcome.FASTER)
+        before = self.files()
+        measured = len(self.script.measured) + len(self.script.confirmed)
+        self.assertEqual(self.run_search(), Outcome.FASTER)
+        self.assertLen(self.script.measured + self.script.confirmed, measured)
+        after = self.files()
+        # The graph is another serialisation of the same.
+        self.assertEqual(after.keys(), before.keys())
+        self.assertEqual(after["trials.jsonl"], before["trials.jsonl"])
+
+    def start_over_with_the_costs(self) -> None:
+        """Lets the next search be a new one, which finds the costs of the last."""
+        old, self.directory = self.directory, RunDirectory(self.create_tempdir().full_path)
+        for path in (old.problem, old.profile):
+            shutil.copy(path, self.directory.path)
+
+    def test_another_search_of_the_same_may_use_the_costs(self):
+        self.run_search()
+        self.start_over_with_the_costs()
+        self.run_search(seed=1, max_trials=5)
+        self.assertLen(self.profiler.settings, 1)
+
+    def test_costs_of_something_else_are_profiled_again(self):
+        other = graphs.two_branches().graph
+        with other.as_default():
+            tf.constant(1.0)
+        for changes, noun in (
+            ({"graph": other}, "graph"),
+            ({"machine": find_machine("local:3")}, "machine"),
+            ({"config": tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1)}, "session conf"),
+        ):
+            with self.subTest(noun):
+                self.directory = RunDirectory(self.create_tempdir().full_path)
+                self.run_search()
+                self.start_over_with_the_costs()
+                self.run_search(**changes)
+                self.assertTrue(self.said(f"are not used: they are of another {noun}"))
+                self.assertTrue(self.said("needs to know what the operations cost: profiling"))
+                # The new ones have taken their place.
+                self.run_search(max_trials=13, **changes)
+                self.assertTrue(self.said("the costs are those in"))
+        self.assertLen(self.profiler.settings, 6)
+
+    def test_costs_that_are_damaged_are_profiled_again(self):
+        def changed(path: pathlib.Path) -> None:
+            path.write_text(path.read_text().replace('"slots": 1', '"slots": 2'))
+
+        def later(path: pathlib.Path) -> None:
+            path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+
+        for damage, file, message in (
+            (changed, "problem.json", "not used: the file has been changed"),
+            (later, "profile.json", "profile.json has format 2, not 1"),
+            (lambda path: path.write_text("{}"), "profile.json", "does not say what they are of"),
+            (lambda path: path.write_text("[]"), "profile.json", "does not say what they are of"),
+            (lambda path: path.write_text("{"), "profile.json", "does not say what they are of"),
+            (pathlib.Path.unlink, "profile.json", "profiling the graph"),
+            (pathlib.Path.unlink, "problem.json", "profiling the graph"),
+        ):
+            with self.subTest(message):
+                self.run_search()
+                whole = read_log(self.directory.trials)[1]
+                count = len(self.profiler.settings)
+                damage(self.directory.path / file)
+                self.directory.result.unlink()
+                self.run_search()
+                self.assertTrue(self.said(message), self.lines)
+                self.assertLen(self.profiler.settings, count + 1)
+                # What the log has, it keeps.
+                self.assertEqual(read_log(self.directory.trials)[1], whole)
+                self.directory.result.unlink()
+                self.run_search()
+                self.assertLen(self.profiler.settings, count + 1)
+
+    def test_the_log_of_another_search_is_refused_before_anything_is_profiled(self):
+        self.run_search()
+        before = self.files()
+        with self.assertRaisesRegex(LogMismatchError, "another seed"):
+            self.run_search(seed=1)
+        self.assertLen(self.profiler.settings, 1)
+        self.assertEqual(self.files(), before)
+
+    def test_a_graph_that_cannot_be_profiled_is_left_to_the_baselines(self):
+        self.profiler.error = SearchError("no step of the graph could be traced on CPU:0: no table")
+        self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
+        self.assertEqual(self.run_search(), Outcome.FASTER)
+        self.assertRegex(
+            self.directory.read_result()["note"],
+            "^placer 'cheapest' needs to know .* cost, but no step .* no table$",
+        )
+        self.assertNotIn("cheapest", {trial.placer for trial in read_log(self.directory.trials)[1]})
+        self.assertFalse(self.directory.problem.exists())
+        # Once it can be, the search goes on.
+        self.profiler.error = None
+        self.run_search()
+        self.assertEqual(read_log(self.directory.trials)[1][-1].placer, "cheapest")
+
+    def test_the_graph_is_not_profiled_where_the_baselines_take_all_trials(self):
+        self.run_search(max_trials=3)
+        self.assertEqual(self.profiler.settings, [])
+
+    def test_the_explanation_compares_what_was_predicted_with_what_was_measured(self):
+        self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
+        self.run_search()
+        explanation = Explanation.from_json(self.directory.read_result()["explanation"])
+        result = self.directory.read_result()
+        candidates = {candidate.label: candidate for candidate in explanation.candidates}
+        self.assertEqual(explanation.label, result["winner"])
+        self.assertEqual(list(candidates)[: len(result["finalists"])], [*result["finalists"]])
+        self.assertAlmostEqual(candidates["single_device"].measured_secs, 0.1)
+        self.assertAlmostEqual(candidates[explanation.label].measured_secs, 0.05)
+        self.assertIsNone(candidates["original"].predicted_secs)
+        self.assertGreater(candidates["single_device"].predicted_secs, 0.0)
+        self.assertEqual(Explanation.from_json(explanation.to_json()), explanation)
+        self.assertIn("lower bound", explanation_table(explanation))
+
+    def test_a_machine_slower_in_the_confirmation_does_not_disturb_the_explanation(self):
+        def secs(assignment):
+            slowness = 3.0 if self.script.confirmed else 1.0
+            return slowness * (0.05 if uses_two_devices(assignment) else 0.1)
+
+        self.script.secs = secs
+        self.run_search()
+        explanation = Explanation.from_json(self.directory.read_result()["explanation"])
+        self.assertEqual({round(c.measured_secs, 9) for c in explanation.candidates}, {0.05, 0.1})
+        self.assertLess(explanation.limits.step_secs, 0.11)
+
+    def test_placers_that_need_no_costs_use_those_that_are_there(self):
+        made: list[PlacementProblem | None] = []
+        make = placers.make_placer
+
+        def noted(name, groups, legal, **settings):
+            made.append(settings["problem"])
+            return make(name, groups, legal, **settings)
+
+        with mock.patch.object(live_job, "make_placer", noted):
+            self.run_search(placer="random", max_trials=5)
+            self.assertEqual(set(made), {None})
+            self.assertNotIn("costs", read_log(self.directory.trials)[0])
+            self.assertEqual(self.profiler.settings, [])
+
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search()
+            made.clear()
+            self.start_over_with_the_costs()
+            self.run_search(placer="random", max_trials=5)
+            self.assertNotIn(None, made)
+            self.assertEqual(read_log(self.directory.trials)[0]["costs"], "profiled")
+        # Without costs it is another search.
+        os.unlink(self.directory.problem)
+        with self.assertRaisesRegex(LogMismatchError, "another costs"):
+            self.run_search(placer="random")
+        self.assertLen(self.profiler.settings, 1)
+
+    def test_what_a_killed_search_left_is_gone_when_the_graph_is_profiled(self):
+        left = self.directory.work / "session_1"
+        left.mkdir(parents=True)
+        self.run_search()
+        [there] = self.profiler.work_dirs
+        self.assertNotIn("session_1", there)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,170 @@
+"""Tests of searches that are interrupted from the keyboard: in every phase, with a full result."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.placement import read_placement
+from tests import graphs
+from tests.tf_placer.process_tree import descendants, wait_until_gone
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.inputs.sources import read_source, write_graph
+from tf_placer.interrupts import Interrupts
+from tf_placer.live import job as live_job
+from tf_placer.live.round_statistics import LEAST_ROUNDS
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.machines.lookup import find_machine
+from tf_placer.placers import make_placer
+from tf_placer.placers.heuristics.uniform_random import UniformRandom
+from tf_placer.search.trial_log import read_log
+
+_CODE = """
+import sys, tf_placer
+result = tf_placer.optimize(sys.argv[1], machine="local:2", log_dir=sys.argv[2], max_secs=200)
+print(result.reason)
+print(len(result.trials), result.confirmation is not None)
+"""
+
+
+class InterruptedSearchTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        self.interrupts = Interrupts()
+        self.interrupts.listen()
+        self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
+        self.script = Script()
+
+    def run_search(self, interrupts: Interrupts | None = None, **changes) -> Outcome:
+        given = graphs.two_branches()
+        source = read_source(given.graph, given.fetches)
+        values = {
+            "step": source.step,
+            "machine": find_machine("local:2"),
+            "placer": "random",
+            "placer_options": {},
+            "max_trials": 20,
+            "max_secs": 600.0,
+            "seed": 0,
+        }
+        asked = RunDirectory(self.create_tempdir().full_path)
+        asked.write_request(
+            Request(**{**values, **changes}), source.graph_def.SerializeToString(), b""
+        )
+        return live_job.run(
+            asked,
+            self.directory,
+            lambda line: None,
+            self.script.environment,
+            interrupts=interrupts or self.interrupts,
+        )
+
+    def interrupt_at(self, *moments: tuple[int, int]) -> None:
+        """Interrupts where so many measurements of the search, and of the confirmation, began."""
+
+        def secs(assignment):
+            if (len(self.script.measured), len(self.script.confirmed)) in moments:
+                signal.raise_signal(signal.SIGINT)
+            return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+        self.script.secs = secs
+
+    def test_a_search_ends_with_the_best_so_far_confirmed(self):
+        self.interrupt_at((7, 0))
+        self.assertEqual(self.run_search(), Outcome.FASTER)
+        _, trials = read_log(self.directory.trials)
+        # What was broken off is no trial.
+        self.assertEqual(sum(each.repeats is None for each in trials), 6)
+        self.assertLess(len(trials), 20)
+        self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
+        self.assertTrue(uses_two_devices(read_placement(self.directory.placement).assignment))
+
+    def test_the_same_call_goes_on_afterwards(self):
+        self.interrupt_at((7, 0))
+        self.run_search()
+        self.run_search(Interrupts())
+        self.assertLen(read_log(self.directory.trials)[1], 20)
+
+    def test_before_anything_is_measured_there_is_a_result_without_trials(self):
+        self.interrupt_at((1, 0))
+        self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
+        result = self.directory.read_result()
+        self.assertEqual(result["num_trials"], 0)
+        self.assertFalse(result["is_complete"])
+
+    def test_the_first_request_in_the_confirmation_ends_it_as_soon_as_there_can_be_a_verdict(self):
+        self.interrupt_at((5, 2))
+        self.assertEqual(self.run_search(max_trials=5), Outcome.FASTER)
+        self.assertBetween(self.script.confirmed.count({}), LEAST_ROUNDS, LEAST_ROUNDS + 1)
+
+    def test_a_second_request_breaks_the_confirmation_off(self):
+        self.interrupt_at((7, 0), (7, 2))
+        self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
+        self.assertFalse(self.directory.placement.exists())
+        # What was found is there, not confirmed.
+        self.assertTrue(uses_two_devices(read_placement(self.directory.best).assignment))
+        self.assertIsNone(self.directory.read_result()["confirmation"])
+
+    def test_a_placer_that_takes_long_to_propose_is_broken_off(self):
+        class Slow(UniformRandom):
+            def propose(self, count: int) -> np.ndarray:
+                signal.raise_signal(signal.SIGINT)
+                raise AssertionError("nobody waits for it")
+
+        def make(name, groups, legal, **settings):
+            if name == "random":
+                return Slow(groups, legal)
+            return make_placer(name, groups, legal, **settings)
+
+        with mock.patch.object(live_job, "make_placer", make):
+            self.assertEqual(self.run_search(), Outcome.NOT_FASTER)
+        self.assertEqual(self.interrupts.count, 1)
+        self.assertNotIn("random", {t.placer for t in read_log(self.directory.trials)[1]})
+
+    def test_ctrl_c_while_the_graph_is_profiled_returns_a_full_result(self):
+        given = graphs.v1_ref_variables()
+        graph = self.create_tempfile("g.meta").full_path
+        with given.graph.as_default():
+            write_graph(graph, given.graph.as_graph_def(), tf.compat.v1.train.export_meta_graph())
+        environ = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        }
+        child = subprocess.Popen(
+            [sys.executable, "-c", _CODE, graph, str(self.directory.path)],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        watchdog = threading.Timer(300.0, child.kill)
+        watchdog.start()
+        try:
+            assert child.stderr is not None
+            for line in child.stderr:
+                if "profiling the graph" in line:
+                    break
+            os.kill(child.pid, signal.SIGINT)
+            processes = descendants(child.pid)
+            output, errors = child.communicate()
+        finally:
+            watchdog.cancel()
+        self.assertEqual(child.returncode, 0, errors)
+        self.assertIn("interrupted: confirming the best so far", errors)
+        self.assertRegex(output, r"\n[4-9] (True|False)\n")
+        self.assertEqual(wait_until_gone(processes), [])
+        self.assertFalse(self.directory.problem.exists())
+
+
+if __name__ == "__main__":
+    tf.test.main()

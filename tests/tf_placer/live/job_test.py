@@ -1,0 +1,455 @@
+"""Tests of whole searches with scripted measurements: what they accept, refuse and go on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.pipeline import group_operations
+from graph_passes.placement import read_placement
+from tests import graphs
+from tests.graph_parts import TestGraph
+from tests.tf_placer.doubles import LearningPlacer
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.inputs.sources import read_source
+from tf_placer.live import job as live_job
+from tf_placer.live.round_statistics import LEAST_ROUNDS
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.machines.lookup import find_machine
+from tf_placer.placers import make_placer
+from tf_placer.search.log_header import LogMismatchError
+from tf_placer.search.loop import GraphDoesNotRunError
+from tf_placer.search.training_log import read_training_log
+from tf_placer.search.trial_log import read_log
+
+tf1 = tf.compat.v1
+
+
+def split_is_faster(assignment) -> float:
+    return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+# A placer that decides about colocation groups.
+_OF_COLOCATION_GROUPS = {"placer": "post", "placer_options": {"grouper": "per_operation"}}
+
+
+class JobTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
+        self.lines: list[str] = []
+        # Serialised twice, one graph may be two files.
+        self.graph_def = graphs.two_branches().graph.as_graph_def()
+
+    def run_search(
+        self,
+        script: Script,
+        given: TestGraph | None = None,
+        config: tf1.ConfigProto | None = None,
+        graph_def: tf1.GraphDef | None = None,
+        **changes,
+    ) -> Outcome:
+        given = given or graphs.two_branches()
+        source = read_source(graph_def or given.graph, given.fetches)
+        values = {
+            "step": source.step,
+            "machine": find_machine("local:2"),
+            "placer": "random",
+            "placer_options": {},
+            "max_trials": 12,
+            "max_secs": 60.0,
+            "seed": 0,
+        }
+        asked = RunDirectory(self.create_tempdir().full_path)
+        asked.write_request(
+            Request(**{**values, **changes}),
+            source.graph_def.SerializeToString(),
+            (config or tf1.ConfigProto()).SerializeToString(),
+        )
+        return live_job.run(asked, self.directory, self.lines.append, script.environment)
+
+    def files(self) -> dict[str, str]:
+        """A hash of every file of the directory, by its path there."""
+        root = self.directory.path
+        return {
+            str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in root.rglob("*")
+            if path.is_file()
+        }
+
+    def test_a_faster_placement_is_written_with_where_it_comes_from(self):
+        script = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(script), Outcome.FASTER)
+        placement = read_placement(self.directory.placement)
+        self.assertTrue(uses_two_devices(placement.assignment))
+        self.assertAlmostEqual(placement.measurement["speedup"], 2.0)
+        result = self.directory.read_result()
+        header, trials = read_log(self.directory.trials)
+        self.assertEqual(placement.graph_fingerprint, header["graph_fingerprint"])
+        won = trials[placement.provenance["trial"]]
+        self.assertEqual(result["finalists"][result["winner"]], won.index)
+        self.assertEqual(placement.provenance["placer"], won.placer)
+        self.assertEqual(result["num_trials"], len(trials))
+        self.assertLen(trials, 12)
+
+    def test_baselines_come_before_the_search_and_the_original_first(self):
+        self.run_search(Script(secs=split_is_faster))
+        _, trials = read_log(self.directory.trials)
+        order = list(dict.fromkeys(trial.placer for trial in trials))
+        self.assertEqual(order, ["original", "single_device", "expert", "random"])
+
+    def test_the_search_is_quick_and_the_confirmation_is_as_the_user_runs(self):
+        config = tf1.ConfigProto(inter_op_parallelism_threads=3)
+        script = Script(secs=split_is_faster)
+        self.run_search(script, config=config, max_secs=60.0)
+        searching, confirming = script.made
+        self.assertEqual(searching["session_config"], config)
+        self.assertEqual(confirming["session_config"], config)
+        self.assertFalse(searching["meta_optimizer"])
+        self.assertTrue(confirming["meta_optimizer"])
+        self.assertIn({}, script.measured)
+        # One round chooses, and the others all say the same.
+        self.assertEqual(script.confirmed.count({}), 1 + LEAST_ROUNDS)
+
+    def test_finalists_that_do_not_fit_into_the_time_are_left_out(self):
+        def slow(assignment):
+            return 5.0 if uses_two_devices(assignment) else 10.0
+
+        # Steps of the original take 10 s, those of the three that are faster 5 s. A round of two
+        # takes 155 s, of which 20 s are for opening, and there should be time for seven. Choosing
+        # among three takes another 245 s, among two 200 s, and what follows 70 s.
+        for max_secs, candidates in ((1420.0, 3), (1380.0, 2), (1200.0, 1), (800.0, 1)):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            script = Script(secs=slow)
+            self.run_search(script, max_secs=max_secs, max_trials=10)
+            choosing = 1 + candidates if candidates > 1 else 0
+            self.assertLen(script.confirmed, choosing + 2 * LEAST_ROUNDS, max_secs)
+
+    def test_the_next_best_wins_where_the_fastest_computes_something_else(self):
+        fastest: list[object] = []
+
+        def secs(assignment):
+            if not uses_two_devices(assignment):
+                return ORIGINAL_SECS
+            if assignment not in fastest:
+                fastest.append(assignment)
+            return ORIGINAL_SECS / (2.0 if assignment == fastest[0] else 1.9)
+
+        def values(assignment):
+            return {"loss:0@1": np.float32(2 if assignment == fastest[0] else 1)}
+
+        self.assertEqual(self.run_search(Script(secs, values)), Outcome.FASTER)
+        placement = read_placement(self.directory.placement)
+        self.assertAlmostEqual(placement.measurement["speedup"], 1.9)
+        self.assertIn("does not compute the same", self.directory.read_result()["note"])
+
+    def test_where_nothing_was_faster_in_the_search_nothing_is_measured_again(self):
+        script = Script(lambda a: 1.5 * ORIGINAL_SECS if a else ORIGINAL_SECS)
+        self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
+        self.assertEmpty(script.confirmed)
+        self.assertIn("none was measured again", self.directory.read_result()["note"])
+
+    def test_what_was_measured_is_in_the_log_beside_the_original(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=6)
+        header, trials = read_log(self.directory.trials)
+        self.assertEqual(header["protocol"]["most_blocks"], 6)
+        self.assertIsNone(trials[0].measurement.reference_secs)
+        for trial in trials[1:]:
+            self.assertEqual(set(trial.measurement.reference_secs), {ORIGINAL_SECS})
+            self.assertAlmostEqual(trial.measurement.drift, 1.0)
+
+    def test_without_time_to_confirm_nothing_is_claimed(self):
+        script = Script(secs=lambda assignment: 10.0 / (1 + uses_two_devices(assignment)))
+        self.assertEqual(self.run_search(script, max_secs=40.0), Outcome.NOT_CONFIRMED)
+        self.assertFalse(self.directory.placement.exists())
+        result = self.directory.read_result()
+        self.assertRegex(result["note"], r"no time left of 40 s .*takes about .*: allow \d+ s")
+        # The search was told so early, had all of the time, and can go on.
+        self.assertRegex(
+            "\n".join(self.lines), "40 s are too short to confirm anything: .* goes on"
+        )
+        # What was found is there all the same.
+        best = read_placement(self.directory.best)
+        self.assertTrue(uses_two_devices(best.assignment))
+        self.assertEqual(best.measurement, {"step_secs": 5.0})
+
+    def test_a_placement_may_take_five_times_as_long_as_the_original_or_a_minute(self):
+        for original_secs, expected in ((1.0, 60.0), (4.0, 200.0), (100.0, 250.0)):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            script = Script(secs=lambda assignment, secs=original_secs: secs)
+            self.run_search(script, max_secs=1000.0, max_trials=3)
+            self.assertEqual(script.timeouts, [250.0, expected, expected])
+            # A resumed search has the same limit; the original takes turns with what is new.
+            self.run_search(script, max_secs=1000.0, max_trials=4)
+            self.assertEqual(script.timeouts[3:], [expected] * 2)
+
+    def test_the_search_uses_the_groups_and_the_settings_that_the_options_ask_for(self):
+        made = []
+
+        def make(name, groups, legal, **settings):
+            made.append((name, groups.num_groups, settings.get("options")))
+            return make_placer(name, groups, legal, **settings)
+
+        with mock.patch.object(live_job, "make_placer", make):
+            for placer, options in (
+                ("post", {"grouper": "metis", "num_groups": 4}),
+                ("post", {"grouper": "heuristic", "learning_rate": 0.5}),
+            ):
+                self.directory = RunDirectory(self.create_tempdir().full_path)
+                made.clear()
+                self.run_search(Script(), placer=placer, placer_options=options, max_trials=8)
+                header, trials = read_log(self.directory.trials)
+                [(_, num_groups, given)] = [each for each in made if each[0] == placer]
+                self.assertEqual(given, options)
+                self.assertLen(trials[-1].assignment, num_groups)
+                self.assertContainsSubset(options, header["configuration"])
+
+    def test_nothing_faster_leaves_no_placement(self):
+        self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
+        self.assertFalse(self.directory.placement.exists())
+        self.assertIsNone(self.directory.read_result()["winner"])
+
+    def test_a_placement_that_was_only_fast_in_the_search_is_not_accepted(self):
+        script = Script()
+        script.secs = lambda assignment: (
+            ORIGINAL_SECS if script.confirmed else split_is_faster(assignment)
+        )
+        self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
+
+    def test_a_placement_that_computes_something_else_is_not_accepted(self):
+        script = Script(
+            split_is_faster, lambda a: {"loss:0@1": np.float32(2 if uses_two_devices(a) else 1)}
+        )
+        self.assertEqual(self.run_search(script), Outcome.DIFFERENT_VALUES)
+        self.assertFalse(self.directory.placement.exists())
+        self.assertIn("'loss:0@1'", self.directory.read_result()["note"])
+
+    def test_placements_that_all_fail_say_why(self):
+        script = Script(lambda assignment: None)
+        self.assertEqual(self.run_search(script), Outcome.NOTHING_RUNS)
+        self.assertIn("it is too large", self.directory.read_result()["note"])
+
+    def test_a_placement_that_fits_wins_over_an_original_that_does_not(self):
+        script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)
+        self.assertEqual(self.run_search(script), Outcome.FASTER)
+        self.assertIsNone(read_placement(self.directory.placement).measurement["speedup"])
+
+    def test_a_budget_of_one_trial_measures_the_original_only(self):
+        self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NOT_CONFIRMED)
+        self.assertIn(
+            "only the graph as it came was measured within max_trials=1",
+            self.directory.read_result()["note"],
+        )
+        self.assertLen(read_log(self.directory.trials)[1], 1)
+
+    def test_a_graph_that_does_not_run_ends_the_search(self):
+        from tf_placer.environments.environment import Failure, FailureKind
+
+        class Broken:
+            def __init__(self, *_, **__):
+                pass
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def open_session(self, label, assignment):
+                return Failure(FailureKind.RUNTIME_ERROR, "no such file")
+
+        script = Script()
+        script.environment = Broken  # type: ignore[method-assign]
+        with self.assertRaisesRegex(GraphDoesNotRunError, "does not run as it came.*no such file"):
+            self.run_search(script)
+
+    def test_a_finished_search_called_again_measures_nothing(self):
+        self.run_search(Script(secs=split_is_faster), graph_def=self.graph_def)
+        before = self.files()
+        again = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(again, graph_def=self.graph_def), Outcome.FASTER)
+        self.assertEqual(again.measured + again.confirmed, [])
+        self.assertEqual(self.files(), before)
+        self.assertIn("nothing to measure again", self.lines[-1])
+
+    def test_a_larger_budget_goes_on_where_the_search_was(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=8)
+        before = self.directory.trials.read_bytes()
+        more = Script(secs=split_is_faster)
+        self.run_search(more, max_trials=12)
+        self.assertStartsWith(self.directory.trials.read_bytes(), before)
+        _, trials = read_log(self.directory.trials)
+        self.assertLen(trials, 12)
+        self.assertLen(more.placed, sum(t.repeats is None for t in trials[8:]))
+        whole = JobTest("run")
+        whole.setUp()
+        whole.run_search(Script(secs=split_is_faster), max_trials=12)
+        self.assertEqual(
+            [t.assignment for t in read_log(whole.directory.trials)[1]],
+            [t.assignment for t in trials],
+        )
+
+    def test_a_search_that_was_cut_short_before_its_result_is_finished(self):
+        self.run_search(Script(secs=split_is_faster))
+        os.unlink(self.directory.result)
+        again = Script(secs=split_is_faster)
+        self.assertEqual(self.run_search(again), Outcome.FASTER)
+        self.assertEqual(again.measured, [])
+        self.assertNotEmpty(again.confirmed)
+
+    def test_a_log_whose_header_was_cut_short_counts_as_new(self):
+        os.makedirs(self.directory.path)
+        for content in (b"", b'{"format": 1, "graph_fi'):
+            self.directory.trials.write_bytes(content)
+            self.assertEqual(self.run_search(Script(), max_trials=2), Outcome.NOT_FASTER)
+
+    def test_what_a_killed_search_left_in_its_work_directory_goes(self):
+        left = self.directory.work / "session_1" / "worker.log"
+        left.parent.mkdir(parents=True)
+        left.touch()
+        self.run_search(Script(), max_trials=2)
+        self.assertFalse(left.exists())
+
+    def test_the_log_of_another_search_is_refused_and_nothing_is_changed(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=4)
+        before = self.files()
+        placed = graphs.two_branches().graph.as_graph_def()
+        next(n for n in placed.node if n.op == "MatMul").device = "/device:CPU:0"
+        for difference, changes in (
+            ("graph: .* has graph_fingerprint", {"given": graphs.matmul_chain()}),
+            ("grouping", {"graph_def": placed}),
+            ("seed: .* has seed 0, this search has 1", {"seed": 1}),
+            ("machine", {"machine": find_machine("local:3")}),
+            ("placer: ", {"placer": "expert"}),
+            ("placer: ", _OF_COLOCATION_GROUPS),
+            ("session_config", {"config": tf1.ConfigProto(inter_op_parallelism_threads=1)}),
+        ):
+            script = Script(secs=split_is_faster)
+            with self.assertRaisesRegex(LogMismatchError, f"another {difference}"):
+                self.run_search(script, **changes)
+            self.assertEqual(script.made, [])
+            self.assertEqual(self.files(), before)
+
+    def test_a_graph_that_is_placed_already_touches_no_earlier_search(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=4)
+        before = self.files()
+        placed = graphs.two_branches().graph.as_graph_def()
+        for node in placed.node:
+            node.device = "/device:CPU:0"
+        outcome = self.run_search(Script(), graph_def=placed)
+        self.assertEqual(outcome, Outcome.NOTHING_TO_PLACE)
+        self.assertEqual(self.files(), before)
+
+    def test_all_stages_place_what_the_placer_needs(self):
+        header_of, sizes = {}, {}
+        for units, asked in (("heuristic", {}), ("per_operation", _OF_COLOCATION_GROUPS)):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(), max_trials=6, **asked)
+            header_of[units], trials = read_log(self.directory.trials)
+            sizes[units] = {len(trial.assignment) for trial in trials[1:]}
+            self.assertEqual(header_of[units]["grouping"], units)
+            self.assertLen(sizes[units], 1)
+        self.assertGreater(max(sizes["per_operation"]), max(sizes["heuristic"]))
+
+    def test_baselines_place_whole_groups_where_the_placer_refines_them(self):
+        given = graphs.lstm()
+        self.run_search(Script(), given, max_trials=6, **_OF_COLOCATION_GROUPS)
+        op_graph = read_source(given.graph, given.fetches).op_graph
+        clusters = group_operations(op_graph, "per_operation").clusters
+        _, trials = read_log(self.directory.trials)
+        baselines = [t for t in trials if t.placer in ("single_device", "expert")]
+        self.assertNotEmpty(baselines)
+        for trial in baselines:
+            devices = {}
+            for cluster, device in zip(clusters.tolist(), trial.assignment, strict=True):
+                self.assertEqual(devices.setdefault(cluster, device), device)
+
+    def test_a_log_from_before_there_were_groupings_is_gone_on_with(self):
+        self.run_search(Script(), max_trials=4)
+        header, *rest = self.directory.trials.read_text().splitlines()
+        value = json.loads(header)
+        del value["grouping"]
+        self.directory.trials.write_text("\n".join([json.dumps(value), *rest]) + "\n")
+        self.run_search(Script(), max_trials=5)
+        self.assertLen(read_log(self.directory.trials)[1], 5)
+
+    def learn(self, max_trials: int, script: Script | None = None) -> None:
+        """A search by a placer that pretends to learn, which begins with trial 5."""
+
+        def make(name, groups, legal, **settings):
+            if name == "random":
+                return LearningPlacer(groups, legal, seed=settings["seed"], name=name)
+            return make_placer(name, groups, legal, **settings)
+
+        with mock.patch.object(live_job, "make_placer", make):
+            self.run_search(
+                script or Script(secs=split_is_faster),
+                graph_def=self.graph_def,
+                max_trials=max_trials,
+            )
+
+    def saved_policy(self) -> str:
+        return (self.directory.path / "policy.weights.h5").read_text()
+
+    def test_what_the_placer_learns_is_kept_beside_the_trials(self):
+        self.learn(max_trials=14)
+        header, updates = read_training_log(self.directory.path)
+        trial_header, trials = read_log(self.directory.trials)
+        own = [trial for trial in trials if trial.placer == "random"]
+        self.assertEqual(header | {"format": 2}, trial_header | {"format": 2})
+        self.assertEqual([update.samples for update in updates], [3, 6, 9])
+        self.assertEqual(own[0].index, 5)
+        best = [min(t.measurement.median_secs for t in own[:n]) for n in (3, 6, 9)]
+        self.assertEqual([update.best_step_secs for update in updates], best)
+        self.assertEqual(self.saved_policy(), "3")
+        self.assertLen(os.listdir(self.directory.path / "tensorboard"), 1)
+
+    def test_a_search_that_goes_on_repeats_no_update(self):
+        self.learn(max_trials=16)
+        expected = read_training_log(self.directory.path)[1]
+        self.directory = RunDirectory(self.create_tempdir().full_path)
+        for max_trials in (2, 8, 9, 12, 16):
+            self.learn(max_trials)
+        self.assertEqual(read_training_log(self.directory.path)[1], expected)
+        self.assertEqual(self.saved_policy(), str(len(expected)))
+
+    def test_an_update_that_a_kill_lost_is_learned_again(self):
+        self.learn(max_trials=14)
+        path = self.directory.path / "training.jsonl"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-20])
+        self.learn(max_trials=15)
+        self.assertEqual(path.read_bytes(), whole)
+
+    def test_a_finished_search_called_again_keeps_the_policy(self):
+        self.learn(max_trials=14)
+        before = self.files()
+        self.learn(max_trials=14, script=(again := Script(secs=split_is_faster)))
+        self.assertEqual(again.measured, [])
+        self.assertEqual(self.files(), before)
+
+    def test_updates_without_the_trials_that_they_are_of_are_dropped(self):
+        self.learn(max_trials=16)
+        os.unlink(self.directory.trials)
+        os.unlink(self.directory.result)
+        self.learn(max_trials=11)
+        self.assertLen(read_training_log(self.directory.path)[1], 2)
+
+    def test_the_log_names_every_setting_of_the_placer(self):
+        self.run_search(
+            Script(), max_trials=2, placer="colocrl", placer_options={"hidden_units": 8}
+        )
+        header, _ = read_log(self.directory.trials)
+        self.assertEqual(header["configuration"]["hidden_units"], 8)
+        self.assertGreater(len(header["configuration"]), 5)
+        json.dumps(header)
+
+
+if __name__ == "__main__":
+    tf.test.main()

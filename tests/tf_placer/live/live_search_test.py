@@ -1,0 +1,209 @@
+"""Tests of whole live searches: what they leave, how they die, and how they go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from unittest import mock
+
+import tensorflow as tf
+
+from tests import graphs
+from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
+from tests.tf_placer.scripted import Script
+from tf_placer.errors import SearchError
+from tf_placer.inputs.sources import read_source, write_graph
+from tf_placer.live import costs as live_costs
+from tf_placer.live import job as live_job
+from tf_placer.live.confirmation import Confirmation
+from tf_placer.live.optimization import optimize
+from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.machines.lookup import find_machine
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.search.trial_log import LogError, TrialLog, read_log
+
+tf1 = tf.compat.v1
+# As old training scripts have it.
+tf1.disable_v2_behavior()
+
+_TRIALS = 60
+_SETTINGS = {"machine": "local:2", "placer": "random", "max_trials": _TRIALS, "seed": 5}
+_START_TIMEOUT_SECS = 120.0
+
+
+def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
+    """A process that optimises a graph file."""
+    code = f"import tf_placer; tf_placer.optimize({graph!r}, log_dir={log_dir!r}, **{_SETTINGS!r})"
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=environ, stderr=subprocess.PIPE, text=True
+    )
+
+
+class LiveSearchTest(tf.test.TestCase):
+    def test_a_search_of_a_graph_runs_and_is_not_run_again(self):
+        given = graphs.v1_ref_variables()
+        before = given.graph.as_graph_def()
+        log_dir = self.create_tempdir().full_path
+        settings = {**_SETTINGS, "max_trials": 4, "log_dir": log_dir}
+        result = optimize(given.graph, **settings)
+        self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
+        self.assertLen(result.trials, 4)
+        self.assertIn("original", result.table())
+        # Whether it is faster is up to the machine.
+        after = given.graph.as_graph_def()
+        self.assertEqual(result.changed, after != before)
+        self.assertEqual(after, result.graph_def)
+        self.assertEqual(result.changed, os.path.exists(f"{log_dir}/placement.json"))
+
+        log = pathlib.Path(log_dir, "trials.jsonl").read_bytes()
+        again = graphs.v1_ref_variables()
+        repeated = optimize(again.graph, **settings)
+        self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
+        self.assertEqual(repeated.reason, result.reason)
+        self.assertEqual(repeated.confirmation, result.confirmation)
+        self.assertEqual(again.graph.as_graph_def(), after)
+
+        with self.assertRaisesRegex(LogError, "a log of another seed"):
+            optimize(graphs.v1_ref_variables().graph, **{**settings, "seed": 6})
+        header, _ = read_log(f"{log_dir}/trials.jsonl")
+        with (
+            TrialLog.open(f"{log_dir}/trials.jsonl", header),
+            self.assertRaisesRegex(LogError, "another search is writing"),
+        ):
+            optimize(graphs.v1_ref_variables().graph, **{**settings, "max_trials": 5})
+        self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
+
+    def test_a_candidate_is_confirmed_in_fresh_processes_beside_the_original(self):
+        directory = RunDirectory(self.create_tempdir().full_path)
+        asked = self.asked(graphs.v1_ref_variables().graph, max_trials=3)
+        # However slow they were in the search.
+        with mock.patch.object(live_job, "hopeful_finalists", lambda finalists: finalists):
+            outcome = live_job.run(asked, directory, lambda line: None)
+        self.assertIn(outcome, (Outcome.FASTER, Outcome.NOT_FASTER))
+        confirmation = Confirmation.from_json(directory.read_result()["confirmation"])
+        [candidate] = confirmation.comparisons
+        self.assertBetween(len(confirmation.rounds), LEAST_ROUNDS, MOST_ROUNDS)
+        for measurements in confirmation.rounds:
+            self.assertCountEqual(measurements, ["original", candidate])
+            steps = [len(measurement.step_secs) for measurement in measurements.values()]
+            self.assertEqual(steps[0], steps[1])
+        self.assertIsNotNone(confirmation.comparisons[candidate].interval)
+
+    def test_a_graph_that_does_not_run_says_why(self):
+        with tf.Graph().as_default() as graph:
+            w = tf1.get_variable("w", [4, 4])
+            contents = tf.strings.to_number(tf.io.read_file("/no/such/file"))
+            tf.multiply(tf.matmul(w, w), contents, name="y")
+        settings = {**_SETTINGS, "placer": "auto", "log_dir": self.create_tempdir().full_path}
+        with self.assertRaisesRegex(SearchError, "(?s)does not run as it came.*no/such/file"):
+            optimize(graph, "y", **settings)
+        self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
+
+    def test_a_placer_that_needs_costs_searches_what_was_profiled(self):
+        directory = RunDirectory(self.create_tempdir().full_path)
+        lines: list[str] = []
+        given = graphs.v1_ref_variables()
+        asked = self.asked(given.graph, placer="heft", max_trials=30)
+        # Without finalists the search ends before the confirmation, which takes longest.
+        with mock.patch.object(live_job, "choose_finalists", lambda *_: {}):
+            live_job.run(asked, directory, lines.append)
+            self.assertTrue(any(line.startswith("profiled ") for line in lines))
+            problem = read_problem(directory.problem)
+            _, trials = read_log(directory.trials)
+            found = [trial for trial in trials if trial.placer == "heft"]
+            self.assertNotEmpty(found)
+            for trial in found:
+                self.assertLen(trial.assignment, problem.num_groups)
+                self.assertIsNotNone(trial.measurement.median_secs)
+            with mock.patch.object(live_costs, "cost_graph", None):
+                live_job.run(asked, directory, lines.append)
+        self.assertEqual(read_log(directory.trials)[1], trials)
+
+    def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
+        """A directory with what a search is to do."""
+        source = read_source(graph, seed=_SETTINGS["seed"])
+        values = {
+            "machine": find_machine(_SETTINGS["machine"]),
+            "placer": _SETTINGS["placer"],
+            "placer_options": {},
+            "max_trials": _TRIALS,
+            "max_secs": 600.0,
+            "seed": _SETTINGS["seed"],
+        }
+        directory = RunDirectory(self.create_tempdir().full_path)
+        directory.write_request(
+            Request(source.step, **{**values, **changes}),
+            source.graph_def.SerializeToString(),
+            b"",
+        )
+        return directory
+
+    def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
+        """What an uninterrupted search proposes: random placements follow from the seed alone."""
+        directory = RunDirectory(self.create_tempdir().full_path)
+        live_job.run(self.asked(path), directory, lambda line: None, Script().environment)
+        return [trial.assignment for trial in read_log(directory.trials)[1]]
+
+    def wait_for_trials(self, log: pathlib.Path, count: int, child: subprocess.Popen[str]):
+        """Waits until a log has this many trials, and then for as long as a trial takes."""
+        deadline = time.monotonic() + _START_TIMEOUT_SECS
+        while not log.exists() or log.read_bytes().count(b"\n") < count + 1:
+            self.assertIsNone(child.poll(), child.stderr.read() if child.poll() else "")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.05))
+
+    def test_killed_searches_leave_no_processes_and_lose_and_repeat_no_trial(self):
+        graph = self.create_tempfile("g.meta").full_path
+        with graphs.v1_ref_variables().graph.as_default():
+            write_graph(
+                graph, tf1.get_default_graph().as_graph_def(), tf1.train.export_meta_graph()
+            )
+        log_dir = pathlib.Path(self.create_tempdir().full_path)
+        log = log_dir / "trials.jsonl"
+        finished = b""
+        # The first kill hits the search, the second the calling process, the third the search
+        # again, at its last trials or in the confirmation.
+        for victim, count in (
+            ("search", random.randint(1, 12)),
+            ("caller", random.randint(20, 35)),
+            ("search", _TRIALS),
+        ):
+            with self.subTest(victim=victim, count=count):
+                child = _optimize_in_child(graph, str(log_dir))
+                self.wait_for_trials(log, count, child)
+                processes = descendants(child.pid)
+                [search] = [p for p in processes if "tf_placer.live.process" in processes[p]]
+                kill(child.pid if victim == "caller" else search[0])
+                _, errors = child.communicate(timeout=60)
+                self.assertEqual(wait_until_gone(processes), [])
+                content = log.read_bytes()
+                self.assertStartsWith(content, finished)
+                # What follows the last end of a line is a trial that was not finished.
+                finished = content[: content.rindex(b"\n") + 1]
+                if victim == "search":
+                    self.assertIn("the search was killed by signal 9 (SIGKILL)", errors)
+                    self.assertIn(f"log_dir='{log_dir}' goes on there", errors)
+                else:
+                    self.assertEqual(child.returncode, -signal.SIGKILL)
+        trials = [json.loads(line) for line in finished.splitlines()[1:]]
+        self.assertEqual([trial["index"] for trial in trials], list(range(_TRIALS)))
+        assignments = [trial["assignment"] and tuple(trial["assignment"]) for trial in trials]
+        self.assertEqual(assignments, self.expected_assignments(graph))
+        measured = [tuple(t["assignment"] or ()) for t in trials if t["repeats"] is None]
+        self.assertLen(set(measured), len(measured))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,239 @@
+"""Tests of `optimize` around a search whose measurements are scripted, in a TF1-style process."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from unittest import mock
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tests import graphs
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.inputs.sources import write_graph
+from tf_placer.live import job as live_job
+from tf_placer.live import optimization
+from tf_placer.live.optimization import optimize
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.machines.machine import Device, Machine, MachineError
+from tf_placer.search.trial_log import LogError
+
+tf1 = tf.compat.v1
+# As old training scripts have it.
+tf1.disable_v2_behavior()
+
+
+def split_is_faster(assignment) -> float:
+    return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+def devices(graph) -> dict[str, str]:
+    if isinstance(graph, tf.Graph):
+        return {op.name: op.device for op in graph.get_operations() if op.device}
+    return {node.name: node.device for node in graph.node if node.device}
+
+
+class ScriptedOptimizeTest(tf.test.TestCase):
+    """The search runs in this process, so that its measurements can be scripted."""
+
+    def setUp(self):
+        super().setUp()
+        self.script = Script(secs=split_is_faster)
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.log_dir = self.directory / "run"
+        self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
+
+    def search_here(self, directory, given, report, start_secs):
+        del report
+        return live_job.run(
+            RunDirectory(given),
+            directory,
+            lambda line: None,
+            self.script.environment,
+            start_secs=start_secs,
+        )
+
+    def optimize(self, graph, fetches=None, **settings):
+        settings = {"machine": "local:2", "placer": "random", "max_trials": 10, **settings}
+        return optimize(graph, fetches, **{"log_dir": self.log_dir, **settings})
+
+    def test_a_graph_is_annotated_in_place_where_a_placement_is_faster(self):
+        given = graphs.two_branches()
+        before = given.graph.as_graph_def()
+        result = self.optimize(given.graph, given.fetches)
+        self.assertTrue(result.changed)
+        self.assertEqual(devices(given.graph), dict(result.placement.assignment))
+        self.assertEqual(devices(result.graph_def), devices(given.graph))
+        self.assertTrue(uses_two_devices(devices(given.graph)))
+        # Nothing but the devices has changed.
+        for node in (*result.graph_def.node, *before.node):
+            node.device = ""
+        self.assertEqual(result.graph_def, before)
+
+    def test_the_result_says_what_was_measured(self):
+        given = graphs.two_branches()
+        result = self.optimize(given.graph, given.fetches)
+        self.assertIn("is faster than the graph as it came: 2.00 times as fast", result.reason)
+        self.assertAlmostEqual(result.speedup, 2.0)
+        self.assertLen(result.speedup_interval, 2)
+        self.assertAlmostEqual(result.original_secs, ORIGINAL_SECS)
+        self.assertAlmostEqual(result.placed_secs, ORIGINAL_SECS / 2)
+        self.assertLen(result.trials, 10)
+        self.assertEqual(result.log_dir, self.log_dir)
+        self.assertIn(result.winner, result.finalists)
+        self.assertIn("found", result.table())
+        self.assertTrue((self.log_dir / "placement.json").exists())
+
+    def test_a_graph_stays_as_it_is_where_nothing_is_faster(self):
+        self.script.secs = lambda assignment: ORIGINAL_SECS
+        given = graphs.two_branches()
+        result = self.optimize(given.graph, given.fetches)
+        self.assertFalse(result.changed)
+        self.assertEqual(devices(given.graph), {})
+        self.assertEqual(result.graph_def, given.graph.as_graph_def())
+        self.assertIn("beyond the noise", result.reason)
+        self.assertIsNone(result.placement)
+        self.assertAlmostEqual(result.speedup, 1.0)
+        self.assertNotIn("found", result.table())
+
+    def test_what_is_given_by_value_is_not_changed(self):
+        given = graphs.two_branches()
+        with given.graph.as_default():
+            tf1.train.Saver()
+            tf1.add_to_collection("train_op", given.graph.get_operation_by_name("result"))
+            meta = tf1.train.export_meta_graph()
+        graph_def = given.graph.as_graph_def()
+        came_with = devices(graph_def)
+        path = self.directory / "g.meta"
+        write_graph(path, graph_def, meta)
+        content = path.read_bytes()
+        for number, graph in enumerate((graph_def, meta, path)):
+            fetches = "result" if graph is graph_def else None
+            result = self.optimize(graph, fetches, log_dir=self.directory / str(number))
+            self.assertTrue(result.changed)
+            self.assertGreater(len(devices(result.graph_def)), len(came_with))
+        self.assertEqual(devices(graph_def), came_with)
+        self.assertEqual(devices(meta.graph_def), came_with)
+        self.assertEqual(path.read_bytes(), content)
+
+    def test_fetches_default_to_the_training_operation(self):
+        given = graphs.v1_ref_variables()
+        self.optimize(given.graph, max_trials=2)
+        self.assertEqual(self.script.made[0]["step"].fetches, ("train",))
+
+    def test_devices_that_the_graph_came_with_are_kept(self):
+        with tf.Graph().as_default() as graph:
+            with tf.device("/job:worker/task:1/device:CPU:0"):
+                a = tf1.get_variable("a", [4, 4])
+            b = tf1.get_variable("b", [4, 4])
+            tf.add(tf.matmul(a, a), tf.matmul(b, b), name="y")
+        came_with = devices(graph)
+        self.optimize(graph, "y")
+        self.assertEqual({name: devices(graph)[name] for name in came_with}, came_with)
+        self.assertGreater(len(devices(graph)), len(came_with))
+
+    def test_what_makes_no_sense_is_refused_before_anything_is_written(self):
+        given = graphs.two_branches()
+        file = self.directory / "file"
+        file.touch()
+        for settings, error, message in (
+            ({"placer": "magic"}, ValueError, "no placer 'magic'; the placers are: auto, colocrl"),
+            ({"placer_options": {"a": 1}}, ValueError, "'random' has no option 'a'"),
+            (
+                {"placer": "colocrl", "placer_options": {"hidden_units": "many"}},
+                ValueError,
+                "option 'hidden_units' of placer 'colocrl' must be int, not 'many'",
+            ),
+            ({"max_trials": 0}, ValueError, "max_trials must be at least 1, not 0"),
+            ({"max_secs": 0}, ValueError, "max_secs must be positive, not 0"),
+            ({"max_secs": float("nan")}, ValueError, "max_secs must be positive"),
+            ({"seed": -1}, ValueError, "seed must not be negative"),
+            ({"session_config": "x"}, ValueError, "session_config is a ConfigProto, not str"),
+            ({"machine": "toaster"}, MachineError, "unknown machine 'toaster'"),
+            ({"machine": "local:0"}, MachineError, "local:0"),
+            ({"machine": "4xK80"}, MachineError, "machine '4xK80' is described, not attached"),
+            ({"fetches": "result:7"}, GraphError, "'result:7'"),
+            ({"log_dir": file / "run"}, OSError, f"'{file}' is not a directory"),
+        ):
+            with self.assertRaisesRegex(error, message):
+                self.optimize(given.graph, **{"fetches": given.fetches, **settings})
+        self.assertEqual(os.listdir(self.directory), ["file"])
+        self.assertEqual(self.script.made, [])
+
+    def test_options_mean_the_same_as_text_and_as_numbers(self):
+        given = graphs.two_branches()
+        settings = {"placer": "colocrl", "max_trials": 2}
+        for value in ("8", 8):
+            result = self.optimize(
+                given.graph, given.fetches, **settings, placer_options={"hidden_units": value}
+            )
+            self.assertLen(result.trials, 2)
+        with self.assertRaisesRegex(LogError, "hidden_units 8, this search has 6"):
+            self.optimize(
+                given.graph, given.fetches, **settings, placer_options={"hidden_units": 6}
+            )
+
+    def test_one_device_leaves_nothing_to_choose(self):
+        given = graphs.two_branches()
+        cpu = Device("/job:localhost/replica:0/task:0/device:CPU:0", "CPU")
+        machine = Machine("attached", "attached", (cpu,), ())
+        result = self.optimize(given.graph, given.fetches, machine=machine)
+        self.assertFalse(result.changed)
+        self.assertRegex(result.reason, "one device only, .*CPU:0.*machine='local:2'.*grpc://")
+        self.assertIsNone(result.log_dir)
+        self.assertFalse(self.log_dir.exists())
+
+    def test_a_placed_graph_leaves_nothing_to_place(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = "/device:CPU:0"
+        result = self.optimize(graph_def, "result")
+        self.assertFalse(result.changed)
+        self.assertIn("nothing to place", result.reason)
+        self.assertIs(result.graph_def, graph_def)
+        self.assertFalse(self.log_dir.exists())
+
+    def test_a_search_that_has_ended_is_answered_without_another_process(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        first = self.optimize(graph_def, "result")
+        with mock.patch.object(optimization, "run_search", None):
+            # Another serialisation of the same graph, as a training script builds it anew.
+            again = self.optimize(graphs.two_branches().graph, "result")
+            smaller = self.optimize(graph_def, "result", max_trials=5, max_secs=10.0)
+        for other in (again, smaller):
+            self.assertEqual(other.placement.assignment, first.placement.assignment)
+            self.assertEqual(other.reason, first.reason)
+            self.assertEqual(other.confirmation, first.confirmation)
+            self.assertEqual(devices(other.graph_def), devices(first.graph_def))
+
+    def test_what_has_not_been_asked_before_is_not_answered_from_the_directory(self):
+        graph_def = graphs.two_branches().graph.as_graph_def()
+        self.optimize(graph_def, "result")
+        for settings in ({"max_trials": 11}, {"max_secs": 601.0}):
+            with (
+                mock.patch.object(optimization, "run_search", side_effect=RuntimeError("searches")),
+                self.assertRaisesRegex(RuntimeError, "searches"),
+            ):
+                self.optimize(graph_def, "result", **settings)
+        for settings in ({"seed": 1}, {"machine": "local:3"}, {"placer": "expert"}):
+            with self.assertRaises(LogError):
+                self.optimize(graph_def, "result", **settings)
+        (self.log_dir / "result.json").write_text("{")
+        with self.assertRaises(ValueError):
+            self.optimize(graph_def, "result")
+
+    def test_placing_twice_changes_nothing_the_second_time(self):
+        given = graphs.two_branches()
+        self.optimize(given.graph, given.fetches)
+        placed = given.graph.as_graph_def()
+        placement = (self.log_dir / "placement.json").read_bytes()
+        result = self.optimize(given.graph, given.fetches)
+        self.assertFalse(result.changed)
+        self.assertIn("nothing to place", result.reason)
+        self.assertEqual(given.graph.as_graph_def(), placed)
+        self.assertEqual((self.log_dir / "placement.json").read_bytes(), placement)
+
+
+if __name__ == "__main__":
+    tf.test.main()

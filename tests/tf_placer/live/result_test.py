@@ -1,0 +1,67 @@
+"""Tests of what `optimize` returns."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from tests.tf_placer.scripted import confirmation, trial
+from tf_placer.live.result import OptimizeResult
+
+
+class OptimizeResultTest(absltest.TestCase):
+    def test_without_a_confirmation_there_is_nothing_to_show(self):
+        result = OptimizeResult("graph", False, "one device")
+        self.assertEqual(result.table(), "")
+        self.assertIsNone(result.original_secs)
+        self.assertIsNone(result.placed_secs)
+        self.assertEqual(result.trials, ())
+
+    def test_the_winner_is_marked_and_its_times_are_given(self):
+        confirmed = confirmation({"random": 2.0, "expert": 1.25})
+        result = OptimizeResult(
+            "graph",
+            True,
+            "faster",
+            winner="random",
+            confirmation=confirmed,
+            finalists={
+                "original": trial(0, None),
+                "expert": trial(2, [0, 1], placer="expert"),
+                "random": trial(9, [1, 0], placer="random"),
+                "random (2)": trial(4, [1, 1], 0.08, placer="random"),
+            },
+        )
+        self.assertAlmostEqual(result.original_secs, 0.1)
+        self.assertAlmostEqual(result.placed_secs, 0.05, delta=0.001)
+        lines = result.table().splitlines()
+        self.assertLen(lines, 6)
+        self.assertEqual(lines[2].split(), ["original", "0", "100.0", "ms", "1"])
+        self.assertRegex(lines[3], r"1\.25.x +one round$")
+        self.assertRegex(lines[4], r"2\.000x +\d\.\d+ to \d\.\d+ +found: faster beyond the noise$")
+        # Not measured again, and all the same in the table.
+        self.assertRegex(lines[5], r"80\.00 ms +1\.250x +in the search$")
+        for line, finalist in zip(lines[3:], ("expert", "random"), strict=False):
+            secs, speedup = float(line.split()[2]), confirmed.comparisons[finalist].speedup
+            self.assertAlmostEqual(secs, 100.0 / speedup, delta=0.01)
+
+    def test_what_was_searched_is_shown_even_if_nothing_was_confirmed(self):
+        finalists = {"original": trial(0, None), "expert": trial(1, [0, 1], 0.05, "expert")}
+        lines = OptimizeResult("graph", False, "no time", finalists=finalists).table().splitlines()
+        self.assertRegex(lines[2], r"original +0 +100\.0 ms +1")
+        self.assertRegex(lines[3], r"expert +1 +50\.00 ms +2\.000x +in the search")
+
+    def test_a_candidate_that_never_ran_is_shown_as_failed(self):
+        confirmed = confirmation({"random": None})
+        result = OptimizeResult(
+            "graph",
+            False,
+            "slower",
+            confirmation=confirmed,
+            finalists={"original": trial(0, None), "random": trial(1, [0, 1])},
+        )
+        self.assertIn("failed", result.table())
+        self.assertIsNone(result.placed_secs)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,123 @@
+"""Tests of the directory of a search."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from dataclasses import asdict
+
+import numpy as np
+from absl.testing import absltest
+
+from tf_placer.environments.paired import PAIRED
+from tf_placer.environments.session import COLOCRL
+from tf_placer.inputs.step import Step
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
+from tf_placer.machines.lookup import find_machine
+
+
+def request(**changes) -> Request:
+    feeds = {"x:0": np.arange(6, dtype=np.float32).reshape(2, 3), "s:0": np.array([b"a"], object)}
+    values = {
+        "step": Step(("train", "loss:0"), feeds, ("init",)),
+        "machine": find_machine("local:2,memory_mb=10"),
+        "placer": "random",
+        "placer_options": {"a": 1.5, "b": "c"},
+        "max_trials": 7,
+        "max_secs": 12.5,
+        "seed": 3,
+    }
+    return Request(**{**values, **changes})
+
+
+class RunDirectoryTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_a_request_is_read_as_it_was_written(self):
+        directory = RunDirectory(self.path / "new" / "run")
+        directory.write_request(request(), b"graph", b"config")
+        read, config = directory.read_request()
+        self.assertEqual(config, b"config")
+        self.assertEqual(directory.graph.read_bytes(), b"graph")
+        written = request()
+        self.assertEqual(read.step.fetches, written.step.fetches)
+        self.assertEqual(read.step.initializers, written.step.initializers)
+        self.assertSameElements(read.step.feeds, written.step.feeds)
+        for name, value in written.step.feeds.items():
+            np.testing.assert_array_equal(read.step.feeds[name], value)
+        for name in ("machine", "placer", "placer_options", "max_trials", "max_secs", "seed"):
+            self.assertEqual(getattr(read, name), getattr(written, name), name)
+
+    def test_writing_leaves_no_temporary_files(self):
+        RunDirectory(self.path).write_request(request(), b"graph", b"config")
+        self.assertSameElements(
+            os.listdir(self.path), ["request.json", "graph.pb", "feeds", "session_config"]
+        )
+
+    def test_a_result_is_read_as_it_was_written(self):
+        directory = RunDirectory(self.path)
+        self.assertIsNone(directory.read_result())
+        directory.write_result({"outcome": Outcome.NOT_FASTER.value, "num_trials": 3})
+        self.assertEqual(directory.read_result(), {"outcome": "not_faster", "num_trials": 3})
+
+    def test_the_path_does_not_depend_on_the_working_directory(self):
+        self.assertTrue(RunDirectory("runs/a").path.is_absolute())
+
+
+class LogHeaderTest(absltest.TestCase):
+    def test_it_is_json_and_says_what_the_search_is_of(self):
+        header = request().log_header("f" * 64)
+        self.assertEqual(json.loads(json.dumps(header)), header)
+        self.assertEqual(header["graph_fingerprint"], "f" * 64)
+        self.assertEqual(header["fetches"], ["train", "loss:0"])
+        self.assertEqual(header["feeds"], {"x:0": "float32[2, 3]", "s:0": "object[1]"})
+        self.assertEqual(header["protocol"], asdict(COLOCRL) | asdict(PAIRED))
+        self.assertEqual(header["machine"]["spec"], "local:2,memory_mb=10")
+        self.assertNotIn("unknown", header["versions"].values())
+
+    def test_budgets_may_change_between_runs(self):
+        header = request(max_trials=7, max_secs=1.0).log_header("f")
+        self.assertEqual(request(max_trials=9, max_secs=2.0).log_header("f"), header)
+
+    def test_everything_else_may_not(self):
+        header = request().log_header("f")
+        for change in (
+            {"seed": 4},
+            {"placer": "expert"},
+            {"machine": find_machine("local:3")},
+            {"placer_options": {}},
+            {"step": Step(("train",))},
+        ):
+            self.assertNotEqual(request(**change).log_header("f"), header, change)
+
+
+class CheckWritableTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_a_directory_that_can_be_made_is_fine_and_not_made(self):
+        check_writable(self.path / "a" / "b")
+        self.assertEqual(os.listdir(self.path), [])
+
+    def test_a_path_below_a_file_is_named(self):
+        file = self.path / "file"
+        file.touch()
+        with self.assertRaisesRegex(OSError, f"'{file}/a/b': '{file}' is not a directory"):
+            check_writable(file / "a" / "b")
+        with self.assertRaisesRegex(OSError, f"'{file}' is not a directory"):
+            check_writable(str(file))
+
+    def test_a_read_only_directory_is_named(self):
+        os.chmod(self.path, 0o555)
+        if os.access(self.path, os.W_OK):
+            self.skipTest("this user may write everywhere")
+        with self.assertRaisesRegex(OSError, "takes no files"):
+            check_writable(self.path / "a")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,146 @@
+"""Tests of how the time of a live search is shared out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+
+from absl.testing import absltest
+
+from tests.tf_placer.scripted import trial
+from tf_placer.live.round_statistics import LEAST_ROUNDS
+from tf_placer.live.time_plan import TimePlan
+from tf_placer.search.trial_log import ORIGINAL
+
+_BASELINES = ("single_device", "expert")
+
+
+def plan(max_secs, trials=()):
+    return TimePlan(max_secs, time.monotonic(), trials, _BASELINES)
+
+
+def started(trials, restart_secs):
+    """The trials, the first of which took that long to start its processes."""
+    secs = restart_secs + trials[0].measurement.total_secs
+    return [dataclasses.replace(trials[0], elapsed_secs=secs), *trials[1:]]
+
+
+class TimePlanTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        # Each takes two steps: 2 s, 2 s, 1 s and 1.6 s.
+        self.trials = [
+            trial(0, None, 1.0),
+            trial(1, [0], 1.0, "single_device"),
+            trial(2, [1], 0.5, "auto"),
+            trial(3, [1], 0.8, "expert"),
+        ]
+        self.finalists = {
+            ORIGINAL: self.trials[0],
+            "single_device": self.trials[1],
+            "expert": self.trials[3],
+            "auto": self.trials[2],
+        }
+
+    def confirmation(self, max_secs, impatient=False, restart_secs=4.0):
+        trials = started(self.trials, restart_secs)
+        return plan(max_secs).confirmation(trials, self.finalists, impatient=impatient)
+
+    def test_time_begins_with_the_call(self):
+        late = TimePlan(100.0, time.monotonic() - 30.0, [], _BASELINES)
+        self.assertAlmostEqual(late.left_secs(), 70.0, delta=1.0)
+
+    def test_what_earlier_calls_took_counts(self):
+        earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
+        self.assertAlmostEqual(plan(100.0, earlier).left_secs(), 60.0, delta=1.0)
+
+    def test_what_does_not_count_postpones_the_end(self):
+        late = plan(100.0)
+        late.postpone(30.0)
+        self.assertAlmostEqual(late.left_secs(), 130.0, delta=1.0)
+
+    def test_profiling_needs_time_for_two_starts_its_steps_and_the_links(self):
+        trials = started(self.trials, 4.0)
+        self.assertTrue(plan(100.0).can_profile(trials, 2 * 4 + 25 * 1 + 8.1))
+        self.assertFalse(plan(100.0).can_profile(trials, 2 * 4 + 25 * 1 + 7.9))
+
+    # A round starts processes (4 s here) and runs nine steps of each: 9 s of the graph as it came,
+    # 4.5 s of the fastest, 7.2 s of the expert, 9 s of the single device.
+
+    def test_the_confirmation_has_its_share_before_it_begins(self):
+        trials = started(self.trials, 4.0)
+        # One round of all to choose, seven of two; and 2 s and 10 s for what follows.
+        left = plan(500.0).left_to_search_secs(trials, self.finalists)
+        self.assertAlmostEqual(left, 500 - 33.7 - 7 * 17.5 - 12, delta=1.0)
+
+    def test_opening_sessions_counts(self):
+        def slower(trial, setup_secs):
+            measurement = dataclasses.replace(trial.measurement, setup_secs=setup_secs)
+            return dataclasses.replace(trial, measurement=measurement)
+
+        trials = started([slower(self.trials[0], 4.0), slower(self.trials[2], 1.0)], 4.0)
+        finalists = {ORIGINAL: trials[0], "auto": trials[1]}
+        # Half of what the graph as it came took, and half as much again for Grappler of what the
+        # other took; and three sessions for comparing values.
+        left = plan(500.0).left_to_search_secs(trials, finalists)
+        self.assertAlmostEqual(left, 500 - 7 * (4 + 2 + 1.5 + 13.5) - 12 - 6, delta=1.0)
+
+    def test_half_of_a_short_time_is_for_the_search(self):
+        trials = started(self.trials, 4.0)
+        left = plan(200.0).left_to_search_secs(trials, self.finalists)
+        self.assertAlmostEqual(left, 100.0, delta=1.0)
+
+    def test_where_half_is_too_little_for_any_confirmation_the_least_it_needs_is_kept(self):
+        trials = started(self.trials, 4.0)
+        left = plan(100.0).left_to_search_secs(trials, self.finalists)
+        self.assertAlmostEqual(left, 100 - 4 * 17.5 - 6, delta=1.0)
+
+    def test_where_nothing_can_be_confirmed_all_time_is_for_the_search(self):
+        trials = started(self.trials, 4.0)
+        # 4 rounds, and 4.6 s for what follows; some more time than there is may be taken.
+        self.assertTrue(plan(66.0).can_confirm(trials, self.finalists))
+        self.assertFalse(plan(64.0).can_confirm(trials, self.finalists))
+        left = plan(64.0).left_to_search_secs(trials, self.finalists)
+        self.assertAlmostEqual(left, 64.0, delta=1.0)
+
+    def test_with_time_all_finalists_are_confirmed(self):
+        found = self.confirmation(300.0)
+        self.assertEqual(found.labels, tuple(self.finalists))
+        self.assertAlmostEqual(found.max_secs, 300.0 - 12.0, delta=1.0)
+
+    def test_with_little_time_the_best_baseline_and_the_fastest_stay(self):
+        # To choose among all takes 34 s, without the slower baseline 25 s.
+        after_secs = 2 + 2 * 0.02 * 160
+        found = self.confirmation(122.5 + after_secs + 30)
+        self.assertEqual(found.labels, (ORIGINAL, "expert", "auto"))
+        found = self.confirmation(122.5 + after_secs + 20)
+        self.assertEqual(found.labels, (ORIGINAL, "auto"))
+
+    def test_the_fastest_alone_is_confirmed_as_long_as_the_fewest_rounds_fit(self):
+        # What follows takes 5 s where the whole time is as short as this.
+        found = self.confirmation(4 * 17.5 + 5)
+        self.assertEqual(found.labels, (ORIGINAL, "auto"))
+        self.assertAlmostEqual(found.max_secs, 4 * 17.5, delta=1.0)
+        # Some more time than there is may be taken, rather than to find nothing.
+        self.assertAlmostEqual(self.confirmation(4 * 17.5).max_secs, 4 * 17.5, delta=1.0)
+        self.assertIsNone(self.confirmation(60.0))
+
+    def test_what_a_confirmation_needs_at_least_can_be_asked(self):
+        trials = started(self.trials, 4.0)
+        self.assertAlmostEqual(plan(1.0).needed_secs(trials, self.finalists), 4 * 17.5)
+
+    def test_who_is_impatient_gets_the_fewest_rounds_of_the_fastest(self):
+        found = self.confirmation(600.0, impatient=True)
+        self.assertEqual(found.labels, (ORIGINAL, "auto"))
+        self.assertEqual(found.most_rounds, LEAST_ROUNDS)
+        self.assertEqual(found.max_secs, math.inf)
+
+    def test_nothing_can_be_confirmed_where_nothing_was_found(self):
+        trials = started(self.trials, 4.0)
+        finalists = {ORIGINAL: trials[0]}
+        self.assertIsNone(plan(600.0).confirmation(trials, finalists, impatient=False))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,72 @@
+"""Tests of the words for how a search ended."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from tests.tf_placer.scripted import confirmation
+from tf_placer.live.confirmation import Confirmation
+from tf_placer.live.run_directory import Outcome
+from tf_placer.live.verdict import best_comparison, verdict
+
+
+def result(confirmed: Confirmation | None = None, winner=None, note=None):
+    return {
+        "confirmation": None if confirmed is None else confirmed.to_json(),
+        "winner": winner,
+        "note": note,
+    }
+
+
+class VerdictTest(absltest.TestCase):
+    def test_a_winner_is_named_with_how_sure_it_is(self):
+        text = verdict(Outcome.FASTER, result(confirmation({"auto": 1.25}), "auto", "a note"))
+        self.assertRegex(
+            text,
+            r"^auto is faster than the graph as it came: 1\.25 times as fast, and at least "
+            r"1\.2\d times with 97\.5 % certainty \(95 % interval .*, 4 rounds\); a note$",
+        )
+
+    def test_a_winner_over_an_original_that_does_not_run_says_so(self):
+        text = verdict(Outcome.FASTER, result(confirmation({"auto": 1.2}, original=None), "auto"))
+        self.assertIn("original does not run (out_of_memory): it is too large", text)
+
+    def test_more_time_would_help_where_much_is_still_possible(self):
+        text = verdict(Outcome.NOT_FASTER, result(confirmation({"auto": 1.02}, noise=0.1)))
+        self.assertStartsWith(text, "no placement is faster than the graph as it came")
+        self.assertRegex(
+            text, r"the best is 0\.\d+ to 1\.\d+ times as fast: more time \(max_secs\)"
+        )
+
+    def test_nothing_would_help_where_there_is_nothing_to_gain(self):
+        text = verdict(Outcome.NOT_FASTER, result(confirmation({"auto": 1.0})))
+        self.assertEndsWith(text, "the best is at most 1.00 times as fast")
+
+    def test_what_one_round_showed_is_told_where_it_was_all(self):
+        text = verdict(Outcome.NOT_FASTER, result(confirmation({"auto": 0.8, "expert": 0.5})))
+        self.assertEndsWith(text, "the best was about 0.80x original")
+
+    def test_notes_and_advice_follow_the_reason(self):
+        text = verdict(Outcome.NOT_CONFIRMED, result(note="there was no time"))
+        self.assertEqual(text, "no placement was confirmed to be faster: there was no time")
+        self.assertEndsWith(
+            verdict(Outcome.INTERRUPTED, result()), ": the same call goes on where it was"
+        )
+
+    def test_every_outcome_without_a_result_has_a_sentence(self):
+        for outcome in Outcome:
+            if outcome is not Outcome.FASTER:
+                self.assertGreater(len(verdict(outcome)), 10)
+
+
+class BestComparisonTest(absltest.TestCase):
+    def test_it_is_that_of_the_verdict_even_if_another_looked_better(self):
+        confirmed = confirmation({"auto": 1.3, "expert": 1.2})
+        self.assertIs(best_comparison(confirmed), confirmed.comparisons["auto"])
+
+    def test_without_a_confirmation_there_is_none(self):
+        self.assertIsNone(best_comparison(None))
+
+
+if __name__ == "__main__":
+    absltest.main()

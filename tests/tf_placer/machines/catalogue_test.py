@@ -1,0 +1,132 @@
+"""Tests of the machines that have names."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+
+from absl.testing import absltest, parameterized
+
+from tf_placer.machines.catalogue import catalogue_names, catalogue_table, described_machine
+from tf_placer.machines.machine import Link, Machine, MachineError
+
+_PREFIX = "/job:localhost/replica:0/task:0/device:"
+_LARGEST = {
+    "NxK80": 16,
+    "post-NxK80": 16,
+    "NxP100": 16,
+    "eagle-NxP100": 16,
+    "NxV100": 8,
+    "NxV100-PCIe": 16,
+    "NxA100-40GB": 16,
+    "NxA100": 16,
+    "NxH100": 16,
+    "NxH200": 16,
+}
+
+
+def _link(machine: Machine, source: str, destination: str) -> Link:
+    """The link between two devices given as "CPU:0" and "GPU:1"."""
+    ends = (_PREFIX + source, _PREFIX + destination)
+    return next(link for link in machine.links if (link.source, link.destination) == ends)
+
+
+class CatalogueTest(parameterized.TestCase):
+    def test_the_names_are_those_that_are_documented(self):
+        self.assertEqual(catalogue_names(), ", ".join(_LARGEST))
+
+    @parameterized.parameters(*_LARGEST.items())
+    def test_every_number_of_gpus_up_to_the_largest_makes_a_machine(self, name, largest):
+        for gpus in range(1, largest + 1):
+            spec = name.replace("N", str(gpus), 1)
+            machine = described_machine(spec)
+            self.assertEqual((machine.spec, machine.kind), (spec, "described"))
+            names = [f"{_PREFIX}CPU:0", *(f"{_PREFIX}GPU:{i}" for i in range(gpus))]
+            self.assertEqual([device.name for device in machine.devices], names)
+            pairs = [(link.source, link.destination) for link in machine.links]
+            self.assertEqual(pairs, list(itertools.permutations(names, 2)))
+            for link in machine.links:
+                self.assertGreater(link.latency_secs, 0)
+                self.assertBetween(link.bandwidth_bytes_per_sec, 5e9, 1e12)
+            for device in machine.devices:
+                known = machine.class_of(device)
+                self.assertEqual(known.type, device.type)
+                self.assertLessEqual(known.launch_secs, 1e-4)
+                self.assertNotEmpty(known.source)
+                self.assertGreater(device.memory_bytes, 10e9)
+        for gpus in (0, largest + 1):
+            with self.assertRaisesRegex(MachineError, f"from 1 to {largest} GPUs, not {gpus}"):
+                described_machine(name.replace("N", str(gpus), 1))
+
+    @parameterized.parameters(*_LARGEST)
+    def test_json_brings_the_machine_back(self, name):
+        machine = described_machine(name.replace("N", "3", 1))
+        self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+
+    def test_an_unknown_name_lists_what_there_is(self):
+        with self.assertRaisesRegex(MachineError, "'4xK81': expected NxK80, post-NxK80, "):
+            described_machine("4xK81")
+
+    def test_the_machines_of_the_papers_have_their_memory(self):
+        self.assertEqual(described_machine("4xK80").devices[0].memory_bytes, 50_000_000_000)
+        post = described_machine("post-2xK80").devices
+        self.assertEqual([d.memory_bytes for d in post], [26_000_000_000, *[11 * 2**30] * 2])
+        self.assertEqual(described_machine("4xP100").devices[0].memory_bytes, 125_000_000_000)
+
+    def test_the_table_has_every_machine_and_class(self):
+        table = catalogue_table()
+        for name, largest in _LARGEST.items():
+            self.assertIn(f"{name}, N from 1 to {largest}\n", table)
+        self.assertIn("K80: GPU, 12.0 GB, 4.37 TFLOPS (of which 0.42), 240 GB/s", table)
+
+    def test_none_of_this_imports_tensorflow(self):
+        self.assertNotIn("tensorflow", sys.modules)
+
+
+class TopologyTest(absltest.TestCase):
+    def test_the_gpus_of_a_k80_board_share_one_way_to_the_cpu_in_each_direction(self):
+        machine = described_machine("4xK80")
+        up = [_link(machine, f"GPU:{i}", "CPU:0").channel for i in range(4)]
+        down = [_link(machine, "CPU:0", f"GPU:{i}").channel for i in range(4)]
+        self.assertEqual(up[0], up[1])
+        self.assertEqual(up[2], up[3])
+        self.assertEqual(down[0], down[1])
+        self.assertLen({*up, *down}, 4)
+
+    def test_copies_within_a_board_disturb_nothing_and_others_leave_through_its_slot(self):
+        machine = described_machine("4xK80")
+        within, across = _link(machine, "GPU:0", "GPU:1"), _link(machine, "GPU:1", "GPU:2")
+        self.assertIsNone(within.channel)
+        self.assertEqual(across.channel, _link(machine, "GPU:0", "CPU:0").channel)
+        self.assertGreater(within.bandwidth_bytes_per_sec, across.bandwidth_bytes_per_sec)
+
+    def test_every_gpu_of_a_cube_mesh_has_six_links(self):
+        machine = described_machine("8xV100")
+        for i in range(8):
+            direct = [
+                link
+                for j in range(8)
+                if j != i
+                and (link := _link(machine, f"GPU:{i}", f"GPU:{j}")).channel is None
+                and link.bandwidth_bytes_per_sec > 20e9
+            ]
+            self.assertEqual(sum(link.bandwidth_bytes_per_sec for link in direct), 6 * 24e9)
+            self.assertLen(direct, 4)
+
+    def test_the_links_of_a_cube_mesh_are_the_same_both_ways(self):
+        machine = described_machine("8xV100")
+        for i, j in itertools.combinations(range(8), 2):
+            there, back = (_link(machine, f"GPU:{a}", f"GPU:{b}") for a, b in ((i, j), (j, i)))
+            self.assertEqual(there.bandwidth_bytes_per_sec, back.bandwidth_bytes_per_sec)
+
+    def test_a_gpu_behind_an_nvswitch_sends_one_thing_at_a_time_to_its_peers(self):
+        machine = described_machine("4xH100")
+        channels = [_link(machine, "GPU:1", f"GPU:{j}").channel for j in (0, 2, 3)]
+        self.assertLen(set(channels), 1)
+        self.assertNotEqual(channels[0], _link(machine, "GPU:1", "CPU:0").channel)
+        self.assertNotEqual(channels[0], _link(machine, "GPU:0", "GPU:1").channel)
+
+
+if __name__ == "__main__":
+    absltest.main()

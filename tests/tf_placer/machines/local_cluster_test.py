@@ -1,0 +1,104 @@
+"""Tests of the servers of a local machine."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import socket
+
+import tensorflow as tf
+from absl.testing import absltest
+
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine
+
+_MACHINE = find_machine("local:2")
+
+
+def _is_running(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}").exists()
+
+
+class LocalClusterTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE))
+
+    def test_a_graph_runs_on_the_devices_that_it_names(self):
+        with tf.Graph().as_default() as graph:
+            with tf.device(_MACHINE.devices[0].name):
+                a = tf.random.uniform([4], name="a")
+            with tf.device(_MACHINE.devices[1].name):
+                b = tf.add(a, 1.0, name="b")
+        metadata = tf.compat.v1.RunMetadata()
+        with tf.compat.v1.Session(self.cluster.target, graph=graph) as session:
+            session.run(
+                b,
+                options=tf.compat.v1.RunOptions(output_partition_graphs=True),
+                run_metadata=metadata,
+            )
+        devices = {n.name: n.device for part in metadata.partition_graphs for n in part.node}
+        self.assertEqual(devices["a/RandomUniform"], _MACHINE.devices[0].name)
+        self.assertEqual(devices["b"], _MACHINE.devices[1].name)
+
+    def test_every_server_is_pinned_to_its_share_of_the_cores(self):
+        for device, server in zip(_MACHINE.devices, self.cluster.servers, strict=True):
+            threads = [int(name) for name in os.listdir(f"/proc/{server.pid}/task")]
+            self.assertGreater(len(threads), 1)
+            for thread in threads:
+                self.assertEqual(os.sched_getaffinity(thread), set(device.cores))
+
+    def test_the_cluster_is_found_through_its_address(self):
+        machine = find_machine(self.cluster.target)
+        self.assertEqual(machine.kind, "cluster")
+        self.assertEqual(
+            [(d.name, d.type, d.memory_bytes) for d in machine.devices],
+            [(d.name, "CPU", None) for d in _MACHINE.devices],
+        )
+
+    def test_the_first_device_is_the_cpu_of_the_server_that_is_asked(self):
+        machine = find_machine(self.cluster.targets[1])
+        self.assertEqual(
+            [device.name for device in machine.devices],
+            [_MACHINE.devices[1].name, _MACHINE.devices[0].name],
+        )
+
+    def test_waiting_ends_after_the_timeout_as_long_as_all_live(self):
+        self.cluster.wait(timeout_secs=0.01)
+
+
+class LocalClusterLifeTest(absltest.TestCase):
+    def test_a_fixed_port_a_death_and_the_end(self):
+        with socket.socket() as listener:
+            listener.bind(("localhost", 0))
+            port = listener.getsockname()[1]
+        with LocalCluster(find_machine("local:1"), port) as cluster:
+            self.assertEqual(cluster.target, f"grpc://localhost:{port}")
+            with self.assertRaisesRegex(LocalClusterError, f"cannot listen on port {port}"):
+                LocalCluster(find_machine("local:1"), port)
+            os.kill(cluster.servers[0].pid, signal.SIGKILL)
+            with self.assertRaisesRegex(LocalClusterError, r"task 0 was killed by signal 9"):
+                cluster.wait()
+        self.assertFalse(_is_running(cluster.servers[0].pid))
+
+    def test_a_server_that_cannot_start_says_why(self):
+        machine = find_machine("local:1")
+        impossible = Machine.from_json(
+            {**machine.to_json(), "devices": [{**machine.to_json()["devices"][0], "cores": [9999]}]}
+        )
+        with self.assertRaisesRegex(
+            LocalClusterError, "task 0 exited with code 1 while it started"
+        ):
+            LocalCluster(impossible).__enter__()
+
+    def test_only_local_machines_have_servers_to_start(self):
+        machine = Machine("attached", "attached", _MACHINE.devices, ())
+        with self.assertRaisesRegex(ValueError, "'local:N', not 'attached'"):
+            LocalCluster(machine)
+
+
+if __name__ == "__main__":
+    absltest.main()

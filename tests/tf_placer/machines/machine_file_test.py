@@ -1,0 +1,167 @@
+"""Tests of machines that somebody described in a file."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+from absl.testing import absltest, parameterized
+
+from tf_placer.machines import machine_file
+from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
+from tf_placer.machines.machine_file import machine_from_description, read_machine_file
+
+_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+_GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
+_CLASS = {
+    "name": "Mine",
+    "type": "GPU",
+    "memory_bytes": 8e9,
+    "peak_flops": 5e12,
+    "memory_bandwidth_bytes_per_sec": 3e11,
+    "launch_secs": 1e-5,
+    "compute_fraction": 0.5,
+    "bandwidth_fraction": 1,
+}
+
+
+def _value() -> dict[str, Any]:
+    speed = {"latency_secs": 0, "bandwidth_bytes_per_sec": 1e9}
+    return {
+        "format": 1,
+        "name": "my-box",
+        "devices": [
+            {"name": _CPU, "class": "CPU", "memory_bytes": 32e9},
+            {"name": _GPU, "class": copy.copy(_CLASS)},
+        ],
+        "links": [
+            {"source": _GPU, "destination": _CPU, **speed},
+            {"source": _CPU, "destination": _GPU, **speed, "channel": "bus"},
+        ],
+    }
+
+
+class MachineFileTest(parameterized.TestCase):
+    def test_a_file_makes_a_machine(self):
+        path = self.create_tempfile("box.json", json.dumps(_value())).full_path
+        machine = read_machine_file(path)
+        self.assertEqual((machine.spec, machine.kind), ("my-box", "described"))
+        self.assertEqual(
+            machine.devices,
+            (
+                Device(_CPU, "CPU", 32_000_000_000, model="CPU"),
+                Device(_GPU, "GPU", 8_000_000_000, model="Mine"),
+            ),
+        )
+        self.assertEqual(
+            machine.links, (Link(_CPU, _GPU, 0.0, 1e9, "bus"), Link(_GPU, _CPU, 0.0, 1e9))
+        )
+        self.assertEqual(
+            machine.class_of(machine.devices[1]),
+            DeviceClass("Mine", "GPU", 8_000_000_000, 5e12, 3e11, 1e-5, 0.5, 1.0, 1, ""),
+        )
+        self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+
+    def test_the_example_of_the_documentation_is_one(self):
+        text = (machine_file.__doc__ or "").partition("with the package:\n")[2]
+        example = "\n".join(
+            line for line in text.split("\n\n`devices`")[0].splitlines() if line.startswith("    ")
+        )
+        machine = machine_from_description(json.loads(example), "example:")
+        self.assertEqual([device.model for device in machine.devices], ["CPU", "V100"])
+
+    def test_a_class_of_the_file_can_be_named_further_down(self):
+        value = _value()
+        value["devices"].append({"name": _GPU.replace("GPU:0", "GPU:1"), "class": "Mine"})
+        names = [device["name"] for device in value["devices"]]
+        speed = {"latency_secs": 0, "bandwidth_bytes_per_sec": 1e9}
+        value["links"] = [
+            {"source": a, "destination": b, **speed} for a in names for b in names if a != b
+        ]
+        machine = machine_from_description(value, "box.json:")
+        self.assertEqual([known.name for known in machine.classes], ["CPU", "Mine"])
+
+    def test_one_device_needs_no_links(self):
+        value = _value() | {"links": []}
+        del value["devices"][1]
+        self.assertEqual(machine_from_description(value, "box.json:").links, ())
+
+    @parameterized.parameters(
+        ("format", 2, "format is 2, but only 1 can be read"),
+        ("name", "", "name is not a name: ''"),
+        ("name", 7, "name is not a name: 7"),
+        ("colour", "red", "colour is not known: expected format, name, devices, links"),
+        ("devices", {}, "devices is not a list: {}"),
+        ("devices", [], "devices must begin with the CPU"),
+        ("devices.1.name", "GPU:0", "devices[1].name is not a full device name like"),
+        ("devices.1.name", _CPU, "devices[1].name is there twice"),
+        ("devices.1", 5, "devices[1] is not an object: 5"),
+        ("devices.1.class", "K81", "devices[1].class is not a known class: 'K81'; there are CPU,"),
+        ("devices.1.class", "CPU", "devices[1].class is a CPU, but the name of the device says"),
+        ("devices.1.class", None, "devices[1].class is not an object: None"),
+        ("devices.1.class.name", "K80", "devices[1].class.name is that of another class: 'K80'"),
+        ("devices.1.class.type", "TPU", "devices[1].class.type must be 'CPU' or 'GPU', not 'TPU'"),
+        ("devices.1.class.peak_flops", 0, "devices[1].class.peak_flops is not positive: 0"),
+        ("devices.1.class.slots", 1.5, "devices[1].class.slots is not a whole number: 1.5"),
+        ("devices.1.class.launch_secs", -1, "devices[1].class.launch_secs is negative: -1"),
+        ("devices.1.class.compute_fraction", 1.5, "compute_fraction is more than 1: 1.5"),
+        ("devices.0.memory_bytes", -5, "devices[0].memory_bytes is not positive: -5"),
+        ("devices.0.memory_bytes", True, "devices[0].memory_bytes is not a number: True"),
+        ("devices.0.cores", 5, "devices[0].cores is not known: expected name, class, memory_bytes"),
+        ("links.0.source", "GPU:0", "links[0].source is not a device: 'GPU:0'"),
+        ("links.0.source", _CPU, "links[0] leads from a device to itself"),
+        ("links.0.latency_secs", float("nan"), "links[0].latency_secs is not finite: nan"),
+        ("links.0.latency_secs", "1", "links[0].latency_secs is not a number: '1'"),
+        ("links.1.bandwidth_bytes_per_sec", 0, "bandwidth_bytes_per_sec is not positive: 0"),
+        ("devices.0.memory_bytes", 10**400, "devices[0].memory_bytes is more than 1e+18"),
+        ("links.1.channel", 3, "links[1].channel is not a name: 3"),
+        ("links", [], f"links has no link from {_CPU} to {_GPU}"),
+    )
+    def test_what_is_wrong_is_said_in_one_sentence_that_names_the_entry(self, at, new, message):
+        value: Any = _value()
+        *path, last = at.split(".")
+        target = value
+        for step in path:
+            target = target[int(step) if step.isdecimal() else step]
+        target[int(last) if last.isdecimal() else last] = new
+        with self.assertRaisesRegex(MachineError, "^" + re.escape("box.json: ")) as caught:
+            machine_from_description(value, "box.json:")
+        self.assertIn(message, str(caught.exception))
+
+    @parameterized.parameters(
+        ("devices.1.class.peak_flops", "devices[1].class.peak_flops is missing"),
+        ("devices.0.class", "devices[0].class is missing"),
+        ("links.1.latency_secs", "links[1].latency_secs is missing"),
+        ("devices", "devices is missing"),
+    )
+    def test_what_is_missing_is_named(self, at, message):
+        value: Any = _value()
+        *path, last = at.split(".")
+        target = value
+        for step in path:
+            target = target[int(step) if step.isdecimal() else step]
+        del target[last]
+        with self.assertRaisesRegex(MachineError, "^" + re.escape(f"box.json: {message}") + "$"):
+            machine_from_description(value, "box.json:")
+
+    def test_a_link_that_is_there_twice_is_refused(self):
+        value = _value()
+        value["links"].append(value["links"][0])
+        with self.assertRaisesRegex(MachineError, r"links\[2\] is the second link from .*GPU:0"):
+            machine_from_description(value, "box.json:")
+
+    def test_what_cannot_be_read_is_refused(self):
+        path = self.create_tempfile("box.json", '{"format": ').full_path
+        with self.assertRaisesRegex(MachineError, f"machine file {path} is not JSON: "):
+            described_machine(path)
+        with self.assertRaisesRegex(MachineError, "machine file gone.json: No such file"):
+            described_machine("gone.json")
+        with self.assertRaisesRegex(MachineError, r"^box.json is not an object: \[\]$"):
+            machine_from_description([], "box.json:")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,77 @@
+"""Tests of the records of machines."""
+
+from __future__ import annotations
+
+import json
+
+from absl.testing import absltest
+
+from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
+
+_LOCAL = Machine(
+    "local:2",
+    "local",
+    (Device("a", "CPU", None, (0, 2)), Device("b", "GPU", 11 * 2**30)),
+    (Link("a", "b", 1e-3, 1e9), Link("b", "a")),
+)
+_CLASS = DeviceClass("K80", "GPU", 12, 4e12, 2e11, 1e-5, 0.5, 0.75, 1, "a data sheet")
+_DESCRIBED = Machine(
+    "my-box",
+    "described",
+    (Device("a", "GPU", 12, model="K80"), Device("b", "CPU", None)),
+    (Link("a", "b", 1e-3, 1e9, channel="bus"), Link("b", "a", 1e-3, 1e9)),
+    (_CLASS,),
+)
+
+
+class MachineJsonTest(absltest.TestCase):
+    def test_json_brings_the_machine_back(self):
+        for machine in (_LOCAL, _DESCRIBED):
+            self.assertEqual(Machine.from_json(json.loads(json.dumps(machine.to_json()))), machine)
+
+    def test_what_only_described_machines_have_is_left_out(self):
+        self.assertEqual(
+            _LOCAL.to_json(),
+            {
+                "spec": "local:2",
+                "kind": "local",
+                "devices": [
+                    {"name": "a", "type": "CPU", "memory_bytes": None, "cores": [0, 2]},
+                    {"name": "b", "type": "GPU", "memory_bytes": 11 * 2**30, "cores": []},
+                ],
+                "links": [
+                    {
+                        "source": "a",
+                        "destination": "b",
+                        "latency_secs": 1e-3,
+                        "bandwidth_bytes_per_sec": 1e9,
+                    },
+                    {
+                        "source": "b",
+                        "destination": "a",
+                        "latency_secs": None,
+                        "bandwidth_bytes_per_sec": None,
+                    },
+                ],
+            },
+        )
+
+    def test_other_values_are_not_machines(self):
+        value = _LOCAL.to_json()
+        with self.assertRaises(KeyError):
+            Machine.from_json({k: v for k, v in value.items() if k != "devices"})
+        with self.assertRaises(ValueError):
+            Machine.from_json({**value, "kind": "cloud"})
+
+
+class DeviceClassTest(absltest.TestCase):
+    def test_a_model_has_its_class(self):
+        self.assertEqual(_DESCRIBED.class_of(_DESCRIBED.devices[0]), _CLASS)
+
+    def test_nothing_is_known_of_a_device_without_model(self):
+        with self.assertRaisesRegex(MachineError, "'local:2': nothing is known of .* of a,"):
+            _LOCAL.class_of(_LOCAL.devices[0])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,186 @@
+import itertools
+import warnings
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
+from benchmarks.problems.synthetic import unrolled_lstm
+from tests.tf_placer.simulation.random_problems import random_problem
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.placers.auto import auto_search as auto_search_module
+from tf_placer.placers.auto.auto_config import AutoConfig
+from tf_placer.placers.auto.auto_search import auto_search
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+
+def search(problem, *, max_simulated=4000, **kwargs):
+    kwargs = {"threads": 1, "max_secs": 600.0} | kwargs
+    return auto_search(problem, group_graph(problem), max_simulated=max_simulated, **kwargs)
+
+
+class AutoSearchTest(parameterized.TestCase):
+    @parameterized.parameters(*itertools.product(SMALL_PROBLEMS, range(3)))
+    def test_finds_the_optimum_of_small_problems(self, name, seed):
+        problem = SMALL_PROBLEMS[name]
+        with mock.patch.object(auto_search_module, "_MANY_PLACEMENTS", 0):
+            result = search(problem, seed=seed, max_simulated=1500)
+        self.assertTrue(is_optimal(result.best.step_secs, all_step_secs(problem)[0]))
+
+    def test_finds_the_optimum_of_random_problems_where_there_is_one(self):
+        random = np.random.default_rng(0)
+        for _ in range(20):
+            problem = random_problem(random, max_operations=7)
+            fastest = all_step_secs(problem)[0]
+            if np.isfinite(fastest):
+                best = search(problem, max_simulated=2000).best
+                self.assertEqual(best.excess_bytes, 0)
+                self.assertTrue(is_optimal(best.step_secs, fastest))
+
+    def test_says_what_the_simulator_says(self):
+        problem = SMALL_PROBLEMS["memory"]
+        result = search(problem, max_simulated=300)
+        simulated = Simulator(problem).simulate(result.best.placement[None])
+        self.assertEqual(result.best.step_secs, simulated.step_secs[0])
+        self.assertTrue(simulated.feasible[0])
+        self.assertGreaterEqual(result.best.step_secs, result.lower_bound_secs)
+
+    @parameterized.parameters(1, 2)
+    def test_the_same_seed_finds_the_same_in_the_same_number_of_simulations(self, threads):
+        problem = SMALL_PROBLEMS["fork and join"]
+        first, second = (
+            search(problem, max_simulated=700, seed=3, threads=threads) for _ in range(2)
+        )
+        np.testing.assert_array_equal(first.best.placement, second.best.placement)
+        self.assertEqual(first.num_simulated, second.num_simulated)
+
+    @parameterized.product(name=["two chains", "memory"], threads=[1, 3])
+    def test_simulates_no_more_than_it_may(self, name, threads):
+        with mock.patch.object(auto_search_module, "_MANY_PLACEMENTS", 0):
+            for count in (1, 2, 5, 11, 16, 17, 18, 40, 100):
+                result = search(SMALL_PROBLEMS[name], max_simulated=count, threads=threads)
+                self.assertLessEqual(result.num_simulated, count)
+                self.assertGreater(result.num_simulated, 0)
+
+    def test_packing_simulates_no_more_than_it_may(self):
+        problem = make_problem([[1.0] * 3] * 9, resident_bytes=[40] * 9, memory_bytes=[100] * 3)
+        for count in (1, 2, 3, 8, 20):
+            self.assertLessEqual(search(problem, max_simulated=count).num_simulated, count)
+
+    def test_is_never_worse_than_a_start_that_it_was_given(self):
+        problem = SMALL_PROBLEMS["two chains"]
+        start = np.array([0] * 4 + [1] * 4, np.int32)
+        result = search(problem, max_simulated=1, starts=[("given", start)])
+        self.assertEqual(result.starts[0][0], "given")
+        np.testing.assert_array_equal(result.best.placement, start)
+
+    def test_packs_what_hardly_fits(self):
+        # 20 weights in 3 devices, 95 % full; one device after the other would not do.
+        sizes = [70, 65, 60, 55, 50, 45, 40, 38, 35, 30, 28, 25, 22, 20, 18, 15, 12, 10, 8, 5]
+        memory = -(-sum(sizes) * 100 // 95) // 3
+        problem = make_problem([[1.0] * 3] * 20, resident_bytes=sizes, memory_bytes=[memory] * 3)
+        self.assertEqual(search(problem, max_simulated=3000).best.excess_bytes, 0)
+
+    def test_where_nothing_fits_the_least_excess_is_best(self):
+        problem = make_problem([[1.0] * 2] * 3, resident_bytes=[50, 40, 30], memory_bytes=[60, 50])
+        # 50 | 40 + 30 exceeds by 20, 40 + 30 | 50 by 10.
+        result = search(problem, max_simulated=500)
+        self.assertEqual(result.best.excess_bytes, 10)
+        self.assertEqual(result.best.placement.tolist(), [1, 0, 0])
+
+    def test_stops_at_the_lower_bound(self):
+        problem = make_problem([[1.0, 1.0]] * 2)
+        result = search(problem, max_simulated=10**6)
+        self.assertEqual(result.best.step_secs, 1.0)
+        self.assertLess(result.num_simulated, 1000)
+
+    def test_few_placements_are_all_tried(self):
+        problem = SMALL_PROBLEMS["memory"]
+        result = search(problem)
+        self.assertTrue(result.is_optimal)
+        self.assertTrue(search(problem, max_simulated=2**8 - 1).is_optimal)
+        self.assertFalse(search(problem, max_simulated=50).is_optimal)
+
+    def test_more_placements_than_a_number_can_hold_are_not_tried(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = search(make_problem([[1.0] * 5] * 503), max_simulated=30)
+        self.assertFalse(result.is_optimal)
+
+    def test_one_device_needs_no_search(self):
+        result = search(make_problem([[1.0], [2.0]]))
+        self.assertEqual(result.best.placement.tolist(), [0, 0])
+        self.assertEqual(result.best.step_secs, 3.0)
+
+    def test_an_interrupt_returns_the_best_so_far(self):
+        def interrupt(progress):
+            raise KeyboardInterrupt
+
+        result = search(SMALL_PROBLEMS["fork and join"], report=interrupt)
+        self.assertTrue(result.interrupted)
+        self.assertTrue(np.isfinite(result.best.step_secs))
+
+    def test_reports_progress_that_only_improves(self):
+        reports = []
+        result = search(SMALL_PROBLEMS["heterogeneous"], max_simulated=1000, report=reports.append)
+        ranks = [report.best.rank for report in reports]
+        self.assertEqual(ranks, sorted(ranks, reverse=True))
+        self.assertEqual(reports[-1].best.rank, result.best.rank)
+
+    def test_finalists_differ_and_are_sorted(self):
+        result = search(SMALL_PROBLEMS["fork and join"], max_simulated=500, threads=2)
+        ranks = [found.rank for found in result.finalists]
+        self.assertEqual(ranks, sorted(ranks))
+        self.assertLen({f.placement.tobytes() for f in result.finalists}, len(ranks))
+
+    def test_clusters_that_may_go_nowhere_together_are_of_no_harm(self):
+        problem = make_problem([[1.0, np.inf], [np.inf, 1.0], [1.0, 1.0]])
+        result = search(problem, clusters=np.array([0, 0, 1]), max_simulated=100)
+        legal = legal_devices(problem)
+        self.assertTrue(legal[np.arange(3), result.best.placement].all())
+
+    @parameterized.parameters({"max_secs": 0.0}, {"max_simulated": 0})
+    def test_refuses_a_budget_that_is_not_positive(self, **budget):
+        with self.assertRaisesRegex(ValueError, "the budget must be positive"):
+            search(SMALL_PROBLEMS["chain"], **budget)
+
+
+class ConfigTest(parameterized.TestCase):
+    def plans(self, **settings):
+        """What two chains were to do after the first meeting."""
+        plans = []
+        run = auto_search_module.Annealer.run
+
+        def record(chain, steps, plan, **keywords):
+            plans.append(plan)
+            run(chain, steps, plan, **keywords)
+
+        problem, config = unrolled_lstm(3, 3), AutoConfig(**settings)
+        with mock.patch.object(auto_search_module.Annealer, "run", record):
+            search(problem, max_simulated=4000, threads=2, config=config)
+        return plans[len(plans) // 2 :]
+
+    @parameterized.parameters(("none", {False}), ("all", {True}), ("every_other", {True, False}))
+    def test_says_which_chains_climb(self, climbing, climbs):
+        self.assertEqual({plan.kick > 0 for plan in self.plans(climbing=climbing)}, climbs)
+
+    def test_says_how_often_clusters_move(self):
+        self.assertEqual({plan.coarse_share for plan in self.plans(coarse_moves=0.0)}, {0.0})
+        self.assertGreater(max(plan.coarse_share for plan in self.plans()), 0.0)
+
+    def test_says_what_a_search_starts_from(self):
+        problem = unrolled_lstm(3, 3)
+        few = search(problem, max_simulated=500, config=AutoConfig(starts="single_device"))
+        self.assertEqual({name for name, _ in few.starts}, {"single_device"})
+        self.assertGreater(len(search(problem, max_simulated=500).starts), 1)
+
+    def test_says_whether_moves_begin_where_the_step_waits(self):
+        config = AutoConfig(critical_path=False)
+        with mock.patch.object(Simulator, "trace", side_effect=AssertionError("traced")):
+            search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,58 @@
+import itertools
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report.what_if import what_if, with_another_device
+
+
+def two_halves():
+    """0 -> 1 with a transfer of 3 s from D0 to D1 between them, if they are apart."""
+    return make_problem([[2.0, 2.0], [4.0, 4.0]], tensors=[(0, 3, [1])])
+
+
+class WhatIfTest(absltest.TestCase):
+    def test_says_what_faster_parts_would_bring(self):
+        problem = two_halves()
+        results = {
+            result.change: result
+            for result in what_if(
+                problem, group_graph(problem), np.array([0, 1], np.int32), search_secs=0.2
+            )
+        }
+        self.assertAlmostEqual(results["transfers twice as fast"].step_secs, 2 + 1.5 + 4)
+        self.assertAlmostEqual(results["transfers that take no time"].step_secs, 6.0, places=4)
+        self.assertAlmostEqual(results["every GPU twice as fast"].step_secs, 1 + 3 + 2)
+        self.assertEqual(results["every GPU twice as fast"].lower_bound_secs, 3.0)
+        # Nothing can run at the same time.
+        self.assertEqual(results["one more GPU"].step_secs, 6.0)
+        self.assertTrue(results["one more GPU"].is_searched)
+
+    def test_another_device_helps_what_can_be_shared_out(self):
+        problem = make_problem([[1.0, 1.0]] * 3)
+        *_, more = what_if(
+            problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
+        )
+        self.assertEqual(more.step_secs, 1.0)
+
+    def test_the_copy_of_a_device_is_like_it(self):
+        problem = two_halves()
+        larger = with_another_device(problem)
+        self.assertEqual([device.name for device in larger.devices], ["D0", "D1", "D1+1"])
+        np.testing.assert_array_equal(larger.compute_secs[:, 2], larger.compute_secs[:, 1])
+        pairs = {(link.source, link.destination) for link in larger.links}
+        self.assertEqual(pairs, set(itertools.permutations(["D0", "D1", "D1+1"], 2)))
+        even_larger = with_another_device(larger)
+        self.assertLen({device.name for device in even_larger.devices}, 4)
+        self.assertLen(even_larger.links, 12)
+
+    def test_one_device_gets_another(self):
+        problem = make_problem([[1.0], [1.0]])
+        *_, more = what_if(problem, group_graph(problem), np.zeros(2, np.int32), search_secs=0.5)
+        self.assertEqual(more.step_secs, 1.0)
+
+
+if __name__ == "__main__":
+    absltest.main()

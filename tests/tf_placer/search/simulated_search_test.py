@@ -1,0 +1,285 @@
+"""Tests of the search on a problem."""
+
+from __future__ import annotations
+
+import itertools
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tests.tf_placer import doubles
+from tests.tf_placer.small_problem import (
+    BEST,
+    ILLEGAL,
+    LOWER_BOUND_SECS,
+    PEAKS,
+    STEPS,
+    layered_problem,
+    small_problem,
+    without_memory,
+)
+from tf_placer.environments.environment import FailureKind
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.placers import make_placer
+from tf_placer.placers.placer import Placer
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.search import simulated_search
+from tf_placer.search.simulated_search import search_problem
+
+
+class FakeClock:
+    """Stands in for the module `time`: stands still until told to go on."""
+
+    def __init__(self):
+        self.now_secs = 1000.0
+
+    def monotonic(self):
+        return self.now_secs
+
+
+class Scripted(Placer):
+    """Proposes the given batches, then nothing; keeps what it observed."""
+
+    name = "scripted"
+
+    def __init__(self, problem, *batches, before_batch=lambda: None):
+        super().__init__(group_graph(problem), np.ones_like(legal_devices(problem)), seed=5)
+        self.batch_size = max([1, *map(len, batches)])
+        self._batches = batches
+        self._before_batch = before_batch
+        self.observed = []
+
+    def propose(self, count):
+        self._before_batch()
+        if len(self.observed) == len(self._batches):
+            return np.zeros([0, self.groups.num_groups], np.int32)
+        return np.array(self._batches[len(self.observed)], np.int32)[:count]
+
+    def observe(self, placements, measurements):
+        self.observed.append((placements.tolist(), list(measurements)))
+
+
+def placer_for(problem, name="random", seed=0):
+    return make_placer(name, group_graph(problem), legal_devices(problem), seed=seed)
+
+
+def search(problem, placer, max_trials=100, max_secs=3600.0, **kwargs):
+    return search_problem(problem, placer, max_trials=max_trials, max_secs=max_secs, **kwargs)
+
+
+class BestPlacementTest(parameterized.TestCase):
+    @parameterized.parameters("random", "single_device")
+    def test_finds_the_best_of_what_the_placers_propose(self, name):
+        problem = small_problem()
+        outcome = search(problem, placer_for(problem, name))
+        self.assertEqual(outcome.assignment, BEST)
+        self.assertEqual(outcome.step_secs, STEPS[BEST])
+        self.assertEqual(outcome.peak_bytes, PEAKS[BEST])
+        self.assertEqual(outcome.lower_bound_secs, LOWER_BOUND_SECS)
+        self.assertEqual((outcome.placer, outcome.seed), (name, 0))
+        self.assertTrue(outcome.feasible)
+        self.assertFalse(outcome.interrupted)
+
+    def test_is_the_best_of_all_placements_when_all_are_proposed(self):
+        for seed in range(5):
+            problem = layered_problem(4, 3, seed)
+            everything = np.array(list(itertools.product(range(3), repeat=4)), np.int32)
+            measured = SimulatedEnvironment(problem).measure(everything)
+            expected = min(range(81), key=lambda i, m=measured: m[i].median_secs)
+            outcome = search(problem, Scripted(problem, everything[:50], everything[50:]))
+            self.assertEqual(outcome.assignment, tuple(everything[expected]))
+            self.assertEqual(outcome.step_secs, measured[expected].median_secs)
+
+    def test_of_equals_the_earlier_is_kept(self):
+        problem = small_problem()
+        for rows in itertools.permutations([(0, 0, 1), (0, 1, 0), (0, 0, 0)]):
+            expected = next(row for row in rows if STEPS[row] == 5.0)
+            for batches in ([rows], [[row] for row in rows]):
+                outcome = search(problem, Scripted(problem, *batches))
+                self.assertEqual(outcome.assignment, expected)
+
+    def test_the_fastest_that_fits_is_kept_even_if_a_faster_one_does_not(self):
+        problem = small_problem(gpu_bytes=29)
+        outcome = search(problem, placer_for(problem))
+        self.assertEqual((outcome.assignment, outcome.feasible), ((0, 1, 0), True))
+
+    def test_what_fits_beats_what_does_not_in_any_order(self):
+        problem = small_problem(gpu_bytes=29)
+        for rows in itertools.permutations([ILLEGAL, BEST, (0, 0, 1), (0, 0, 0)]):
+            outcome = search(problem, Scripted(problem, *([row] for row in rows)))
+            self.assertEqual((outcome.assignment, outcome.feasible), ((0, 0, 0), True))
+
+    def test_if_nothing_fits_the_one_that_lacks_the_fewest_bytes_is_kept(self):
+        # 9 + 0, 0 + 25, 9 + 5 and 0 + 25 bytes too many.
+        problem = small_problem(cpu_bytes=31, gpu_bytes=5)
+        for rows in itertools.permutations([ILLEGAL, *STEPS]):
+            outcome = search(problem, Scripted(problem, *([row] for row in rows)))
+            self.assertEqual((outcome.assignment, outcome.feasible), ((0, 0, 0), False))
+            self.assertEqual((outcome.step_secs, outcome.peak_bytes), (9.0, (40, 0)))
+
+    def test_a_placement_that_cannot_be_simulated_has_no_step_time(self):
+        problem = small_problem()
+        outcome = search(problem, Scripted(problem, [ILLEGAL]))
+        self.assertEqual((outcome.step_secs, outcome.feasible), (None, False))
+        self.assertEqual(outcome.assignment, ILLEGAL)
+
+    def test_json_has_the_entries_that_other_programs_read(self):
+        problem = small_problem()
+        value = search(problem, placer_for(problem, "single_device", seed=7)).to_json()
+        elapsed_secs = value.pop("elapsed_secs")
+        self.assertGreaterEqual(elapsed_secs, 0)
+        self.assertEqual(
+            value,
+            {
+                "step_secs": 4.5,
+                "feasible": True,
+                "assignment": [0, 1, 1],
+                "peak_bytes": [20, 30],
+                "lower_bound_secs": 2.0,
+                "trials": 2,
+                "placer": "single_device",
+                "seed": 7,
+            },
+        )
+
+
+class SearchLoopTest(parameterized.TestCase):
+    def test_placers_observe_what_was_measured_batch_by_batch(self):
+        problem = small_problem(gpu_bytes=29)
+        placer = Scripted(problem, [(0, 0, 0), BEST], [ILLEGAL], [(0, 1, 0)])
+        outcome = search(problem, placer)
+        self.assertEqual(outcome.trials, 4)
+        self.assertEqual(
+            [rows for rows, _ in placer.observed],
+            [[[0, 0, 0], [0, 1, 1]], [[1, 1, 1]], [[0, 1, 0]]],
+        )
+        first, second = placer.observed[0][1]
+        self.assertEqual(first.step_secs, (9.0,))
+        self.assertEqual(second.failure.kind, FailureKind.OUT_OF_MEMORY)
+        self.assertEqual(placer.observed[1][1][0].failure.kind, FailureKind.INVALID_PLACEMENT)
+
+    def test_each_batch_that_was_observed_is_told_before_it_is_reported(self):
+        problem, told = small_problem(), []
+        placer = Scripted(problem, [(0, 0, 0), BEST], [(0, 1, 0)])
+        search(
+            problem,
+            placer,
+            report=lambda outcome, _: told.append(outcome.trials),
+            observed=lambda observer: told.append((observer.name, len(observer.observed))),
+        )
+        self.assertEqual(told, [("scripted", 1), 2, ("scripted", 2), 3])
+
+    @parameterized.parameters(1, 7, 64, 65, 200)
+    def test_the_budget_in_trials_is_exact(self, max_trials):
+        problem = small_problem()
+        self.assertEqual(search(problem, placer_for(problem), max_trials).trials, max_trials)
+
+    def test_ends_when_nothing_more_is_proposed(self):
+        problem = small_problem()
+        outcome = search(problem, placer_for(problem, "single_device"), max_trials=1000)
+        self.assertEqual(outcome.trials, 2)
+
+    def test_no_batch_starts_after_the_seconds_are_over(self):
+        problem, clock = layered_problem(6, 3), FakeClock()
+
+        class Slow(doubles.AdaptivePlacer):
+            def propose(self, count):
+                clock.now_secs += 10
+                return super().propose(count)
+
+        with mock.patch.object(simulated_search, "time", clock):
+            outcome = search(problem, Slow("slow", 4), max_secs=25.0)
+        self.assertEqual((outcome.trials, outcome.elapsed_secs), (12, 30.0))
+
+    def test_the_first_batch_runs_however_few_seconds_there_are(self):
+        problem = small_problem()
+        outcome = search(problem, placer_for(problem), max_secs=1e-9)
+        self.assertEqual(outcome.trials, 64)
+
+    def test_a_seed_decides_the_outcome(self):
+        problem = layered_problem(30, 4)
+
+        def found(seed):
+            outcome = search(problem, placer_for(problem, seed=seed), max_trials=150)
+            return outcome.assignment, outcome.step_secs, outcome.peak_bytes, outcome.trials
+
+        self.assertEqual(found(3), found(3))
+        self.assertNotEqual(found(3)[0], found(4)[0])
+
+    def test_more_trials_of_a_seed_are_never_worse(self):
+        problem = layered_problem(30, 4)
+        steps = [search(problem, placer_for(problem), n).step_secs for n in (10, 70, 300, 1000)]
+        self.assertEqual(steps, sorted(steps, reverse=True))
+
+    def test_reports_after_each_batch_what_there_is_and_how_long_it_takes(self):
+        problem, clock, reports = layered_problem(6, 3), FakeClock(), []
+
+        class Slow(doubles.AdaptivePlacer):
+            def propose(self, count):
+                clock.now_secs += 10
+                return super().propose(count)
+
+        def report(outcome, eta_secs):
+            reports.append((outcome.trials, outcome.elapsed_secs, eta_secs))
+
+        with mock.patch.object(simulated_search, "time", clock):
+            outcome = search(problem, Slow("slow", 4), 14, 35.0, report=report)
+        # By trials 25, 15, 5 and 0 s are left, by the clock 25, 15, 5 and none.
+        self.assertEqual(
+            reports, [(4, 10.0, 25.0), (8, 20.0, 15.0), (12, 30.0, 5.0), (14, 40.0, 0.0)]
+        )
+        self.assertEqual(outcome.trials, 14)
+
+    def test_an_interrupt_ends_the_search_with_what_there_is(self):
+        problem = small_problem()
+
+        def report(outcome, eta_secs):
+            if outcome.trials >= 3:
+                raise KeyboardInterrupt
+
+        batches = [[(0, 0, 0)], [BEST], [(0, 0, 1)], [(0, 1, 0)]]
+        outcome = search(problem, Scripted(problem, *batches), report=report)
+        self.assertEqual((outcome.assignment, outcome.trials), (BEST, 3))
+        self.assertTrue(outcome.interrupted)
+
+    def test_an_interrupt_before_there_is_anything_goes_on(self):
+        problem = small_problem()
+
+        def interrupt():
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            search(problem, Scripted(problem, [BEST], before_batch=interrupt))
+
+    def test_refuses_budgets_that_are_none(self):
+        problem = small_problem()
+        for max_trials, max_secs, message in (
+            (0, 1.0, "max_trials must be at least 1, not 0"),
+            (5, 0.0, "max_secs must be positive, not 0.0"),
+            (5, float("nan"), "max_secs must be positive, not nan"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                search(problem, placer_for(problem), max_trials, max_secs)
+
+    def test_refuses_placers_that_propose_nothing_or_too_much(self):
+        problem = small_problem()
+        with self.assertRaisesRegex(ValueError, "'scripted' has no placement to propose"):
+            search(problem, Scripted(problem))
+
+        class Greedy(Scripted):
+            def propose(self, count):
+                return np.zeros([count + 1, 3], np.int32)
+
+        with self.assertRaisesRegex(ValueError, r"'scripted' was asked for up to 1 .*\(2, 3\)"):
+            search(problem, Greedy(problem))
+
+    def test_devices_that_can_hold_nothing_leave_nothing_feasible(self):
+        problem = without_memory(layered_problem(6, 3))
+        outcome = search(problem, placer_for(problem), max_trials=10)
+        self.assertFalse(outcome.feasible)
+        self.assertGreater(outcome.step_secs, 0)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,48 @@
+import io
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer.text import terminal_line
+from tf_placer.text.terminal_line import TerminalLine
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class TerminalLineTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.time = self.enter_context(mock.patch.object(terminal_line, "time"))
+        self.time.monotonic.return_value = 5.0
+
+    def test_each_text_takes_the_place_of_the_one_before(self):
+        terminal = Terminal()
+        line = TerminalLine(terminal)
+        line.show("one")
+        self.time.monotonic.return_value = 6.0
+        line.show("two")
+        line.clear()
+        self.assertEqual(terminal.getvalue(), "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K")
+
+    def test_texts_that_come_too_fast_are_left_out(self):
+        terminal = Terminal()
+        line = TerminalLine(terminal)
+        for tenths in range(10):
+            self.time.monotonic.return_value = 5.0 + tenths / 10
+            line.show(f"{tenths} ")
+        self.assertLess(terminal.getvalue().count("\r"), 6)
+        self.assertIn("0 ", terminal.getvalue())
+
+    def test_a_file_gets_nothing(self):
+        file = io.StringIO()
+        line = TerminalLine(file)
+        line.show("one")
+        line.clear()
+        self.assertEqual(file.getvalue(), "")
+
+
+if __name__ == "__main__":
+    absltest.main()

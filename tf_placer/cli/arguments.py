@@ -1,0 +1,109 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tf_placer.machines.catalogue import catalogue_names
+from tf_placer.placers import PLACERS, check_options, needs_problem
+
+__all__ = [
+    "GRAPH_HELP",
+    "MACHINE_HELP",
+    "add_placer",
+    "add_placer_options",
+    "add_step",
+    "comma_separated",
+    "placer_options",
+    "placers_help",
+]
+
+GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta, binary or text)"
+MACHINE_HELP = (
+    "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
+    "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
+    "a machine that is not there: a machine file (.json) or a name with a number of GPUs for N, of "
+    f"{catalogue_names()}"
+)
+
+
+def add_step(parser: argparse.ArgumentParser) -> None:
+    """Adds what says what a step runs: --fetches, --feeds and --initializers."""
+    parser.add_argument(
+        "--fetches",
+        type=comma_separated,
+        help="what a step fetches: names of operations and tensors, by comma; by default the "
+        "'train_op' collection of a .meta file",
+    )
+    parser.add_argument(
+        "--feeds", help=".npz file with a value per placeholder, by name; made up by default"
+    )
+    parser.add_argument(
+        "--initializers",
+        type=comma_separated,
+        help="operations to run before the first step, by comma; found by default",
+    )
+
+
+def add_placer(parser: argparse.ArgumentParser, default: str) -> None:
+    """Adds what says who searches: --placer and --placer_option."""
+    parser.add_argument(
+        "--placer",
+        default=default,
+        type=_placer,
+        metavar="NAME",
+        help=f"who searches (see below; default {default})",
+    )
+    add_placer_options(parser)
+
+
+def add_placer_options(parser: argparse.ArgumentParser) -> None:
+    """Adds --placer_option."""
+    parser.add_argument(
+        "--placer_option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the placer, as `placers NAME` lists them; may be repeated",
+    )
+
+
+def placers_help() -> str:
+    """What the placers are, for the end of a command's help."""
+    placers = "; ".join(
+        f"{name}{'*' if needs_problem(name) else ''}: {entry.summary}"
+        for name, entry in PLACERS.items()
+    )
+    return (
+        f"The placers: {placers}. Those with a * need to know what the operations cost: `optimize` "
+        "profiles the graph first for them"
+    )
+
+
+def _placer(name: str) -> str:
+    try:
+        check_options(name, None)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
+
+
+def comma_separated(text: str) -> list[str]:
+    """The names in a text."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def placer_options(items: Sequence[str]) -> dict[str, str]:
+    """The values of --placer_option by name.
+
+    Raises:
+        ValueError: one is not NAME=VALUE.
+    """
+    options = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"--placer_option {item!r} is not NAME=VALUE")
+        options[name] = value
+    return options

@@ -1,0 +1,119 @@
+"""What the command `pretrain` does: files of problems in, a file of weights out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.files import check_output, write_json
+from tf_placer.placers.learned.graph_neural import (
+    WEIGHTS_SUFFIX,
+    GraphNeuralConfig,
+    GraphNeuralNetwork,
+)
+from tf_placer.placers.learned.pretraining import PretrainedProblem, PretrainingConfig, pretrain
+from tf_placer.placers.learned.weights_file import write_weights
+from tf_placer.problem.coarse_groups import coarse_problem
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.search.log_header import package_versions
+from tf_placer.text.table import table
+from tf_placer.text.terminal_line import TerminalLine
+from tf_placer.text.units import format_duration, format_step
+
+__all__ = ["pretrain_files"]
+
+
+def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, seed: int) -> None:
+    """Trains a graph-neural policy on problems, writes its weights and prints what it learned.
+
+    Beside the weights goes a JSON file of the same name that says what they were trained on and
+    with which settings. Ctrl-C ends the training with what was learned until then.
+
+    Args:
+        problem_paths: the problems.
+        output: where the weights go (.weights.h5).
+        updates: how many, over all problems.
+        seed: of everything random.
+
+    Raises:
+        KeyboardInterrupt: the training was interrupted in its first update.
+        OSError: a file cannot be read or written.
+        ValueError: a problem or an argument is wrong.
+    """
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed}")
+    if not output.endswith(WEIGHTS_SUFFIX):
+        raise ValueError(f"--output must end in {WEIGHTS_SUFFIX}, unlike {output!r}")
+    about = output.removesuffix(WEIGHTS_SUFFIX) + ".json"
+    for path in (output, about):
+        check_output(path, *problem_paths)
+    # It places coarse groups wherever there are some.
+    problems = [coarse_problem(read_problem(path))[0] for path in problem_paths]
+    # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
+    tf.get_logger().setLevel("ERROR")
+    network_config, config = GraphNeuralConfig(), PretrainingConfig()
+    network = GraphNeuralNetwork(network_config, seed)
+    line = TerminalLine(sys.stderr)
+    start_secs = time.monotonic()
+
+    def report(done: int, results: Sequence[PretrainedProblem]) -> None:
+        elapsed_secs = time.monotonic() - start_secs
+        line.show(
+            f"{done:,} of {updates:,} updates | steps take {_progress(results)} | elapsed "
+            f"{format_duration(elapsed_secs)} | ETA "
+            f"{format_duration(elapsed_secs / done * (updates - done))}"
+        )
+
+    try:
+        results = pretrain(
+            network, problems, updates=updates, seed=seed, config=config, report=report
+        )
+    finally:
+        line.clear()
+    write_weights(network.save_weights, output)
+    write_json(
+        about,
+        {
+            "format": 1,
+            "policy": "graph_neural",
+            "settings": dataclasses.asdict(network_config),
+            "training": dataclasses.asdict(config),
+            "problems": list(problem_paths),
+            "updates": sum(result.updates for result in results),
+            "seed": seed,
+            "versions": package_versions(),
+        },
+    )
+    rows = [
+        [
+            path,
+            problem.num_groups,
+            problem.num_devices,
+            result.updates,
+            *map(_step, (result.first_mean_secs, result.last_mean_secs, result.best_secs)),
+        ]
+        for path, problem, result in zip(problem_paths, problems, results, strict=True)
+    ]
+    headers = ["problem", "groups", "devices", "updates", "mean at first", "mean at last", "best"]
+    print(table(headers, rows, "lrrrrrr"))
+    print("weights:", output)
+
+
+def _progress(results: Sequence[PretrainedProblem]) -> str:
+    """How long steps take in the last batches, relative to the first ones."""
+    ratios = [
+        result.last_mean_secs / result.first_mean_secs
+        for result in results
+        if np.isfinite([result.last_mean_secs, result.first_mean_secs]).all()
+        and result.first_mean_secs > 0
+    ]
+    return f"{np.mean(ratios):.0%} of what they took at first" if ratios else "too much memory"
+
+
+def _step(secs: float) -> str:
+    return format_step(secs) if np.isfinite(secs) else "does not fit"

@@ -1,0 +1,164 @@
+"""A graph with its groups, and what everything costs on a machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from graph_passes.devices import home_device
+from graph_passes.errors import GraphError
+from graph_passes.pipeline import GroupedGraph, group_operations
+from graph_passes.placement import Placement
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.graph_problem import graph_problem
+from tf_placer.costs.link_calibration import calibrate_links
+from tf_placer.costs.operation_costs import OperationCosts
+from tf_placer.costs.profiling import profile_graph
+from tf_placer.inputs.sources import Source
+from tf_placer.machines.lookup import computer_memory_bytes
+from tf_placer.machines.machine import Machine
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["CostedGraph", "cost_graph"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CostedGraph:
+    """A graph with its groups, and what everything costs on a machine.
+
+    Attributes:
+        grouped: the graph and its groups.
+        machine: the machine, with the memory of its devices and with its links.
+        costs: of the graph's operations.
+    """
+
+    grouped: GroupedGraph
+    machine: Machine
+    costs: OperationCosts
+
+    def problem(self) -> PlacementProblem:
+        """The problem of placing the groups; it knows coarse ones where the groups are finer."""
+        grouped, coarse = self.grouped, self.grouped.coarse
+        layered = coarse or grouped
+        layered_groups = layered.grouping.of_operations(layered.colocation)
+        return graph_problem(
+            grouped.op_graph,
+            grouped.grouping.of_operations(grouped.colocation),
+            grouped.grouping.legal_devices(grouped.colocation, self._device_names()),
+            self.machine,
+            self.costs,
+            None if coarse is None else layered_groups,
+            layered.group_graph.layers[layered_groups],
+        )
+
+    def placed(self, placement: Placement | None) -> tuple[PlacementProblem, np.ndarray]:
+        """The problem of placing the colocation groups, and where a placement has them.
+
+        Args:
+            placement: full device names by operation; None for the devices that the graph came
+                with. What has none is where TensorFlow would put it: on the first GPU if it has a
+                kernel for it, else on the first CPU.
+
+        Returns:
+            The problem and int32 [num_groups], a device index for each of its groups.
+
+        Raises:
+            GraphError: the placement names a device that the machine does not have.
+        """
+        graph, colocation = self.grouped.op_graph, self.grouped.colocation
+        names = self._device_names()
+        asked = list(colocation.devices)
+        assignment = placement.assignment if placement else {}
+        for name, device in assignment.items():
+            if device not in names:
+                raise GraphError(f"the placement has {name!r} on {device}, which is not there")
+            if name in graph.index:
+                asked[colocation.group[graph.index[name]]] = device
+        missing = [name for name in assignment if name not in graph.index]
+        if missing:
+            logging.warning(
+                "the graph lacks %d operations of the placement: %r ...", len(missing), missing[0]
+            )
+        legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
+        gpus = np.array([device.type == "GPU" for device in self.machine.devices])
+        default = np.where((legal & gpus).any(axis=1), (legal & gpus).argmax(axis=1), 0)
+        chosen = [
+            home_device(device, names) if device else default[hard]
+            for hard, device in enumerate(asked)
+        ]
+        # What is left alone may be on a device that it has no known kernel for.
+        legal[np.arange(len(chosen)), chosen] |= colocation.left_alone
+        problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
+        # The last colocation groups have no operation in the problem if no step needs them.
+        return problem, np.array(chosen[: problem.num_groups], np.int32)
+
+    def _device_names(self) -> tuple[str, ...]:
+        return tuple(device.name for device in self.machine.devices)
+
+
+def cost_graph(
+    source: Source,
+    machine: Machine,
+    *,
+    steps: int,
+    grouping: str = "heuristic",
+    session_config: tf.compat.v1.ConfigProto | None = None,
+    work_dir: str | os.PathLike[str] | None = None,
+    timeout_secs: float = 300.0,
+    known_secs: Mapping[tuple[int, ...], float] | None = None,
+) -> CostedGraph:
+    """Finds out what a graph costs on a machine: measured where it is there, else computed.
+
+    Args:
+        source: the graph and its step.
+        machine: the machine.
+        steps: how many steps to trace on each kind of device.
+        grouping: what a group of the graph is, as `group_operations` takes it.
+        session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
+        work_dir: directory for logs and exchange files; the system's temporary directory when None.
+        timeout_secs: seconds that each trace of the graph may take.
+        known_secs: by placement, a device index per group, seconds of a step that was measured on
+            the machine already.
+
+    Raises:
+        ValueError: the grouping is unknown.
+        SearchError, WorkerStartError: the graph could not be run.
+    """
+    grouped = group_operations(source.op_graph, grouping)
+    if machine.kind == "described":
+        return CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
+    with tempfile.TemporaryDirectory(dir=work_dir) as directory:
+        path = pathlib.Path(directory, "graph.pb")
+        path.write_bytes(source.graph_def.SerializeToString())
+        costs = profile_graph(
+            path,
+            source.step,
+            grouped,
+            machine,
+            steps=steps,
+            session_config=session_config,
+            work_dir=directory,
+            timeout_secs=timeout_secs,
+            known_secs=known_secs,
+        )
+        machine = calibrate_links(machine, session_config, work_dir=directory)
+    return CostedGraph(grouped, _with_memory(machine), costs)
+
+
+def _with_memory(machine: Machine) -> Machine:
+    """The machine with the computer's memory for devices that have no limit of their own."""
+    memory_bytes = computer_memory_bytes()
+    return dataclasses.replace(
+        machine,
+        devices=tuple(
+            dataclasses.replace(device, memory_bytes=device.memory_bytes or memory_bytes)
+            for device in machine.devices
+        ),
+    )

@@ -1,0 +1,201 @@
+"""Measures the links of a machine with real transfers."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from tf_placer.environments.environment import Failure
+from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
+from tf_placer.errors import SearchError
+from tf_placer.inputs.step import Step
+from tf_placer.machines.machine import Link, Machine
+
+__all__ = ["calibrate_links", "fit_link"]
+
+tf1 = tf.compat.v1
+
+_KIB, _MIB = 2**10, 2**20
+# The smallest stands for a tensor of no bytes.
+_SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
+_TRIPS = 6
+_PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
+_TIMEOUT_SECS = 120.0
+
+
+def calibrate_links(
+    machine: Machine,
+    session_config: tf.compat.v1.ConfigProto | None = None,
+    work_dir: str | os.PathLike[str] | None = None,
+) -> Machine:
+    """Measures latency and bandwidth between every ordered pair of devices.
+
+    A tensor goes to the other device, a signal comes back, and so on several times in a row; the
+    same with both ends on one device tells what the operations take. Half of what a round trip
+    with a tensor of four bytes takes is the latency, in both directions.
+
+    The processes of a "local" machine send and receive with the cores that they compute on. Many
+    tensors that are sent at once tell what processor time each costs at either end, without that of
+    waiting. As a share of the time of a transfer, and as a mean over all sizes, it is the
+    `transfer_share` of a device.
+
+    Args:
+        machine: an attached or local machine or a cluster.
+        session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
+        work_dir: directory for logs and exchange files; the system's temporary directory when None.
+
+    Returns:
+        The machine with measured links.
+
+    Raises:
+        SearchError: the transfers could not be timed.
+        WorkerStartError: the processes do not start.
+    """
+    names = [device.name for device in machine.devices]
+    if len(names) < 2:
+        return machine
+    graph, initializer, trips, floods = _graph(names)
+    if machine.kind != "local":
+        floods = {}
+    with tempfile.TemporaryDirectory(dir=work_dir) as directory:
+        path = pathlib.Path(directory, "graph.pb")
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        step = Step(tuple(trips.values())[:1], {}, (initializer,))
+        with SessionEnvironment(
+            path,
+            step,
+            machine,
+            lambda _: {},
+            protocol=_PROTOCOL,
+            timeout_secs=_TIMEOUT_SECS,
+            session_config=session_config,
+            work_dir=directory,
+        ) as environment:
+            times = environment.time_each([*trips.values(), *floods.values()])
+    if isinstance(times, Failure):
+        raise SearchError(f"the links of {machine.spec} cannot be measured: {times.message}")
+    secs = {
+        key: statistics.median(run.secs) / _TRIPS
+        for key, run in zip(trips, times[: len(trips)], strict=True)
+    }
+    links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
+    devices = machine.devices
+    if machine.kind == "local":
+        cpu_secs = dict(zip(floods, (run.cpu_secs for run in times[len(trips) :]), strict=True))
+        devices = tuple(
+            dataclasses.replace(device, transfer_share=_transfer_share(links, cpu_secs, task))
+            for task, device in enumerate(devices)
+        )
+    return dataclasses.replace(machine, devices=devices, links=links)
+
+
+def _transfer_share(
+    links: Sequence[Link], cpu_secs: Mapping[tuple[str, str, int], Mapping[str, float]], task: int
+) -> float:
+    """The share of its time that a transfer from or to a device of a local machine works there.
+
+    Args:
+        links: as they were measured.
+        cpu_secs: by source, destination and bytes what each process used for many transfers.
+        task: number of the device.
+    """
+    names = list(dict.fromkeys(link.source for link in links))
+    process = f"task {task}"
+    shares = []
+    for link in links:
+        if names[task] not in (link.source, link.destination):
+            continue
+        for size in _SIZES:
+            used = cpu_secs[link.source, link.destination, size][process]
+            if link.source == names[task]:
+                # That of the operations; those at the destination only look at a tensor.
+                used -= cpu_secs[link.source, link.source, size][process]
+            assert link.latency_secs is not None and link.bandwidth_bytes_per_sec is not None
+            secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
+            shares.append(used / _flood_count(size) / secs)
+    return min(max(statistics.fmean(shares), 0.0), 1.0)
+
+
+def _flood_count(size: int) -> int:
+    """How many tensors of a size are sent at once."""
+    return max(2, min(32, 32 * _MIB // size))
+
+
+def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
+    """The link between two devices from the times of all round trips."""
+
+    def trip(there: str, back: str, size: int) -> float:
+        return max(secs[there, back, size] - secs[there, there, size], 0.0)
+
+    latency_secs = (trip(source, destination, _SIZES[0]) + trip(destination, source, _SIZES[0])) / 4
+    one_way = {size: trip(source, destination, size) - latency_secs for size in _SIZES[1:]}
+    return Link(source, destination, *fit_link(latency_secs, one_way))
+
+
+def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, float]:
+    """Latency and bandwidth of a link.
+
+    Args:
+        latency_secs: what a tensor of next to no bytes takes.
+        secs: what larger tensors take, by their bytes.
+
+    Returns:
+        Latency in seconds and the median bandwidth in bytes per second.
+    """
+    latency_secs = max(latency_secs, 1e-7)
+    bandwidths = [size / max(taken - latency_secs, 1e-12) for size, taken in secs.items()]
+    # Where a tensor takes no longer than an empty one, its size says nothing.
+    slower = [
+        b for b, taken in zip(bandwidths, secs.values(), strict=True) if taken > 2 * latency_secs
+    ]
+    return latency_secs, statistics.median(slower or bandwidths)
+
+
+def _graph(
+    names: Sequence[str],
+) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int], str]]:
+    """What is timed between all pairs of devices, a device and itself included.
+
+    Returns:
+        The graph, the name of its initialiser, and by (source, destination, bytes) the name of the
+        operation that makes `_TRIPS` round trips, and of the one that has many tensors sent at
+        once.
+    """
+    trips, floods = {}, {}
+    with tf.Graph().as_default() as graph:
+        for source, size in itertools.product(names, _SIZES):
+            with tf.device(source):
+                values = tf1.get_variable(
+                    f"values_{names.index(source)}_{size}",
+                    [size // 4],
+                    initializer=tf1.ones_initializer(),
+                    use_resource=True,
+                )
+            for destination in names:
+                arrived = tf.no_op()
+                for _ in range(_TRIPS):
+                    with tf.control_dependencies([arrived]):
+                        arrived = _sent(values, source, destination)
+                trips[source, destination, size] = arrived.name
+                flood = [_sent(values, source, destination) for _ in range(_flood_count(size))]
+                with tf.device(destination), tf.control_dependencies(flood):
+                    floods[source, destination, size] = tf.no_op().name
+        initializer = tf1.global_variables_initializer()
+    return graph, initializer.name, trips, floods
+
+
+def _sent(values: tf.Variable, source: str, destination: str) -> tf.Operation:
+    """Makes a tensor on one device and looks at it on another."""
+    with tf.device(source):
+        made = tf.abs(values.read_value())
+    with tf.device(destination):
+        # Looks at next to nothing of the tensor, but not at nothing: what only needs its shape
+        # would be folded into a constant.
+        return made[:1].op

@@ -1,1 +1,0 @@
-"""Placements inside other people's training loops."""

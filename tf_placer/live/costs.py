@@ -1,0 +1,174 @@
+"""What the operations of a live search cost: profiled once, and kept in its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graph_passes.op_graph import OpGraph
+from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.errors import SearchError
+from tf_placer.files import read_json, write_json
+from tf_placer.inputs.sources import Source
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.search.trial_log import Trial
+from tf_placer.text.units import format_duration
+
+__all__ = ["LiveCosts", "profile_costs", "read_costs"]
+
+_FORMAT = 1
+# As many as the command `profile` traces.
+_STEPS = 10
+# What costs depend on of what the header of a search says, and what messages call it.
+_NOUNS = {
+    "graph_fingerprint": "graph",
+    "fetches": "step",
+    "feeds": "step",
+    "initializers": "step",
+    "machine": "machine",
+    "session_config": "session configuration",
+    "grouping": "grouping",
+    "grouping_fingerprint": "grouping",
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LiveCosts:
+    """What is known of the costs of a graph on the machine that a search places it on.
+
+    Attributes:
+        problem: the problem of placing its groups.
+        secs: what profiling took, in seconds.
+    """
+
+    problem: PlacementProblem
+    secs: float
+
+
+def read_costs(
+    directory: RunDirectory, header: Mapping[str, Any]
+) -> tuple[LiveCosts | None, str | None]:
+    """Reads the costs that an earlier run has left; writes nothing.
+
+    Args:
+        directory: of the search.
+        header: what the search is of, as `search_header` says it.
+
+    Returns:
+        The costs, or None if there are none that can be used; and a line for people on what is
+        there, None if nothing is.
+
+    Raises:
+        OSError: the files are there and cannot be read.
+    """
+    # The second is written behind the first: one alone is what a killed search has left.
+    if not directory.problem.exists() or not directory.profile.exists():
+        return None, None
+
+    def unusable(reason: str) -> tuple[None, str]:
+        return None, f"the costs in {directory.problem} are not used: {reason}"
+
+    try:
+        profile = read_json(directory.profile)
+        if profile["format"] != _FORMAT:
+            return unusable(f"{directory.profile} has format {profile['format']!r}, not {_FORMAT}")
+        for field, value in _of(header).items():
+            if profile[field] != value:
+                return unusable(f"they are of another {_NOUNS[field]}")
+        if profile["problem_sha256"] != _digest(directory):
+            return unusable("the file has been changed")
+        costs = LiveCosts(read_problem(directory.problem), float(profile["secs"]))
+    except (KeyError, TypeError, ValueError) as error:
+        return unusable(f"{directory.profile} does not say what they are of ({error!r})")
+    took = format_duration(costs.secs)
+    return costs, f"the costs are those in {directory.problem}, which took {took} to profile"
+
+
+def profile_costs(
+    directory: RunDirectory,
+    request: Request,
+    op_graph: OpGraph,
+    session_config: tf.compat.v1.ConfigProto,
+    header: Mapping[str, Any],
+    report: Callable[[str], None],
+    *,
+    timeout_secs: float,
+    trials: Sequence[Trial],
+) -> LiveCosts:
+    """Profiles the graph on the machine of a search and keeps the costs in its directory.
+
+    Args:
+        directory: of the search.
+        request: what is asked.
+        op_graph: the graph, with what a step needs marked.
+        session_config: the configuration of the user's sessions.
+        header: what the search is of, as `search_header` says it.
+        report: called with lines of text for people.
+        timeout_secs: seconds that each trace of the graph may take.
+        trials: what was measured on the machine already.
+
+    Returns:
+        The costs.
+
+    Raises:
+        SearchError, WorkerStartError, MachineError: the graph or the links of the machine cannot
+            be profiled.
+        OSError: the costs cannot be written.
+    """
+    needs = f"placer {request.placer!r} needs to know what the operations cost"
+    report(f"{needs}: profiling the graph on {request.machine.spec}")
+    start_secs = time.monotonic()
+    directory.work.mkdir(parents=True, exist_ok=True)
+    try:
+        costed = cost_graph(
+            Source(op_graph, request.step),
+            request.machine,
+            steps=_STEPS,
+            grouping=header["grouping"],
+            session_config=session_config,
+            work_dir=directory.work,
+            timeout_secs=timeout_secs,
+            known_secs={
+                trial.assignment: trial.measurement.median_secs
+                for trial in trials
+                if trial.assignment is not None and trial.measurement.median_secs is not None
+            },
+        )
+    except SearchError as error:
+        raise SearchError(f"{needs}, but {error}") from None
+    problem = costed.problem()
+    secs = round(time.monotonic() - start_secs, 3)
+    directory.profile.unlink(missing_ok=True)
+    write_problem(problem, directory.problem)
+    profile = {
+        "format": _FORMAT,
+        **_of(header),
+        "steps": _STEPS,
+        "secs": secs,
+        "versions": header["versions"],
+        "problem_sha256": _digest(directory),
+    }
+    write_json(directory.profile, profile)
+    report(
+        f"profiled {problem.num_operations} operations and {problem.num_tensors} tensors in "
+        f"{format_duration(secs)}; the costs are in {directory.problem}"
+    )
+    return LiveCosts(problem, secs)
+
+
+def _of(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What costs depend on, as a JSON file gives it back."""
+    of: dict[str, Any] = json.loads(json.dumps({field: header[field] for field in _NOUNS}))
+    return of
+
+
+def _digest(directory: RunDirectory) -> str:
+    return hashlib.sha256(directory.problem.read_bytes()).hexdigest()

@@ -1,0 +1,533 @@
+"""One live search: its stages, its confirmation and its explanation, within its time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import GroupedGraph, group_operations
+from graph_passes.placement import write_placement
+from tf_placer.environments.paired import PairedEnvironment
+from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
+from tf_placer.errors import SearchError
+from tf_placer.interrupts import Interrupts
+from tf_placer.live.breakable import BreakableEnvironment
+from tf_placer.live.choice import choose_finalists, choose_winner, hopeful_finalists
+from tf_placer.live.confirmation import Confirmation, confirm
+from tf_placer.live.costs import LiveCosts, profile_costs, read_costs
+from tf_placer.live.explanation import explain_trials
+from tf_placer.live.header import request_digest, search_header, size_lines
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.search_result import (
+    confirmed_measurement,
+    found_placement,
+    is_finished,
+    write_result,
+)
+from tf_placer.live.time_plan import ConfirmationPlan, TimePlan
+from tf_placer.placers import AUTO, make_placer, needs_problem, units_of
+from tf_placer.placers.auto.warm_up import warm_up
+from tf_placer.placers.lifted import LiftedPlacer
+from tf_placer.placers.placer import Placer
+from tf_placer.report.progress import progress_line
+from tf_placer.search.loop import Budget, LaterStage, Progress, best_trial, search
+from tf_placer.search.proposals import proposed
+from tf_placer.search.training_log import TrainingLog
+from tf_placer.search.training_recorder import TrainingRecorder
+from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
+from tf_placer.text.units import format_duration
+
+__all__ = ["BASELINES", "LiveJob", "run"]
+
+#: The placers whose proposals are measured before those of any other.
+BASELINES = ("single_device", "expert")
+# How long the graph as it came may take to be measured, and how many times that, but not less than
+# a minute, a placement: one that is far slower is of no use.
+_TIMEOUT_SECS = 120.0
+_TIMEOUT_RATIO = 5.0
+_LEAST_TIMEOUT_SECS = 60.0
+# Where little time is left, a placement may still take this many times as long as the original.
+_LAST_TIMEOUT_RATIO = 2.0
+_SHORTEST_TIMEOUT_SECS = 10.0
+# What compiling may take of the time; what it takes beyond that does not count.
+_WARM_UP_SHARE = 0.25
+
+
+@dataclasses.dataclass
+class LiveJob:
+    """One live search.
+
+    Attributes:
+        request: what is asked.
+        directory: where everything goes.
+        grouped: the graph and its groups.
+        legal: bool [num_groups, num_devices], where they may go.
+        header: what the search is of, as `search_header` says it.
+        session_config: the configuration of the user's sessions.
+        environment_type: makes the environments that measure.
+        plan: how long everything may take.
+        interrupts: requests to end early.
+        report: called with lines of text for people.
+        costs: what is known of the costs.
+        notes: what the result should say beside how it ended.
+    """
+
+    request: Request
+    directory: RunDirectory
+    grouped: GroupedGraph
+    legal: np.ndarray
+    header: Mapping[str, Any]
+    session_config: tf.compat.v1.ConfigProto
+    environment_type: Callable[..., SessionEnvironment]
+    plan: TimePlan
+    interrupts: Interrupts
+    report: Callable[[str], None]
+    costs: LiveCosts | None
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def search(self, log: TrialLog) -> list[Trial]:
+        """Measures the graph as it came, the baselines, and what the placer proposes.
+
+        Args:
+            log: of this search, new or to go on with.
+
+        Returns:
+            All trials.
+        """
+        if self.request.placer == AUTO:
+            # Now, so that what follows is planned for the time that is left.
+            self.report("preparing to simulate, which takes a minute the first time on a machine")
+            start_secs = time.monotonic()
+            warm_up()
+            # Compiling must not leave a short search without time for anything else.
+            counted_secs = _WARM_UP_SHARE * self.request.max_secs
+            self.plan.postpone(max(0.0, time.monotonic() - start_secs - counted_secs))
+        with (
+            TrainingLog(self.directory.path, self.header) as training,
+            self._environment(meta_optimizer=False) as environment,
+        ):
+            if not log.trials:
+                training.restart()
+            original = log.trials[0].measurement if log.trials else None
+            paired = PairedEnvironment(
+                environment,
+                self._assign,
+                reference_secs=None if original is None else original.median_secs,
+                best_secs=lambda: _median_secs(best_trial(log.trials)),
+            )
+            live = BreakableEnvironment(
+                environment, paired, self.interrupts, lambda: self._timeout_secs(log.trials)
+            )
+            names = dict.fromkeys([*BASELINES, self.request.placer])
+            stages = [LaterStage(name, functools.partial(self._made, name, log)) for name in names]
+            recorder = TrainingRecorder(training, self.directory.path)
+
+            def on_trial(trial: Trial, progress: Progress) -> None:
+                if progress.best is trial and trial.assignment is not None:
+                    self._write_best(trial)
+                self.report(progress_line(trial, progress))
+                if len(log.trials) == 2:
+                    self._warn_of_too_little_time(log.trials)
+
+            trials = search(
+                live.measure_original,
+                live,
+                stages,
+                log,
+                Budget(self.request.max_trials, self.request.max_secs),
+                ask=self._ask,
+                report=on_trial,
+                observed=recorder.observed,
+                should_stop=lambda: self._is_over(log.trials),
+            )
+            recorder.finish()
+        return trials
+
+    def _made(self, name: str, log: TrialLog) -> Placer | None:
+        """The placer of a stage; None if it cannot be made, or somebody did not want to wait."""
+        try:
+            with self.interrupts.breakable():
+                if name == self.request.placer and needs_problem(name) and self.costs is None:
+                    self._profile(name, log)
+                return self._placer(name, log)
+        except (SearchError, WorkerStartError) as error:
+            # What was measured so far stands.
+            self.notes.append(str(error))
+            self.report(str(error))
+        except KeyboardInterrupt:
+            pass  # The search asks why, and ends.
+        return None
+
+    def _ask(self, placer: Placer, count: int) -> np.ndarray:
+        """What a placer proposes, nothing if somebody did not want to wait for it."""
+        try:
+            with self.interrupts.breakable():
+                return proposed(placer, count)
+        except KeyboardInterrupt:
+            return np.zeros([0, self.grouped.group_graph.num_groups], np.int32)
+
+    def _profile(self, name: str, log: TrialLog) -> None:
+        """Finds out what the operations cost.
+
+        Raises:
+            SearchError, WorkerStartError: that is not possible.
+        """
+        left_secs = self._left_to_search_secs(log.trials)
+        if not self.plan.can_profile(log.trials, left_secs):
+            raise SearchError(
+                f"placer {name!r} needs to know what the operations cost, and there is no time "
+                f"left of {self.request.max_secs:g} s to profile the graph: allow more"
+            )
+        self.costs = profile_costs(
+            self.directory,
+            self.request,
+            self.grouped.op_graph,
+            self.session_config,
+            self.header,
+            self.report,
+            timeout_secs=max(_SHORTEST_TIMEOUT_SECS, left_secs),
+            trials=log.trials,
+        )
+
+    def _placer(self, name: str, log: TrialLog) -> Placer:
+        coarse = self.grouped.coarse
+        options = self.request.placer_options if name == self.request.placer else None
+        if coarse is not None and units_of(name, options) == "heuristic":
+            # One kind of groups for all stages, so that each can take over what another measured.
+            devices = tuple(device.name for device in self.request.machine.devices)
+            coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
+            placer = make_placer(
+                name, coarse.group_graph, coarse_legal, seed=self.request.seed, options=options
+            )
+            clusters = self.grouped.clusters
+            assert clusters is not None
+            return LiftedPlacer(placer, self.grouped.group_graph, self.legal, clusters)
+        placer = make_placer(
+            name,
+            self.grouped.group_graph,
+            self.legal,
+            seed=self.request.seed,
+            options=options,
+            problem=None if self.costs is None else self.costs.problem,
+        )
+        # It begins with what the baselines have taught.
+        before = () if name in BASELINES else BASELINES
+        known = [trial for trial in log.trials if trial.placer in before]
+        rows = [trial.assignment for trial in known]
+        placer.prepare(
+            np.array(rows, np.int32).reshape(len(rows), self.grouped.group_graph.num_groups),
+            [trial.measurement for trial in known],
+            lambda: self._left_to_search_secs(log.trials),
+        )
+        return placer
+
+    def _environment(self, *, meta_optimizer: bool) -> SessionEnvironment:
+        return self.environment_type(
+            self.directory.graph,
+            self.request.step,
+            self.request.machine,
+            self._assign,
+            protocol=COLOCRL,
+            session_config=self.session_config,
+            meta_optimizer=meta_optimizer,
+            work_dir=self.directory.work,
+            timeout_secs=self._first_timeout_secs(),
+        )
+
+    def _assign(self, row: np.ndarray) -> dict[str, str]:
+        devices = tuple(device.name for device in self.request.machine.devices)
+        return self.grouped.assignment(row, devices)
+
+    def _assignment(self, trial: Trial) -> dict[str, str]:
+        """The devices of a trial by operation."""
+        if trial.assignment is None:
+            return {}
+        return self._assign(np.array(trial.assignment, np.int32))
+
+    # Time.
+
+    def _first_timeout_secs(self) -> float:
+        max_secs = self.request.max_secs
+        return min(max(_TIMEOUT_SECS, max_secs / 4), max(max_secs, _SHORTEST_TIMEOUT_SECS))
+
+    def _timeout_secs(self, trials: Sequence[Trial]) -> float:
+        """How long the next trial may take."""
+        secs = self._first_timeout_secs()
+        if not trials or trials[0].measurement.step_secs is None:
+            return secs
+        original_secs = trials[0].measurement.total_secs
+        left_secs = max(
+            self._left_to_search_secs(trials),
+            _LAST_TIMEOUT_RATIO * original_secs,
+            _SHORTEST_TIMEOUT_SECS,
+        )
+        return min(secs, max(_LEAST_TIMEOUT_SECS, _TIMEOUT_RATIO * original_secs), left_secs)
+
+    def _left_to_search_secs(self, trials: Sequence[Trial]) -> float:
+        return self.plan.left_to_search_secs(trials, choose_finalists(trials, BASELINES))
+
+    def _is_over(self, trials: Sequence[Trial]) -> bool:
+        if self.interrupts.count:
+            return True
+        return bool(trials) and self._left_to_search_secs(trials) <= 0
+
+    # What came out.
+
+    def _write_best(self, trial: Trial) -> None:
+        secs = trial.measurement.median_secs
+        placement = found_placement(
+            self.request, self.header, self._assignment(trial), trial, {"step_secs": secs}
+        )
+        write_placement(placement, self.directory.best)
+
+    def confirm(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial]
+    ) -> tuple[Outcome, Confirmation | None, str | None, str | None]:
+        """Measures the finalists again, side by side, and writes the one that wins.
+
+        Args:
+            trials: of the search.
+            finalists: by label, the graph as it came first.
+
+        Returns:
+            How it ended, what was measured, the label of what was found, and what else to say.
+        """
+        asked_before = self.interrupts.count
+        if asked_before:
+            self.report("interrupted: confirming the best so far; once more ends this, too")
+        hopeful = hopeful_finalists(finalists)
+        if len(hopeful) < 2:
+            return Outcome.NOT_FASTER, None, None, "no trial was, so none was measured again"
+        plan = self.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
+        if plan is None:
+            return Outcome.NOT_CONFIRMED, None, None, self._too_little_time(trials, hopeful)
+        labels = {label: self._assignment(finalists[label]) for label in plan.labels}
+        with self._environment(meta_optimizer=True) as fresh:
+            fresh.timeout_secs = min(
+                fresh.timeout_secs, max(_LEAST_TIMEOUT_SECS, self._timeout_secs(trials))
+            )
+            try:
+                outcome, confirmation, winner, note = self._confirm(
+                    fresh, plan, labels, hopeful, asked_before
+                )
+            except KeyboardInterrupt:
+                return Outcome.INTERRUPTED, None, None, None
+        if winner is not None:
+            placement = found_placement(
+                self.request,
+                self.header,
+                labels[winner],
+                finalists[winner],
+                confirmed_measurement(confirmation, winner),
+            )
+            write_placement(placement, self.directory.placement)
+        return outcome, confirmation, winner, note
+
+    def _confirm(
+        self,
+        fresh: SessionEnvironment,
+        plan: ConfirmationPlan,
+        labels: Mapping[str, Mapping[str, str]],
+        finalists: Mapping[str, Trial],
+        asked_before: int,
+    ) -> tuple[Outcome, Confirmation, str | None, str | None]:
+        """Confirms finalists until one wins, or none can."""
+        original_secs = finalists[ORIGINAL].measurement.median_secs
+        hints = {
+            label: math.log(original_secs / secs)
+            for label, secs in ((each, finalists[each].measurement.median_secs) for each in labels)
+            if original_secs and secs and label != ORIGINAL
+        }
+        start_secs, request_secs = time.monotonic(), fresh.timeout_secs
+        candidates, notes = dict(labels), []
+        while True:
+            fresh.timeout_secs = request_secs
+            with self.interrupts.breakable(asked_before + 1 if asked_before else 2):
+                confirmation = confirm(
+                    fresh,
+                    candidates,
+                    ORIGINAL,
+                    hints=hints,
+                    max_secs=plan.max_secs - (time.monotonic() - start_secs),
+                    most_rounds=plan.most_rounds,
+                    report=lambda line: self.report(f"confirming: {line}"),
+                    should_stop=lambda: self.interrupts.count > asked_before,
+                    seed=self.request.seed,
+                )
+            fresh.timeout_secs = self._first_timeout_secs()
+            with self.interrupts.breakable(self.interrupts.count + 1):
+                outcome, winner, note = choose_winner(
+                    fresh,
+                    confirmation,
+                    candidates,
+                    mixed_devices=len({d.type for d in self.request.machine.devices}) > 1,
+                )
+            notes += [note] if note else []
+            if outcome is not Outcome.DIFFERENT_VALUES or self.interrupts.count > asked_before:
+                break
+            # Another one may compute the same.
+            others = {
+                label: each for label, each in candidates.items() if label != confirmation.best
+            }
+            left_secs = plan.max_secs - (time.monotonic() - start_secs)
+            if len(others) < 2 or left_secs <= 0:
+                break
+            candidates = others
+        return outcome, confirmation, winner, "; ".join(notes) or None
+
+    def _warn_of_too_little_time(self, trials: Sequence[Trial]) -> None:
+        """Says early that nothing can be confirmed, which is what somebody waits for."""
+        finalists = choose_finalists(trials, BASELINES)
+        if len(finalists) > 1 and not self.plan.can_confirm(trials, finalists):
+            needed_secs = self.plan.needed_secs(trials, finalists)
+            self.report(
+                f"{self.request.max_secs:g} s are too short to confirm anything: to measure the "
+                f"graph as it came and the fastest placement again takes about "
+                f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
+                "it goes on from where it ends"
+            )
+
+    def _too_little_time(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> str:
+        """Why nothing was confirmed, and how much time would do."""
+        needed_secs = self.plan.needed_secs(trials, finalists)
+        enough_secs = math.ceil(self.request.max_secs + needed_secs)
+        return (
+            f"there was no time left of {self.request.max_secs:g} s to measure the graph as it "
+            f"came and the fastest placement again, which takes about "
+            f"{format_duration(needed_secs)} here: allow {enough_secs} s"
+        )
+
+
+def _median_secs(trial: Trial | None) -> float | None:
+    return None if trial is None else trial.measurement.median_secs
+
+
+def run(
+    request_directory: RunDirectory,
+    directory: RunDirectory,
+    report: Callable[[str], None],
+    environment_type: Callable[..., SessionEnvironment] = SessionEnvironment,
+    *,
+    start_secs: float | None = None,
+    interrupts: Interrupts | None = None,
+) -> Outcome:
+    """Searches, confirms and writes what came out.
+
+    Args:
+        request_directory: where the request is.
+        directory: where everything goes, the request included. Nothing is written to it before it
+            is certain that no other search has it.
+        report: called with a line of text for people whenever there is something to say.
+        environment_type: makes the environments that measure.
+        start_secs: when the time of the request began, by `time.monotonic`; now when None.
+        interrupts: requests to end early. One ends the search and lets a short confirmation follow,
+            the next breaks that off.
+
+    Returns:
+        How it ended.
+
+    Raises:
+        GraphError, GraphDoesNotRunError, ImportError, LogError, SearchError, WorkerStartError,
+            ValueError: the request cannot be met; the message says why.
+    """
+    start_secs = time.monotonic() if start_secs is None else start_secs
+    interrupts = interrupts or Interrupts()
+    request, config_bytes = request_directory.read_request()
+    session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
+    graph_bytes = request_directory.graph.read_bytes()
+    graph_def = tf.compat.v1.GraphDef.FromString(graph_bytes)
+    units = units_of(request.placer, request.placer_options)
+    grouped = group_operations(
+        OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds)), units
+    )
+    if grouped.num_decisions == 0:
+        return Outcome.NOTHING_TO_PLACE
+    devices = tuple(device.name for device in request.machine.devices)
+    legal = grouped.grouping.legal_devices(grouped.colocation, devices)
+    header = search_header(request, grouped, units, legal, session_config)
+    costs, note_on_costs = read_costs(directory, header)
+    if needs_problem(request.placer) or costs is not None:
+        # A placer that knows costs proposes something else.
+        header["costs"] = "profiled"
+    with TrialLog.open(directory.trials, header) as log:
+        # A search that was killed has left its files there.
+        shutil.rmtree(directory.work, ignore_errors=True)
+        old = directory.read_result()
+        directory.write_request(request, graph_bytes, config_bytes)
+        if old is not None and is_finished(old, request, len(log.trials)):
+            report("the log is complete and its result is known: nothing to measure again")
+            return Outcome(old["outcome"])
+        job = LiveJob(
+            request=request,
+            directory=directory,
+            grouped=grouped,
+            legal=legal,
+            header=header,
+            session_config=session_config,
+            environment_type=environment_type,
+            plan=TimePlan(request.max_secs, start_secs, log.trials, BASELINES),
+            interrupts=interrupts,
+            report=report,
+            costs=costs,
+        )
+        report(f"searching; the log is in {directory.path}")
+        for line in size_lines(request, grouped):
+            report(line)
+        if note_on_costs is not None:
+            report(note_on_costs)
+        trials = job.search(log)
+        was_interrupted = interrupts.count > 0
+        finalists = choose_finalists(trials, BASELINES)
+        confirmation, winner, note = None, None, None
+        if finalists:
+            outcome, confirmation, winner, note = job.confirm(trials, finalists)
+        elif was_interrupted:
+            outcome = Outcome.INTERRUPTED
+        elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:
+            outcome, note = Outcome.NOTHING_RUNS, failures[-1].message
+        else:
+            outcome = Outcome.NOT_CONFIRMED
+            note = (
+                "only the graph as it came was measured within "
+                f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
+            )
+        explanation = None
+        if job.costs is not None and finalists and interrupts.count < 2:
+            with (
+                contextlib.suppress(KeyboardInterrupt),
+                interrupts.breakable(interrupts.count + 1),
+            ):
+                explanation = explain_trials(
+                    job.costs.problem,
+                    grouped.group_graph,
+                    trials,
+                    finalists,
+                    winner,
+                    search_secs=job.plan.explain_secs,
+                    seed=request.seed,
+                )
+        write_result(
+            directory,
+            request,
+            outcome,
+            trials,
+            finalists=finalists,
+            confirmation=confirmation,
+            winner=winner,
+            notes=[text for text in (*job.notes, note) if text],
+            explanation=explanation,
+            # Else the same call goes on.
+            is_complete=not interrupts.count and not job.notes,
+            digest=request_digest(request, graph_def, session_config),
+        )
+        return outcome

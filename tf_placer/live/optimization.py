@@ -1,0 +1,240 @@
+"""The whole job: a graph in, a faster graph out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graph_passes.annotate import Annotate
+from graph_passes.graph_pass import GraphState
+from graph_passes.placement import Placement, read_placement
+from tf_placer.errors import SearchError
+from tf_placer.inputs.sources import Source, read_source
+from tf_placer.live.confirmation import Confirmation
+from tf_placer.live.header import request_digest
+from tf_placer.live.process import run_search
+from tf_placer.live.result import OptimizeResult
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
+from tf_placer.live.search_result import is_finished
+from tf_placer.live.verdict import best_comparison, verdict
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.placers import AUTO, check_options
+from tf_placer.report.explanation import Explanation
+from tf_placer.search.loop import Budget
+from tf_placer.search.trial_log import read_log
+
+__all__ = ["optimize"]
+
+
+def optimize(
+    graph: Any,
+    fetches: Sequence[Any] | Any | None = None,
+    feeds: Mapping[Any, Any] | None = None,
+    initializers: Sequence[Any] | Any | None = None,
+    *,
+    machine: str | Machine | None = None,
+    placer: str = AUTO,
+    placer_options: Mapping[str, Any] | None = None,
+    max_trials: int = 150,
+    max_secs: float = 600.0,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    session_config: tf.compat.v1.ConfigProto | None = None,
+) -> OptimizeResult:
+    """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
+
+    Measures the graph as it came, everything on each device, and splits by layer; then lets the
+    placer search: by default it profiles the graph, searches in simulation, measures the best
+    candidates, corrects the costs by that and goes on. In a trial a placement takes turns with the
+    original, so that it is compared with that of the same seconds. The fastest are measured again
+    beside the original, in turns, in several sets of fresh processes and under the user's session
+    configuration. Only one that is faster beyond the noise, and computes the same, is put on the
+    graph: where nothing is faster, at most 2.5 % of searches find something. The search
+    runs in processes of its own and prints a line per trial to the standard error; this process
+    needs no eager execution and touches no GPU.
+
+    An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
+    a second one breaks that off, and the graph stays as it came. What was measured is in the log.
+
+    Args:
+        graph: a tf.Graph, which is annotated in place through its operations (a session that has
+            already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed.
+        fetches: what a step fetches: operations and tensors, or their names; one or several. By
+            default the `train_op` collection.
+        feeds: values by placeholder, tensor or name. By default synthetic values of the
+            placeholders' shapes and types.
+        initializers: operations (or names) that initialise everything before the first step. By
+            default those of the graph's variables, tables and iterators.
+        machine: where to place: None or "attached" for the CPU and GPUs of this computer,
+            "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
+            TensorFlow cluster.
+        placer: who searches after the baselines; see `tf_placer.placers.PLACERS`. For one that
+            needs to know what the operations cost, such as "auto", the graph is profiled before.
+        placer_options: settings of the placer that differ from its defaults.
+        max_trials: trials at most, the graph as it came included.
+        max_secs: seconds at most, from the call on: starting, profiling and the confirmation
+            included.
+        log_dir: directory for the log. One that holds the log of the same search is gone on with.
+            By default a new temporary directory.
+        seed: of everything random.
+        session_config: the configuration of the user's sessions.
+
+    Returns:
+        The graph, whether it has changed and why, and all measurements.
+
+    Raises:
+        GraphError: the graph cannot be read or used.
+        MachineError: there is no such machine, or it is only described.
+        LogError: the log is damaged, in use, or of another search.
+        SearchError: the graph does not run, or the search died.
+        ValueError: there is no such placer or setting, or a budget or the seed is out of range.
+        OSError: the log cannot be written.
+
+    Example:
+        >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
+        >>> print(result.reason, result.table())
+    """
+    start_secs = time.monotonic()
+    options = check_options(placer, placer_options)
+    Budget(max_trials, max_secs)
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed}")
+    config = tf.compat.v1.ConfigProto() if session_config is None else session_config
+    if not isinstance(config, tf.compat.v1.ConfigProto):
+        raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")
+    if log_dir is not None:
+        check_writable(log_dir)
+    source = read_source(graph, fetches, feeds, initializers, seed=seed)
+    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    if found.kind == "described":
+        raise MachineError(
+            f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
+            "`profile` computes a problem for it, which `search` places"
+        )
+    if len(found.devices) < 2:
+        reason = (
+            f"the machine has one device only, {found.devices[0].name}: nothing to choose from. "
+            "machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
+        )
+        return OptimizeResult(source.graph_def, False, reason)
+    request = Request(
+        step=source.step,
+        machine=found,
+        placer=placer,
+        placer_options=options,
+        max_trials=max_trials,
+        max_secs=max_secs,
+        seed=seed,
+    )
+    if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
+        _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
+        return _finished(RunDirectory(log_dir), source)
+    with _run_directory(log_dir) as directory, tempfile.TemporaryDirectory() as given:
+        # The search takes over what is asked once it has made sure that the directory is its own.
+        RunDirectory(given).write_request(
+            request, source.graph_def.SerializeToString(), config.SerializeToString()
+        )
+        outcome = run_search(directory, given, _print_line, start_secs)
+    if outcome is Outcome.NOTHING_TO_PLACE:
+        return OptimizeResult(source.graph_def, False, verdict(outcome))
+    return _finished(directory, source)
+
+
+def _is_answered(
+    directory: RunDirectory,
+    request: Request,
+    source: Source,
+    session_config: tf.compat.v1.ConfigProto,
+) -> bool:
+    """Whether a search of just this has ended there: then no process is needed."""
+    try:
+        result = directory.read_result()
+        if result is None or not result.get("is_complete"):
+            return False
+        _, trials = read_log(directory.trials)
+    except (OSError, ValueError):
+        return False  # The search looks into it, and says what is wrong.
+    return is_finished(result, request, len(trials)) and result["request_digest"] == request_digest(
+        request, source.graph_def, session_config
+    )
+
+
+@contextlib.contextmanager
+def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory]:
+    """The directory of the search: the given one, or a temporary one that stays if used."""
+    if path is not None:
+        yield RunDirectory(path)
+        return
+    temporary = tempfile.mkdtemp(prefix="tf_placer_")
+    try:
+        yield RunDirectory(temporary)
+    finally:
+        if not os.listdir(temporary):
+            os.rmdir(temporary)
+
+
+def _print_line(line: str) -> None:
+    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
+
+
+def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
+    """Reads what the search wrote and puts the placement on the graph."""
+    result = directory.read_result()
+    if result is None:
+        raise SearchError(f"the search ended without a result in {directory.path}")
+    _, trials = read_log(directory.trials)
+    confirmation = result["confirmation"] and Confirmation.from_json(result["confirmation"])
+    unchanged = OptimizeResult(
+        source.graph_def,
+        False,
+        "",
+        confirmation=confirmation,
+        finalists={label: trials[index] for label, index in result["finalists"].items()},
+        trials=trials,
+        log_dir=directory.path,
+    )
+    # Results of earlier versions have none.
+    if result.get("explanation"):
+        unchanged = dataclasses.replace(
+            unchanged, explanation=Explanation.from_json(result["explanation"])
+        )
+    reason = verdict(Outcome(result["outcome"]), result)
+    winner = result["winner"]
+    if winner is None:
+        best = best_comparison(confirmation)
+        return dataclasses.replace(
+            unchanged,
+            reason=reason,
+            speedup=best.speedup if best else None,
+            speedup_interval=best.interval if best else None,
+        )
+    placement = read_placement(directory.placement)
+    comparison = confirmation.comparisons[winner]
+    return dataclasses.replace(
+        unchanged,
+        graph_def=_annotated(source, placement),
+        changed=True,
+        reason=reason,
+        placement=placement,
+        winner=winner,
+        speedup=comparison.speedup,
+        speedup_interval=comparison.interval,
+    )
+
+
+def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:
+    if source.live is not None:
+        for name, device in placement.assignment.items():
+            source.live.get_operation_by_name(name)._set_device(device)
+    state = GraphState(source.graph_def, placement=placement)
+    return Annotate().run(state).state.graph_def

@@ -1,0 +1,160 @@
+"""Both ends of the process that searches: it has the policy and the loop, and sees no GPU.
+
+Run as `python -m tf_placer.live.process` by `run_search`, which it tells about every trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping
+
+from graph_passes.errors import GraphError
+from tf_placer.errors import SearchError
+from tf_placer.interrupts import Interrupts
+from tf_placer.live.run_directory import Outcome, RunDirectory
+from tf_placer.processes import (
+    ChildDied,
+    ChildProcess,
+    ChildTimeout,
+    Parent,
+    await_message,
+    environment_without_gpus,
+)
+from tf_placer.search.trial_log import LogError
+
+__all__ = ["run_search"]
+
+# What the search process tells of an error is its class and its message.
+_ERRORS: Mapping[str, type[Exception]] = {
+    "GraphError": GraphError,
+    "LogError": LogError,
+    "OSError": OSError,
+    "ValueError": ValueError,
+}
+# The first interrupt ends the search, the second the confirmation.
+_PATIENCE = 2
+
+
+def run_search(
+    directory: RunDirectory, given: str, report: Callable[[str], None], start_secs: float
+) -> Outcome:
+    """Runs the process that searches.
+
+    Args:
+        directory: where everything goes.
+        given: the directory with the request.
+        report: called with each line that the process has for people.
+        start_secs: when the time of the search began, by `time.monotonic`.
+
+    Returns:
+        How the search ended.
+
+    Raises:
+        GraphError, LogError, OSError, SearchError, ValueError: the request cannot be met; the
+            message says why.
+        KeyboardInterrupt: the search was interrupted more often than it has stages to end.
+    """
+    child = ChildProcess(
+        "the search",
+        "tf_placer.live.process",
+        {"request": given, "directory": str(directory.path), "start_secs": start_secs},
+        log_path=pathlib.Path(given, "search.log"),
+        environ=environment_without_gpus(),
+    )
+    try:
+        with _interrupts_sent_to(child):
+            while True:
+                # A trial may take long, and has its own time limit.
+                for message in await_message(child, [], time.monotonic() + 1e6):
+                    if "line" in message:
+                        report(message["line"])
+                    elif "error" in message:
+                        raise _ERRORS.get(message["kind"], SearchError)(message["error"])
+                    else:
+                        return Outcome(message["outcome"])
+    except ChildDied as death:
+        text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
+        if directory.trials.exists():
+            text += (
+                f"; every finished trial is in {directory.trials}: the same call with "
+                f"log_dir={str(directory.path)!r} goes on there"
+            )
+        raise SearchError(text) from None
+    finally:
+        child.stop()
+
+
+@contextlib.contextmanager
+def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
+    """Lets interrupts from the keyboard end a search; who insists gets a KeyboardInterrupt.
+
+    Nothing is changed where this is not the main thread, or where interrupts are not Python's.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    count = 0
+
+    def handle(number: int, frame: types.FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if count > _PATIENCE:
+            raise KeyboardInterrupt
+        with contextlib.suppress(ChildDied, ChildTimeout):
+            child.send({"command": "end"}, time.monotonic() + 1.0)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _main() -> None:
+    # Only this end needs all that searches.
+    from tf_placer.environments.session import WorkerStartError
+    from tf_placer.live.job import run
+    from tf_placer.search.loop import GraphDoesNotRunError
+
+    interrupts = Interrupts()
+    interrupts.listen()
+    parent = Parent()
+    settings = parent.settings
+
+    def obey() -> None:
+        while True:
+            parent.receive()  # There is one command only: to end.
+            interrupts.ask()
+
+    threading.Thread(target=obey, daemon=True).start()
+    try:
+        outcome = run(
+            RunDirectory(settings["request"]),
+            RunDirectory(settings["directory"]),
+            lambda line: parent.send({"line": line}),
+            start_secs=settings["start_secs"],
+            interrupts=interrupts,
+        )
+    except (
+        GraphDoesNotRunError,
+        ImportError,
+        OSError,
+        SearchError,
+        ValueError,
+        WorkerStartError,
+    ) as error:
+        kinds = (GraphError, LogError, OSError, ValueError)
+        kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
+        parent.send({"error": str(error), "kind": kind})
+        return
+    parent.send({"outcome": outcome.value})
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,130 @@
+"""What `optimize` returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import TYPE_CHECKING
+
+from graph_passes.placement import Placement
+from tf_placer.live.confirmation import Confirmation
+from tf_placer.report.auto_table import explanation_table
+from tf_placer.report.explanation import Explanation
+from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.text.table import table
+from tf_placer.text.units import format_step
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+__all__ = ["OptimizeResult"]
+
+_FAILED = "failed in the confirmation"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OptimizeResult:
+    """What came of placing a graph.
+
+    Attributes:
+        graph_def: the graph, with devices if a faster placement was found, else as it came.
+        changed: whether it has devices that it came without.
+        reason: one sentence on why it was changed or not.
+        placement: the placement that was found, or None.
+        winner: its label in `confirmation`, or None.
+        speedup: step time of the original / of the placed graph, as confirmed; None where there
+            was nothing to compare.
+        speedup_interval: its 95 % confidence interval.
+        confirmation: original and finalists measured side by side, or None.
+        finalists: by label, the trials that were the best of the search, the original first.
+        trials: every trial of the search.
+        explanation: predicted and measured steps, what bounds the best placement, and what would
+            help it; None where the costs are not known, or nothing ran.
+        log_dir: the directory with the log, to be given again to go on; None if nothing was
+            measured.
+    """
+
+    graph_def: tf.compat.v1.GraphDef
+    changed: bool
+    reason: str
+    placement: Placement | None = None
+    winner: str | None = None
+    speedup: float | None = None
+    speedup_interval: tuple[float, float] | None = None
+    confirmation: Confirmation | None = None
+    finalists: dict[str, Trial] = dataclasses.field(default_factory=dict)
+    trials: tuple[Trial, ...] = ()
+    log_dir: pathlib.Path | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def original_secs(self) -> float | None:
+        """Step time of the graph as it came, in the confirmation."""
+        return self.confirmation.step_secs(ORIGINAL) if self.confirmation else None
+
+    @property
+    def placed_secs(self) -> float | None:
+        """Step time of the placed graph, in the confirmation: `original_secs` by `speedup`."""
+        if self.confirmation is None or self.winner is None:
+            return None
+        return self.confirmation.step_secs(self.winner)
+
+    def table(self) -> str:
+        """Original and finalists side by side, for people; empty if no placement ran.
+
+        Step times are those of the original, divided by the speed-ups: on a machine whose speed
+        drifts only ratios can be compared. The last column says what a row rests on.
+        """
+        if not self.finalists:
+            return ""
+        original = self.finalists[ORIGINAL].measurement.median_secs
+        original_secs = self.original_secs or original
+        rows = []
+        for label, trial in self.finalists.items():
+            searched_secs = trial.measurement.median_secs
+            speedup, interval, basis = None, None, ""
+            if label != ORIGINAL:
+                if searched_secs and original:
+                    speedup = original / searched_secs
+                speedup, interval, basis = self._known(label, speedup)
+            secs = original_secs / speedup if original_secs and speedup else searched_secs
+            if label == ORIGINAL:
+                secs = original_secs
+            elif basis == _FAILED:
+                secs = None
+            low, high = interval or (None, None)
+            rows.append(
+                [
+                    label,
+                    str(trial.index),
+                    "failed" if secs is None else format_step(secs),
+                    "1" if label == ORIGINAL else _ratio(speedup),
+                    "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
+                    basis,
+                ]
+            )
+        headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
+        return table(headers, rows, "lrrrll")
+
+    def _known(
+        self, label: str, searched: float | None
+    ) -> tuple[float | None, tuple[float, float] | None, str]:
+        """What is known of a finalist: speed-up, interval, and what they rest on."""
+        comparison = self.confirmation.comparisons.get(label) if self.confirmation else None
+        if comparison is None:
+            return searched, None, "in the search"
+        if label == self.winner:
+            return comparison.speedup, comparison.interval, "found: faster beyond the noise"
+        if comparison.interval is not None:
+            return comparison.speedup, comparison.interval, "not faster beyond the noise"
+        if comparison.speedup is not None:
+            return comparison.speedup, None, "one round"
+        return None, None, _FAILED if comparison.reason.startswith("failed") else "runs"
+
+    def explanation_table(self) -> str:
+        """The explanation for people; empty if there is none."""
+        return "" if self.explanation is None else explanation_table(self.explanation)
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}x"

@@ -1,0 +1,224 @@
+"""The directory of one search: what was asked, what was measured, what came out.
+
+request.json, graph.pb, feeds/, session_config   what was asked
+problem.json, profile.json                       what the operations cost, and what that is of, if
+                                                 the placer needs to know
+trials.jsonl                                     every trial, as it was measured
+best_so_far.json                                 the fastest placement of these, not confirmed
+training.jsonl, tensorboard/, policy.weights.h5  what the placer has learned, if it learns
+result.json, placement.json                      what came out, when the search has ended
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tf_placer.environments.paired import PAIRED
+from tf_placer.environments.session import COLOCRL
+from tf_placer.environments.tensor_file import read_tensors, write_tensors
+from tf_placer.inputs.step import Step
+from tf_placer.machines.machine import Machine
+from tf_placer.search.log_header import package_versions
+
+__all__ = ["TRIALS", "Outcome", "Request", "RunDirectory", "check_writable"]
+
+#: Name of the log in its directory.
+TRIALS = "trials.jsonl"
+
+
+class Outcome(enum.Enum):
+    """How a search ends."""
+
+    NOTHING_TO_PLACE = "nothing_to_place"
+    NOTHING_RUNS = "nothing_runs"
+    NOT_FASTER = "not_faster"
+    DIFFERENT_VALUES = "different_values"
+    NOT_CONFIRMED = "not_confirmed"
+    INTERRUPTED = "interrupted"
+    FASTER = "faster"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a search is asked to do.
+
+    Attributes:
+        step: what a step of the graph runs.
+        machine: where to place the graph.
+        placer: name of the placer that searches.
+        placer_options: its settings that are not the defaults.
+        max_trials: trials at most, the graph as it came included.
+        max_secs: seconds at most, from the call to its end; what trials of earlier calls took
+            counts.
+        seed: of everything random.
+    """
+
+    step: Step
+    machine: Machine
+    placer: str
+    placer_options: Mapping[str, Any]
+    max_trials: int
+    max_secs: float
+    seed: int
+
+    def log_header(self, fingerprint: str) -> dict[str, Any]:
+        """What the log of a search says that it is of.
+
+        Args:
+            fingerprint: of the graph.
+
+        Returns:
+            JSON values. A search may go on with a log if they are the same, versions apart.
+        """
+        feeds = {
+            name: f"{value.dtype.name}{list(value.shape)}"
+            for name, value in sorted(self.step.feeds.items())
+        }
+        return {
+            "graph_fingerprint": fingerprint,
+            "fetches": list(self.step.fetches),
+            "feeds": feeds,
+            "initializers": list(self.step.initializers),
+            # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
+            "machine": {
+                "spec": self.machine.spec,
+                "devices": [{"name": d.name, "type": d.type} for d in self.machine.devices],
+            },
+            "protocol": dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED),
+            "placer": self.placer,
+            "configuration": dict(self.placer_options),
+            "seed": self.seed,
+            "versions": package_versions(),
+        }
+
+
+class RunDirectory:
+    """Names and contents of the files of one search."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Uses a directory, which is made when something is written to it."""
+        self.path = pathlib.Path(path).absolute()
+
+    @property
+    def graph(self) -> pathlib.Path:
+        """The graph as it came."""
+        return self.path / "graph.pb"
+
+    @property
+    def problem(self) -> pathlib.Path:
+        """What the operations cost, as a placement problem; only there if a placer needed it."""
+        return self.path / "problem.json"
+
+    @property
+    def profile(self) -> pathlib.Path:
+        """What the placement problem is of, and what it took to find it out."""
+        return self.path / "profile.json"
+
+    @property
+    def trials(self) -> pathlib.Path:
+        """The log."""
+        return self.path / TRIALS
+
+    @property
+    def work(self) -> pathlib.Path:
+        """Where running environments have their files."""
+        return self.path / "work"
+
+    @property
+    def result(self) -> pathlib.Path:
+        """How the search ended."""
+        return self.path / "result.json"
+
+    @property
+    def placement(self) -> pathlib.Path:
+        """The placement that was found; only there if it is faster."""
+        return self.path / "placement.json"
+
+    @property
+    def best(self) -> pathlib.Path:
+        """The fastest placement so far, as it was measured once; not confirmed."""
+        return self.path / "best_so_far.json"
+
+    def write_request(self, request: Request, graph: bytes, session_config: bytes) -> None:
+        """Writes what a search needs to know.
+
+        Args:
+            request: what is asked.
+            graph: a serialised GraphDef.
+            session_config: the serialised ConfigProto of the user's sessions.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write(self.graph, graph)
+        _write(self.path / "session_config", session_config)
+        write_tensors(self.path / "feeds", request.step.feeds)
+        value = {
+            "fetches": request.step.fetches,
+            "initializers": request.step.initializers,
+            "machine": request.machine.to_json(),
+            "placer": request.placer,
+            "placer_options": dict(request.placer_options),
+            "max_trials": request.max_trials,
+            "max_secs": request.max_secs,
+            "seed": request.seed,
+        }
+        _write(self.path / "request.json", json.dumps(value, indent=1).encode())
+
+    def read_request(self) -> tuple[Request, bytes]:
+        """Reads what `write_request` wrote: the request and the session's configuration."""
+        value = json.loads((self.path / "request.json").read_text())
+        step = Step(
+            tuple(value["fetches"]),
+            read_tensors(self.path / "feeds"),
+            tuple(value["initializers"]),
+        )
+        request = Request(
+            step=step,
+            machine=Machine.from_json(value["machine"]),
+            **{
+                name: value[name]
+                for name in ("placer", "placer_options", "max_trials", "max_secs", "seed")
+            },
+        )
+        return request, (self.path / "session_config").read_bytes()
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Writes how the search ended, whole or not at all."""
+        _write(self.result, json.dumps(result, indent=1).encode())
+
+    def read_result(self) -> dict[str, Any] | None:
+        """How the search ended, or None if it has not."""
+        try:
+            result: dict[str, Any] = json.loads(self.result.read_text())
+        except FileNotFoundError:
+            return None
+        return result
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Makes sure that a directory, or the one it is to be made in, takes files; writes nothing.
+
+    Raises:
+        OSError: it does not; the message names it.
+    """
+    existing = pathlib.Path(path).absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise OSError(f"cannot write to {os.fspath(path)!r}: {str(existing)!r} is not a directory")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OSError(f"cannot write to {os.fspath(path)!r}: {str(existing)!r} takes no files")
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

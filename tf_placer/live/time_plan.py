@@ -1,0 +1,217 @@
+"""How the time of a live search is shared out, so that the confirmation always has its part."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+
+from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
+from tf_placer.search.trial_log import ORIGINAL, Trial
+
+__all__ = ["ConfirmationPlan", "TimePlan"]
+
+# Rounds that time is kept for: what it usually takes to confirm a tenth; and blocks of a round,
+# those before steps count included.
+_USUAL_ROUNDS, _USUAL_BLOCKS = 7, 9
+# Time is kept for choosing among so many.
+_MOST_CANDIDATES = 4
+# The confirmation and all after it take no more than this of the time from the search, unless that
+# is too short to confirm anything.
+_MOST_RESERVED = 0.5
+# What opening a session of the confirmation takes, by what it took in the search: that of the graph
+# as it came ran the first steps of new processes, too; those of placements found variables with
+# values, and now Grappler optimises them as for the user.
+_OPENING_ORIGINAL, _OPENING = 0.5, 1.5
+# For comparing what the graphs compute, three sessions are opened.
+_SESSIONS_FOR_VALUES = 3
+_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.02, 5.0
+# What a start of processes takes as long as none was timed.
+_RESTART_SECS = 10.0
+# A profile runs so many steps, half of them traced, and measures the links for about so long.
+_PROFILE_STEPS, _LINKS_SECS = 25, 8.0
+# How far the time may be exceeded where nothing could be confirmed otherwise.
+_TOLERANCE = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfirmationPlan:
+    """What is confirmed, decided before the first round, so that it proves nothing.
+
+    Attributes:
+        labels: what is measured, the graph as it came first.
+        max_secs: seconds that it may take; infinite where somebody waits for it to end.
+        most_rounds: rounds of the chosen candidate at most.
+    """
+
+    labels: tuple[str, ...]
+    max_secs: float
+    most_rounds: int = MOST_ROUNDS
+
+
+class TimePlan:
+    """Knows how long a search may still take.
+
+    The time begins with the call, not with the first trial: starting, reading and grouping count.
+    What trials of earlier calls took counts, too.
+
+    Attributes:
+        max_secs: seconds for all.
+        explain_secs: seconds for the search of the explanation.
+    """
+
+    def __init__(
+        self,
+        max_secs: float,
+        start_secs: float,
+        trials: Sequence[Trial],
+        baselines: Sequence[str],
+    ) -> None:
+        """Starts to plan.
+
+        Args:
+            max_secs: seconds for all.
+            start_secs: when the call came, by `time.monotonic`.
+            trials: of earlier calls.
+            baselines: the finalists that are the best of a baseline.
+        """
+        self.max_secs = max_secs
+        self._baselines = baselines
+        self.explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
+        self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
+
+    def postpone(self, secs: float) -> None:
+        """Does not count seconds that have passed: everything may end so much later."""
+        self._end_secs += secs
+
+    def left_secs(self) -> float:
+        """Seconds left in all."""
+        return self._end_secs - time.monotonic()
+
+    def left_to_search_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
+        """Seconds left before the confirmation should begin.
+
+        Time is kept for confirming a tenth, and where that were most of all time, for the least
+        that may confirm something. Where even this is more than what is left, nothing is kept.
+
+        Args:
+            trials: all so far.
+            finalists: what would be confirmed, were the search over.
+        """
+        left_secs = self.left_secs()
+        if not self.can_confirm(trials, finalists):
+            return left_secs
+        candidates = self._candidates(finalists)[:_MOST_CANDIDATES]
+        after_secs = self._after_secs(trials)
+        least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
+        usual_secs = self._confirmation_secs(trials, candidates, _USUAL_ROUNDS) + after_secs
+        return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
+
+    def can_confirm(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> bool:
+        """Whether the time that is left is enough for a confirmation of the fastest.
+
+        Args:
+            trials: all so far.
+            finalists: what would be confirmed, were the search over.
+        """
+        needed_secs = self.needed_secs(trials, finalists) + self._after_secs(trials)
+        return needed_secs <= self.left_secs() + _TOLERANCE * self.max_secs
+
+    def needed_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
+        """Seconds that a confirmation of the fastest takes at least."""
+        return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
+
+    def can_profile(self, trials: Sequence[Trial], left_secs: float) -> bool:
+        """Whether there is time for a profile, by what the graph as it came took.
+
+        Args:
+            trials: all so far, the graph as it came first.
+            left_secs: seconds that are left to search.
+        """
+        steps_secs = _PROFILE_STEPS * (trials[0].measurement.median_secs or 0.0)
+        return left_secs > 2.0 * _restart_secs(trials) + steps_secs + _LINKS_SECS
+
+    def confirmation(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool
+    ) -> ConfirmationPlan | None:
+        """Says what can be confirmed in the time that is left.
+
+        Where it is too short to choose among all finalists and to confirm one of them, those that
+        matter least are left out: in this order the graph as it came, the fastest, the fastest
+        baseline (the others come in the order that they have).
+
+        Args:
+            trials: of the search.
+            finalists: by label, the graph as it came first.
+            impatient: whether somebody waits for the search to end.
+
+        Returns:
+            The plan; None where the time is too short even for the fastest alone.
+        """
+        left_secs = self.left_secs() - self._after_secs(trials)
+        labels = _by_importance(finalists, self._baselines)
+        if len(labels) < 2:
+            return None
+        if impatient:
+            return ConfirmationPlan(labels[:2], math.inf, LEAST_ROUNDS)
+        candidates = self._candidates(finalists)
+        for count in range(len(candidates), 0, -1):
+            needed_secs = self._confirmation_secs(trials, candidates[:count], _USUAL_ROUNDS)
+            if needed_secs <= left_secs:
+                break
+        else:
+            if not self.can_confirm(trials, finalists):
+                return None
+            count, needed_secs = 1, self.needed_secs(trials, finalists)
+        chosen = [label for label in finalists if label in labels[: count + 1]]
+        return ConfirmationPlan(tuple(chosen), max(left_secs, needed_secs))
+
+    def _candidates(self, finalists: Mapping[str, Trial]) -> list[Trial]:
+        """What is confirmed beside the graph as it came, those first that matter most."""
+        return [finalists[label] for label in _by_importance(finalists, self._baselines)[1:]]
+
+    def _confirmation_secs(
+        self, trials: Sequence[Trial], candidates: Sequence[Trial], rounds: int
+    ) -> float:
+        """Seconds to choose among candidates and to confirm the first of them, if there is one."""
+        if not trials:
+            return rounds * _RESTART_SECS
+
+        original = trials[0].measurement
+        restart_secs = _restart_secs(trials)
+
+        def round_secs(beside: Sequence[Trial]) -> float:
+            secs = restart_secs + _OPENING_ORIGINAL * original.setup_secs
+            secs += _OPENING * sum(trial.measurement.setup_secs for trial in beside)
+            steps = [original, *(trial.measurement for trial in beside)]
+            return secs + _USUAL_BLOCKS * sum(each.median_secs or 0.0 for each in steps)
+
+        selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
+        return selection_secs + rounds * round_secs(candidates[:1])
+
+    def _after_secs(self, trials: Sequence[Trial]) -> float:
+        """Seconds that all behind the confirmation takes."""
+        setup_secs = trials[0].measurement.setup_secs if trials else 0.0
+        opening_secs = _SESSIONS_FOR_VALUES * _OPENING_ORIGINAL * setup_secs
+        return 0.5 * _restart_secs(trials) + opening_secs + 2.0 * self.explain_secs
+
+
+def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:
+    """The labels, those first that are confirmed before others where time is short."""
+
+    def median_secs(label: str) -> float:
+        return finalists[label].measurement.median_secs or math.inf
+
+    others = sorted((label for label in finalists if label != ORIGINAL), key=median_secs)
+    best_baseline = [label for label in others if label in baselines][:1]
+    if ORIGINAL not in finalists:
+        return ()  # Nothing has run so far.
+    return tuple(dict.fromkeys([ORIGINAL, *others[:1], *best_baseline, *finalists]))
+
+
+def _restart_secs(trials: Sequence[Trial]) -> float:
+    """What the first trial took to start its processes."""
+    if not trials:
+        return _RESTART_SECS
+    return max(0.0, trials[0].elapsed_secs - trials[0].measurement.total_secs)

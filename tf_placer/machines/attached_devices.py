@@ -1,0 +1,42 @@
+"""The process that asks TensorFlow for its devices, so that no other has to start a GPU.
+
+Run by `tf_placer.machines.lookup` as `python -m tf_placer.machines.attached_devices`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tf_placer.processes import Parent
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Lists the devices that a session sees and leaves."""
+    parent = Parent()
+    import tensorflow as tf
+
+    config = tf.compat.v1.ConfigProto(
+        operation_timeout_in_ms=int(parent.settings["timeout_secs"] * 1000)
+    )
+    config.gpu_options.allow_growth = True
+    try:
+        target = parent.settings["target"]
+        with tf.compat.v1.Session(target, graph=tf.Graph(), config=config) as session:
+            devices = [
+                {
+                    "name": device.name,
+                    "type": device.device_type,
+                    "memory_bytes": device.memory_limit_bytes,
+                }
+                for device in session.list_devices()
+            ]
+        parent.send({"devices": devices})
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        parent.send({"error": " ".join(str(error).split())})
+    os._exit(0)  # Nothing is left to do that an orderly exit of TensorFlow would do better.
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The server processes of a `local:N` machine: each device is a process on its own cores."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import selectors
+import socket
+import tempfile
+import time
+from types import TracebackType
+
+from tf_placer.machines.machine import Machine
+from tf_placer.processes import (
+    ChildDied,
+    ChildProcess,
+    ChildTimeout,
+    await_message,
+    environment_without_gpus,
+)
+
+__all__ = ["LocalCluster", "LocalClusterError"]
+
+_START_TIMEOUT_SECS = 120.0
+
+
+class LocalClusterError(RuntimeError):
+    """The servers could not be started, or one of them died; one sentence says which and why."""
+
+
+class LocalCluster:
+    """Starts and stops the TensorFlow servers of a `local:N` machine.
+
+    Every server is a process pinned to its share of the cores. It computes on as many threads as
+    cores, under the memory limit of its device, and without GPUs. Sessions connect to task 0
+    through `target`. The servers die with this process.
+
+    Sessions are opened from outside, by the process that measures as by a user's own script: one
+    way in for both, a crash of the client and a crash of a device are told apart, and a session
+    that hangs in task 0 cannot take the measuring process with it. What that costs is one gRPC
+    round trip per step. Measured with `local:2` on two cores, a step that computes next to nothing
+    takes 0.06 ms from inside task 0 and 0.27 ms from outside; on a training step of 180 ms the
+    difference is lost in the noise.
+
+    Attributes:
+        targets: "grpc://localhost:PORT", the address of each task.
+        servers: the server processes by task.
+
+    Example:
+        with LocalCluster(find_machine("local:2")) as cluster:
+            with tf.compat.v1.Session(cluster.target, graph=placed_graph) as session:
+                session.run(train_op)
+    """
+
+    def __init__(
+        self, machine: Machine, port: int | None = None, *, log_dir: str | None = None
+    ) -> None:
+        """Starts the processes and returns at once; `wait_until_ready` waits for them.
+
+        Args:
+            machine: of kind "local".
+            port: where task 0 shall listen; None for a free port. The others always take free ones.
+            log_dir: an existing directory for what the servers write; a temporary one when None.
+
+        Raises:
+            ValueError: the machine is not local.
+            LocalClusterError: the port is in use.
+        """
+        if machine.kind != "local":
+            raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
+        self._cleanup = contextlib.ExitStack()
+        try:
+            if log_dir is None:
+                log_dir = self._cleanup.enter_context(tempfile.TemporaryDirectory())
+            # A fresh set of ports every time: one that was just used may still have clients.
+            ports = _free_ports(port, len(machine.devices))
+            self.targets = [f"grpc://localhost:{port}" for port in ports]
+            self.servers: list[ChildProcess] = []
+            for task, device in enumerate(machine.devices):
+                environ = environment_without_gpus()
+                environ["no_grpc_proxy"] = "localhost"
+                if device.memory_bytes is not None:
+                    environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+                    environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(device.memory_bytes // 2**20)
+                server = ChildProcess(
+                    f"task {task}",
+                    "tf_placer.machines.local_server",
+                    {"task": task, "ports": ports, "cores": device.cores},
+                    log_path=pathlib.Path(log_dir, f"task_{task}.log"),
+                    environ=environ,
+                )
+                self._cleanup.callback(server.stop)
+                self.servers.append(server)
+        except BaseException:
+            self._cleanup.close()
+            raise
+
+    @property
+    def target(self) -> str:
+        """The address of task 0, where sessions connect."""
+        return self.targets[0]
+
+    def wait_until_ready(self) -> None:
+        """Waits until every server answers.
+
+        Raises:
+            LocalClusterError: a server died or does not answer.
+        """
+        deadline = time.monotonic() + _START_TIMEOUT_SECS
+        for server in self.servers:
+            try:
+                await_message(server, (), deadline)
+            except ChildDied as death:
+                raise LocalClusterError(f"{death} while it started: {server.log_tail()}") from None
+            except ChildTimeout:
+                raise LocalClusterError(
+                    f"{server.name} did not start within {_START_TIMEOUT_SECS:g} s: "
+                    f"{server.log_tail()}"
+                ) from None
+
+    def wait(self, timeout_secs: float | None = None) -> None:
+        """Waits as long as all servers live.
+
+        Args:
+            timeout_secs: how long at most; None for no limit.
+
+        Raises:
+            LocalClusterError: a server died.
+        """
+        with selectors.DefaultSelector() as selector:
+            for server in self.servers:
+                selector.register(server, selectors.EVENT_READ, server)
+            for key, _ in selector.select(timeout_secs):
+                raise LocalClusterError(f"{key.data.exit_description()}: {key.data.log_tail()}")
+
+    def close(self) -> None:
+        """Stops the servers."""
+        self._cleanup.close()
+
+    def __enter__(self) -> LocalCluster:
+        """Waits until the servers are ready; they are stopped when that fails."""
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _free_ports(first: int | None, count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for task in range(count):
+            listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            # A port is free although connections of its last user still linger.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(("", first if task == 0 and first is not None else 0))
+            except OSError as error:
+                raise LocalClusterError(f"cannot listen on port {first}: {error}") from None
+            ports.append(listener.getsockname()[1])
+        return ports

@@ -1,0 +1,41 @@
+"""One TensorFlow server of a local machine: a device that is a process on its own cores.
+
+Run by `tf_placer.machines.local_cluster` as `python -m tf_placer.machines.local_server`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tf_placer.processes import Parent, pin_to_cores
+
+__all__ = ["main"]
+
+# A single thread works its way along a chain of operations and leaves what is ready to be sent
+# waiting until the end of it: no two workers would ever overlap.
+_MIN_THREADS = 8
+
+
+def main() -> None:
+    """Serves until the parent is gone."""
+    parent = Parent()
+    cores = parent.settings["cores"]
+    pin_to_cores(cores)
+    import tensorflow as tf
+
+    server = tf.compat.v1.train.Server(
+        {"worker": [f"localhost:{port}" for port in parent.settings["ports"]]},
+        job_name="worker",
+        task_index=parent.settings["task"],
+        config=tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=len(cores),
+            inter_op_parallelism_threads=max(_MIN_THREADS, len(cores)),
+        ),
+        protocol="grpc",
+    )
+    parent.send({"target": server.target})
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

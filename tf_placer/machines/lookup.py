@@ -1,0 +1,194 @@
+"""Which machine is meant: the attached one, processes on it, a cluster, or a described one."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pathlib
+import re
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from tf_placer.machines.catalogue import catalogue_names, described_machine, is_described
+from tf_placer.machines.machine import Device, Kind, Link, Machine, MachineError
+from tf_placer.processes import (
+    ChildDied,
+    ChildProcess,
+    ChildTimeout,
+    await_message,
+    environment_with_gpus,
+    environment_without_gpus,
+)
+
+__all__ = ["check_reachable", "computer_memory_bytes", "find_machine"]
+
+_CONNECT_TIMEOUT_SECS = 10.0
+_DISCOVERY_TIMEOUT_SECS = 120.0
+# Every two of them have a link.
+_MOST_PROCESSES = 256
+_MACHINES = (
+    "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', a machine file (.json) or a "
+    "name with a number of GPUs for N, of "
+)
+
+
+def find_machine(spec: str | None = None) -> Machine:
+    """Finds the devices of a machine.
+
+    TensorFlow is asked in a process of its own, so that this one never holds a GPU.
+
+    Args:
+        spec: None or "attached": the CPU and the GPUs that TensorFlow sees on this computer;
+            "local:N": N processes on this computer, each on its share of the cores that this
+            process may use, with "local:N,memory_mb=M" at most M MiB of tensors in each;
+            "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there; a name of
+            the catalogue ("4xK80") or the path of a machine file (".json"): a machine that is not
+            there, see `tf_placer.machines.catalogue`.
+
+    Returns:
+        The machine; its links are not measured, and are known only of a described machine.
+
+    Raises:
+        MachineError: there is no such machine.
+    """
+    if spec is None or spec == "attached":
+        devices = [
+            dataclasses.replace(device, memory_bytes=computer_memory_bytes())
+            if device.type == "CPU"
+            else device
+            for device in _ask_tensorflow("", environment_with_gpus())
+        ]
+        return _machine("attached", "attached", devices)
+    if spec.startswith("local:"):
+        return _machine(spec, "local", _local_devices(spec))
+    if spec.startswith("grpc://"):
+        check_reachable(spec)
+        devices = _ask_tensorflow(spec, environment_without_gpus())
+        return _machine(
+            spec,
+            "cluster",
+            # TensorFlow reports 256 MiB for every CPU, whatever it has.
+            [
+                dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
+                for device in devices
+            ],
+        )
+    if is_described(spec):
+        return described_machine(spec)
+    raise MachineError(f"unknown machine {spec!r}: expected {_MACHINES}{catalogue_names()}")
+
+
+def check_reachable(target: str) -> None:
+    """Checks that something listens at a "grpc://HOST:PORT" address.
+
+    TensorFlow itself would wait for it for ever.
+
+    Raises:
+        MachineError: nothing does, or this is not such an address.
+    """
+    match = re.fullmatch(r"grpc://(?:\[([^\]/]+)\]|([^:/]+)):(\d{1,5})", target)
+    if not match or not 0 < int(match[3]) < 65536:
+        raise MachineError(f"{target!r} is not an address like 'grpc://HOST:PORT'")
+    try:
+        socket.create_connection(
+            (match[1] or match[2], int(match[3])), _CONNECT_TIMEOUT_SECS
+        ).close()
+    except OSError as error:
+        raise MachineError(f"no TensorFlow server answers at {target}: {error}") from None
+
+
+def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
+    names = [device.name for device in devices]
+    links = tuple(Link(*pair) for pair in itertools.permutations(names, 2))
+    return Machine(spec, kind, tuple(devices), links)
+
+
+def _local_devices(spec: str) -> list[Device]:
+    count_text, *options = spec.removeprefix("local:").split(",")
+    if not count_text.isdecimal() or not 1 <= int(count_text) <= _MOST_PROCESSES:
+        raise MachineError(
+            f"machine {spec!r}: the number of processes must be from 1 to {_MOST_PROCESSES}, not "
+            f"{count_text!r}"
+        )
+    count = int(count_text)
+    memory_bytes = None
+    for option in options:
+        name, _, value = option.partition("=")
+        if name != "memory_mb":
+            raise MachineError(f"machine {spec!r}: unknown option {name!r}, expected 'memory_mb'")
+        if not value.isdecimal() or int(value) < 1:
+            raise MachineError(
+                f"machine {spec!r}: memory_mb must be a number of MiB, at least 1, not {value!r}"
+            )
+        memory_bytes = int(value) * 2**20
+    cores = sorted(os.sched_getaffinity(0))
+    if count > len(cores):
+        logging.warning(
+            "%s: %d processes share %d core%s, so their step times disturb each other",
+            spec,
+            count,
+            len(cores),
+            "" if len(cores) == 1 else "s",
+        )
+        shares: list[tuple[int, ...]] = [(cores[task % len(cores)],) for task in range(count)]
+    else:
+        bounds = [task * len(cores) // count for task in range(count + 1)]
+        shares = [tuple(cores[low:high]) for low, high in itertools.pairwise(bounds)]
+    return [
+        Device(f"/job:worker/replica:0/task:{task}/device:CPU:0", "CPU", memory_bytes, share)
+        for task, share in enumerate(shares)
+    ]
+
+
+def _ask_tensorflow(target: str, environ: Mapping[str, str]) -> list[Device]:
+    """The devices that a session with this target sees, first the session's own CPU."""
+    what = target or "the attached devices"
+    with tempfile.TemporaryDirectory() as directory:
+        child = ChildProcess(
+            "the process that asks TensorFlow for its devices",
+            "tf_placer.machines.attached_devices",
+            {"target": target, "timeout_secs": _DISCOVERY_TIMEOUT_SECS},
+            log_path=pathlib.Path(directory, "discovery.log"),
+            environ=environ,
+        )
+        try:
+            answer = await_message(child, (), time.monotonic() + _DISCOVERY_TIMEOUT_SECS)[0]
+        except ChildDied as death:
+            raise MachineError(f"cannot list {what}: {death}: {child.log_tail()}") from None
+        except ChildTimeout:
+            raise MachineError(
+                f"cannot list {what}: no answer within {_DISCOVERY_TIMEOUT_SECS:g} s"
+            ) from None
+        finally:
+            child.stop()
+    if "error" in answer:
+        raise MachineError(f"cannot list {what}: {answer['error']}")
+    found = [Device(**device) for device in answer["devices"]]
+    placeable = [device for device in found if device.type in ("CPU", "GPU")]
+    # A session lists the devices of its own process first.
+    own = next((device for device in placeable if device.type == "CPU"), None)
+    if own is None:
+        raise MachineError(f"cannot list {what}: TensorFlow sees no CPU device there")
+    return [own, *sorted((d for d in placeable if d != own), key=_order)]
+
+
+def _order(device: Device) -> list[Any]:
+    """Sorts "GPU:10" behind "GPU:9"."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", device.name)]
+
+
+def computer_memory_bytes() -> int:
+    """Bytes of memory that this computer, or the container around this process, has."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(pathlib.Path(path).read_text()))
+        except (OSError, ValueError):
+            continue  # No control group, or one without a limit ("max").
+    return total

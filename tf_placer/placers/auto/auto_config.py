@@ -1,0 +1,88 @@
+"""The settings of the search in simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Annotated, Literal
+
+from tf_placer.placers.ranges import check_fields
+
+__all__ = ["AutoConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoConfig:
+    """Settings of `auto`, each with its line of help.
+
+    Shares of a search are of the time, or of the placements, that it may take; temperatures are
+    shares of the step time.
+
+    Raises:
+        ValueError: a number is outside its range.
+    """
+
+    search_secs: Annotated[float, "seconds for all searches in simulation together, at most"] = 60.0
+    search_share: Annotated[float, "share of the time left to search for them, at most"] = 0.5
+    rounds: Annotated[int, "searches in simulation at most, each with corrected costs"] = 4
+    first_share: Annotated[float, "share of the budget for the first search"] = 1 / 2
+    later_share: Annotated[float, "share of the budget for each later search"] = 1 / 6
+    first_candidates: Annotated[int, "placements of the first search to measure"] = 6
+    later_candidates: Annotated[int, "placements of a later search to measure"] = 3
+    least_difference: Annotated[
+        float, "share of the work in which two placements to measure differ at least"
+    ] = 0.02
+    deviations: Annotated[
+        float, "by how many deviations costs may be wrong for a placement to be worth measuring"
+    ] = 2.0
+    least_deviation: Annotated[
+        float, "deviation of costs that a few measurements confirm by chance"
+    ] = 0.05
+    coarse_budget: Annotated[float, "share of a search for the one with coarse groups"] = 0.4
+    starts: Annotated[Literal["all", "single_device"], "heuristics that a search starts from"] = (
+        "all"
+    )
+    starts_share: Annotated[float, "share of a search that simulating the starts may take"] = 0.25
+    exhaustive_share: Annotated[
+        float, "share of the time left that trying all promising placements may take"
+    ] = 0.8
+    first_temperature: Annotated[float, "temperature when a chain begins to cool"] = 0.02
+    last_temperature: Annotated[float, "temperature when it ends, and of chains that climb"] = 2e-5
+    again_temperatures: Annotated[
+        tuple[float, ...], "temperatures when it begins again, in turns"
+    ] = (0.01, 0.002)
+    meetings: Annotated[
+        tuple[float, ...], "shares of a search after which all chains go on from the best"
+    ] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    climbing: Annotated[
+        Literal["every_other", "none", "all"], "chains that climb after the first meeting"
+    ] = "every_other"
+    kick_share: Annotated[float, "share of groups moved at once where climbing gets stuck"] = 0.03
+    clusters: Annotated[
+        tuple[int, ...], "numbers of clusters that METIS cuts a graph without coarse groups into"
+    ] = (32, 128, 512)
+    coarse_moves: Annotated[float, "share of moves of whole clusters at first; later none"] = 0.9
+    climbing_coarse_moves: Annotated[float, "the same of chains that climb, at most"] = 0.3
+    critical_path: Annotated[bool, "whether most moves begin where the step waits"] = True
+
+    def __post_init__(self) -> None:
+        shares = (
+            *("search_share", "first_share", "later_share", "least_difference", "coarse_budget"),
+            *("starts_share", "exhaustive_share", "kick_share", "coarse_moves"),
+            "climbing_coarse_moves",
+        )
+        check_fields(self, shares, lambda share: 0.0 <= share <= 1.0, "from 0 to 1")
+        positive = ("search_secs", "first_temperature", "last_temperature")
+        check_fields(self, positive, lambda number: 0.0 < number < math.inf, "positive")
+        counts = ("rounds", "first_candidates", "later_candidates")
+        check_fields(self, counts, lambda count: count >= 1, "at least 1")
+        deviations = ("deviations", "least_deviation")
+        check_fields(self, deviations, lambda number: 0.0 <= number < math.inf, "0 or more")
+        if not self.again_temperatures or not min(self.again_temperatures) > 0.0:
+            raise ValueError(f"again_temperatures must be positive, not {self.again_temperatures}")
+        pairs = itertools.pairwise((0.0, *self.meetings, 1.0))
+        if not self.meetings or not all(first < second for first, second in pairs):
+            raise ValueError(f"meetings must rise between 0 and 1, not {self.meetings}")
+        if any(count < 2 for count in self.clusters):
+            raise ValueError(f"clusters must be at least 2 each, not {self.clusters}")

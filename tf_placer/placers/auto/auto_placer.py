@@ -1,0 +1,186 @@
+"""The search in simulation as a placer: what it finds is measured, and corrects the costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from absl import logging
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.environments.environment import Measurement
+from tf_placer.placers.auto.auto_config import AutoConfig
+from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
+from tf_placer.placers.auto.found import Found
+from tf_placer.placers.auto.refined_search import COARSE_START, refined_search
+from tf_placer.placers.placer import Placer
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+__all__ = ["AutoPlacer"]
+
+# A search that is shorter finds nothing.
+_LEAST_SECS = 0.1
+
+
+class AutoPlacer(Placer):
+    """Searches in simulation, has the best placements measured, corrects the costs, and goes on.
+
+    A search in simulation makes one batch. It has the best placement, that of coarse groups, in
+    case the costs of many small transfers are wrong, the best of each chain and the best starts, as
+    long as they differ. Later searches start from what was measured and use the costs that explain
+    it best; what they find is proposed only if it may be faster than the best measured, given how
+    wrong the costs are. It ends when there is no such placement.
+
+    What others had measured corrects the costs, too, and is where the first search starts.
+
+    Attributes:
+        factors: the correction of the costs so far; None before anything was measured.
+    """
+
+    name = "auto"
+
+    def __init__(
+        self,
+        groups: GroupGraph,
+        legal: np.ndarray,
+        *,
+        seed: int,
+        problem: PlacementProblem,
+        config: AutoConfig | None = None,
+        max_simulated: int | None = None,
+    ) -> None:
+        """Makes the placer; it searches when it is asked.
+
+        Args:
+            groups: see `Placer`.
+            legal: see `Placer`.
+            seed: see `Placer`.
+            problem: what everything costs.
+            config: how to search; None for the defaults.
+            max_simulated: how many placements to simulate in all, in place of a time: then the same
+                measurements lead to the same proposals, on the same number of cores.
+
+        Raises:
+            ValueError: by the problem, a group may go where `legal` says that it may not.
+        """
+        super().__init__(groups, legal, seed=seed)
+        if (legal_devices(problem) & ~legal).any():
+            raise ValueError("by the problem, groups may go where they are not to be placed")
+        self._problem = problem
+        self._config = config = config or AutoConfig()
+        self.batch_size = config.first_candidates
+        self._search_secs = config.search_secs
+        self._left_secs: Callable[[], float] = lambda: math.inf
+        self._max_simulated = max_simulated
+        self._work = groups.work / max(float(groups.work.sum()), 1e-300)
+        # What `propose` found out in this state, so that it is not searched twice.
+        self._candidates: list[np.ndarray] | None = None
+        self._batches = 0
+        self._measured: dict[bytes, tuple[np.ndarray, float | None]] = {}
+        self.factors: CostFactors | None = None
+
+    def prepare(
+        self,
+        placements: np.ndarray,
+        measurements: Sequence[Measurement],
+        left_secs: Callable[[], float],
+    ) -> None:
+        """Learns from what others had measured, and shares out the time; see `Placer.prepare`."""
+        self._left_secs = left_secs
+        share_secs = self._config.search_share * left_secs()
+        self._search_secs = min(self._config.search_secs, share_secs)
+        self._learn(placements, measurements)
+
+    def propose(self, count: int) -> np.ndarray:
+        """The candidates of the next search; see `Placer.propose`."""
+        if self._candidates is None and count:
+            self._candidates = self._search()
+        empty = np.zeros([0, self.groups.num_groups], np.int32)
+        return np.concatenate([empty, *(row[None] for row in self._candidates or ())])[:count]
+
+    def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+        """Learns from a batch; see `Placer.observe`."""
+        self._batches += 1
+        self._learn(placements, measurements)
+
+    def _learn(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
+        for placement, measurement in zip(placements, measurements, strict=True):
+            placement = placement.astype(np.int32)
+            self._measured[placement.tobytes()] = (placement, measurement.median_secs)
+        known = [(row, secs) for row, secs in self._measured.values() if secs is not None]
+        if known and len(placements):
+            rows = np.stack([row for row, _ in known])
+            secs = np.array([secs for _, secs in known])
+            self.factors = fit_factors(self._problem, rows, secs)
+            logging.info(
+                "costs corrected: operations x %s, transfers x %.2f, error %.1f %%",
+                np.round(self.factors.compute, 2).tolist(),
+                self.factors.transfer,
+                100 * self.factors.deviation,
+            )
+        # Searched again when somebody asks.
+        self._candidates = None
+
+    def _search(self) -> list[np.ndarray]:
+        """Candidates that were not measured, best first; none if the search is over."""
+        config, is_first = self._config, not self._batches
+        if self._batches >= config.rounds:
+            return []
+        share = config.first_share if is_first else config.later_share
+        most = config.first_candidates if is_first else config.later_candidates
+        max_secs, max_simulated = min(share * self._search_secs, self._left_secs()), math.inf
+        if self._max_simulated is not None:
+            max_secs, max_simulated = math.inf, max(1.0, share * self._max_simulated)
+        if max_secs < _LEAST_SECS:
+            return []
+        problem, factors = self._problem, self.factors
+        if factors is not None:
+            problem = with_factors(problem, factors.compute, factors.transfer)
+        known = [(row, secs) for row, secs in self._measured.values() if secs is not None]
+        result = refined_search(
+            problem,
+            self.groups,
+            max_secs=max_secs,
+            max_simulated=max_simulated,
+            config=config,
+            starts=[("measured", row) for row, _ in sorted(known, key=lambda pair: pair[1])],
+            seed=self.seed + self._batches,
+        )
+        found = self._distinct(result)
+        if known and found:
+            assert factors is not None
+            best_secs = min(secs for _, secs in known)
+            simulated = Simulator(problem).simulate(np.stack(found)).step_secs
+            deviation = max(factors.deviation, config.least_deviation)
+            doubt = math.exp(-config.deviations * deviation)
+            found = [
+                row for row, secs in zip(found, simulated, strict=True) if secs * doubt < best_secs
+            ]
+        return found[:most]
+
+    def _distinct(self, result: AutoResult) -> list[np.ndarray]:
+        """Placements that fit, differ and were not measured.
+
+        The best and the best of coarse groups come first, which are worth a measurement however
+        little is different; then the fastest.
+        """
+        first = [result.best, *(found for name, found in result.starts if name == COARSE_START)]
+        others = [*result.finalists, *(found for _, found in result.starts)]
+        chosen: list[np.ndarray] = []
+        seen = [row for row, _ in self._measured.values()]
+
+        def is_new(found: Found) -> bool:
+            known = [*seen, *chosen]
+            if found in first:
+                return not any(np.array_equal(found.placement, row) for row in known)
+            changed = [self._work[found.placement != row].sum() for row in known]
+            return min(changed, default=1.0) > self._config.least_difference
+
+        for found in [*first, *sorted(others, key=lambda each: each.rank)]:
+            if not found.excess_bytes and is_new(found):
+                chosen.append(found.placement)
+        return chosen

@@ -1,0 +1,178 @@
+"""The whole search in simulation: with coarse groups first, then with the groups inside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.grouping.merged_groups import in_order, merge_group_graph
+from tf_placer.placers.auto.auto_config import AutoConfig
+from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult, auto_search
+from tf_placer.placers.auto.found import Found, simulate_found
+from tf_placer.problem.coarse_groups import clusters_of
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_layers
+from tf_placer.simulation.simulator import Simulator
+
+__all__ = ["COARSE_START", "refined_search"]
+
+#: What the search with groups calls the best placement of coarse groups, among its starts.
+COARSE_START = "coarse groups"
+
+
+def refined_search(
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    *,
+    max_secs: float,
+    max_simulated: float = math.inf,
+    config: AutoConfig | None = None,
+    starts: Iterable[tuple[str, np.ndarray]] = (),
+    seed: int = 0,
+    threads: int | None = None,
+    report: Callable[[AutoProgress], None] | None = None,
+) -> AutoResult:
+    """Searches for the fastest placement that fits.
+
+    What belongs together moves together at first, which leads far in little time; the rest of the
+    time refines what that found.
+
+    Args:
+        problem: what is placed. Without coarse groups, all of the search is with groups.
+        groups: its groups; their layers are those of the problem, if it knows any.
+        max_secs: see `auto_search`, as everything that follows.
+        max_simulated: how many placements at most.
+        config: how to search; None for the defaults.
+        starts: names and placements, int32 [num_groups].
+        seed: of everything random.
+        threads: how many chains.
+        report: called every now and then.
+
+    Returns:
+        The best placement, and others, of groups. Among the starts is `COARSE_START`, unless the
+        search was over with coarse groups.
+
+    Raises:
+        ValueError: the budget is not positive, or an argument does not fit the problem.
+    """
+    if not max_secs > 0 or not max_simulated >= 1:
+        raise ValueError(f"the budget must be positive, not {max_secs} s and {max_simulated}")
+    config = config or AutoConfig()
+    starts = list(starts)
+    layers = group_layers(problem)
+    if layers is not None:
+        groups = dataclasses.replace(groups, layers=layers)
+    clusters = np.arange(groups.num_groups)
+    if problem.coarse_groups is not None:
+        clusters = in_order(clusters_of(problem.groups, problem.coarse_groups))
+    num_clusters = int(clusters.max()) + 1
+    if num_clusters == groups.num_groups:
+        return auto_search(
+            problem,
+            groups,
+            max_secs=max_secs,
+            max_simulated=max_simulated,
+            config=config,
+            starts=starts,
+            seed=seed,
+            threads=threads,
+            report=report,
+        )
+
+    coarse_budget = config.coarse_budget
+
+    def lifted(found: Found) -> Found:
+        return dataclasses.replace(found, placement=found.placement[clusters])
+
+    def report_coarse(progress: AutoProgress) -> None:
+        if report is not None:
+            best, share = lifted(progress.best), coarse_budget * progress.share
+            report(dataclasses.replace(progress, best=best, share=share))
+
+    coarse = auto_search(
+        dataclasses.replace(problem, groups=clusters[problem.groups], coarse_groups=None),
+        merge_group_graph(groups, clusters),
+        max_secs=coarse_budget * max_secs,
+        max_simulated=max(1.0, coarse_budget * max_simulated),
+        config=config,
+        starts=_coarse_starts(starts, clusters),
+        seed=seed,
+        threads=threads,
+        report=report_coarse,
+    )
+    coarse = dataclasses.replace(
+        coarse,
+        best=lifted(coarse.best),
+        finalists=tuple(lifted(found) for found in coarse.finalists),
+        starts=tuple((name, lifted(found)) for name, found in coarse.starts),
+    )
+    left_secs = max_secs - coarse.elapsed_secs
+    left_simulated = max_simulated - coarse.num_simulated
+    if coarse.interrupted or left_secs <= 0 or left_simulated < 1:
+        return _with_starts(dataclasses.replace(coarse, is_optimal=False), problem, starts)
+
+    def report_fine(progress: AutoProgress) -> None:
+        if report is not None:
+            report(
+                AutoProgress(
+                    progress.best,
+                    coarse_budget + (1.0 - coarse_budget) * progress.share,
+                    progress.num_simulated + coarse.num_simulated,
+                    progress.elapsed_secs + coarse.elapsed_secs,
+                )
+            )
+
+    fine = auto_search(
+        problem,
+        groups,
+        max_secs=left_secs,
+        max_simulated=left_simulated,
+        config=config,
+        starts=[(COARSE_START, coarse.best.placement), *starts],
+        clusters=clusters,
+        seed=seed,
+        threads=threads,
+        report=report_fine,
+    )
+    finalists = {
+        found.placement.tobytes(): found
+        for found in sorted([*fine.finalists, *coarse.finalists], key=lambda each: each.rank)
+    }
+    given = {name for name, _ in coarse.starts}
+    others = [each for each in fine.starts if each[0] not in given]
+    return dataclasses.replace(
+        fine,
+        finalists=tuple(finalists.values()),
+        starts=tuple(sorted([*coarse.starts, *others], key=lambda each: each[1].rank)),
+        num_simulated=fine.num_simulated + coarse.num_simulated,
+        elapsed_secs=fine.elapsed_secs + coarse.elapsed_secs,
+    )
+
+
+def _with_starts(
+    result: AutoResult, problem: PlacementProblem, starts: Sequence[tuple[str, np.ndarray]]
+) -> AutoResult:
+    """The result of a search that has not seen all starts, if one of them is better."""
+    if not starts:
+        return result
+    placements = np.stack([placement for _, placement in starts]).astype(np.int32)
+    found = simulate_found(problem, Simulator(problem), placements)
+    best = min([result.best, *found], key=lambda each: each.rank)
+    if best is result.best:
+        return result
+    return dataclasses.replace(result, best=best, finalists=(best, *result.finalists))
+
+
+def _coarse_starts(
+    starts: Iterable[tuple[str, np.ndarray]], clusters: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Those that have each coarse group on one device."""
+    for name, placement in starts:
+        coarse = np.zeros(clusters.max() + 1, np.int32)
+        coarse[clusters] = placement
+        if (coarse[clusters] == placement).all():
+            yield name, coarse

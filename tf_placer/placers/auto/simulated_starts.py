@@ -1,0 +1,123 @@
+"""What the starts of a search take, and how the best of them are made to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from tf_placer.placers.auto.found import Found
+from tf_placer.placers.auto.packing import Packer
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["SimulatedStarts"]
+
+# What making a start fit may take of the time, starts included; how often one is packed again, and
+# how often from scratch.
+_FIT_SHARE = 0.5
+_REPAIRS = 20
+_PACKINGS = 100
+_BATCH = 16
+
+
+class SimulatedStarts:
+    """Simulates starts as long as there is time for them.
+
+    Attributes:
+        found: what the placements take that were simulated so far, and their names.
+    """
+
+    def __init__(
+        self,
+        simulate: Callable[[np.ndarray], list[Found]],
+        progress: Callable[[], float],
+        left: Callable[[], float],
+        max_share: float,
+    ) -> None:
+        """Simulates nothing yet.
+
+        Args:
+            simulate: tells what placements take, int32 [count, num_groups].
+            progress: how much of the budget of the search is used, from 0 to 1.
+            left: how many placements may still be simulated.
+            max_share: of the budget, for the starts.
+        """
+        self._simulate = simulate
+        self._progress = progress
+        self._left = left
+        self._max_share = max_share
+        self._known: set[bytes] = set()
+        self.found: list[tuple[Found, str]] = []
+
+    def add(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
+        """Simulates all starts that there is time for; the first one in any case.
+
+        Args:
+            starts: names and placements, int32 [num_groups], made one after the other.
+        """
+        batch: list[tuple[str, np.ndarray]] = []
+        for name, placement in starts:  # Making the next one may take seconds.
+            if placement.tobytes() not in self._known:
+                self._known.add(placement.tobytes())
+                batch.append((name, placement))
+            if len(batch) >= min(_BATCH if self.found else 1, self._left()):
+                self._add_batch(batch)
+                batch = []
+            if self._progress() >= self._max_share:
+                break
+        self._add_batch(batch)
+        self._sort()
+
+    def make_fit(
+        self, problem: PlacementProblem, legal: np.ndarray, *, count: int, seed: int
+    ) -> None:
+        """Packs anew the starts that come closest to fitting, and then from scratch.
+
+        Args:
+            problem: what is placed.
+            legal: bool [num_groups, num_devices], true where a group may go.
+            count: how many starts are packed anew.
+            seed: of everything random.
+        """
+        packers = [Packer(problem, legal, seed, only_resident=is_sure) for is_sure in (False, True)]
+        closest = self.found[:count]
+        tries = [(packer, found, name) for found, name in closest for packer in packers]
+        for number in range(len(tries) + _PACKINGS):
+            fits = any(not found.excess_bytes for found, _ in self.found)
+            if self._progress() >= (self._max_share if fits else _FIT_SHARE):
+                break
+            if number < len(tries):
+                packer, found, name = tries[number]
+            elif fits:
+                break
+            else:
+                packer, name = packers[number % len(packers)], "packing"
+                found = self._add_one(name, packer.pack(closest[0][0].placement))
+            for _ in range(_REPAIRS):
+                if not found.excess_bytes or self._left() < 1:
+                    break
+                placement = packer.repack(found.placement, found.peak_bytes)
+                if (placement == found.placement).all():
+                    break
+                found = self._add_one(name, placement)
+        self._sort()
+
+    def best(self) -> tuple[tuple[str, Found], ...]:
+        """The best of each name, best first."""
+        best: dict[str, Found] = {}
+        for found, name in sorted(self.found, key=lambda pair: pair[0].rank):
+            best.setdefault(name, found)
+        return tuple(best.items())
+
+    def _sort(self) -> None:
+        self.found.sort(key=lambda pair: pair[0].rank)
+
+    def _add_one(self, name: str, placement: np.ndarray) -> Found:
+        [found] = self._simulate(placement[None])
+        self.found.append((found, name))
+        return found
+
+    def _add_batch(self, batch: Sequence[tuple[str, np.ndarray]]) -> None:
+        if batch:
+            found = self._simulate(np.stack([placement for _, placement in batch]))
+            self.found += [(each, name) for each, (name, _) in zip(found, batch, strict=True)]

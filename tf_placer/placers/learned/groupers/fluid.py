@@ -1,0 +1,43 @@
+"""Asynchronous fluid communities: what a policy decides about stays the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import numpy as np
+
+from graph_passes.grouping.fluid_communities import fluid_groups
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.ranges import check_fields
+
+__all__ = ["FluidConfig", "group_by_communities"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FluidConfig:
+    """Settings of fluid communities, each with its line of help.
+
+    Raises:
+        ValueError: `num_groups` is not positive.
+    """
+
+    num_groups: Annotated[int, "communities to find; one per unit at most"] = 256
+    weighted: Annotated[bool, "whether edges count by their bytes"] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self, ("num_groups",), lambda count: count >= 1, "positive")
+
+
+def group_by_communities(config: FluidConfig, units: GroupGraph, seed: int) -> np.ndarray:
+    """Finds communities in the graph.
+
+    Args:
+        config: settings.
+        units: what is grouped.
+        seed: of everything random.
+
+    Returns:
+        int32 [num_units], the group of each unit; groups are numbered by their first unit.
+    """
+    return fluid_groups(units, config.num_groups, seed, weighted=config.weighted)

@@ -1,0 +1,111 @@
+"""The table of a search: its header, its trials, its outcome."""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tf_placer.search.loop import best_trial
+from tf_placer.search.trial_log import Trial
+from tf_placer.text.table import table
+from tf_placer.text.units import format_duration, format_step
+
+__all__ = ["log_table"]
+
+_MAX_NOTE_WIDTH = 60
+_MAX_VALUE_WIDTH = 100
+
+
+def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
+    """The log of a search for people: its header, a line for each trial, and the outcome.
+
+    Args:
+        header: as `read_log` gives it.
+        trials: as `read_log` gives them.
+    """
+    fields = [[f"{name}:", _field(name, value)] for name, value in header.items()]
+    width = max((len(name) for name, _ in fields), default=0)
+    lines = [f"{name:{width}}  {value}" for name, value in fields]
+    if trials:
+        best = best_trial(trials)
+        original_secs = trials[0].measurement.median_secs
+        rows = [_row(trial, original_secs, best) for trial in trials]
+        headers = ["trial", "placer", "batch", "groups", "step", "spread", "speed-up", "elapsed"]
+        lines += ["", table([*headers, "note"], rows, "rlrlrrrrl")]
+    return "\n".join([*lines, "", _outcome(trials)])
+
+
+def _row(trial: Trial, original_secs: float | None, best: Trial | None) -> list[str | None]:
+    median_secs, spread_secs = trial.measurement.median_secs, trial.measurement.spread_secs
+    speedup = original_secs / median_secs if original_secs and median_secs else None
+    notes = []
+    if trial.measurement.failure is not None:
+        failure = trial.measurement.failure
+        notes.append(_cut(f"{failure.kind.value}: {failure.message}", _MAX_NOTE_WIDTH))
+    if trial.repeats is not None:
+        notes.append(f"as trial {trial.repeats}")
+    if best is not None and trial.index == best.index:
+        notes.append("best")
+    return [
+        str(trial.index),
+        trial.placer,
+        str(trial.batch),
+        _groups(trial),
+        None if median_secs is None else format_step(median_secs),
+        None if spread_secs is None else format_step(spread_secs),
+        None if speedup is None else f"{speedup:.3f}x",
+        format_duration(trial.elapsed_secs),
+        ", ".join(notes),
+    ]
+
+
+def _groups(trial: Trial) -> str:
+    """How many groups are on each device: "12/0/8"."""
+    if trial.assignment is None:
+        return "as it came"
+    counts = collections.Counter(trial.assignment)
+    return "/".join(str(counts[device]) for device in range(max(counts, default=-1) + 1))
+
+
+def _outcome(trials: Sequence[Trial]) -> str:
+    best = best_trial(trials)
+    if best is None or best.measurement.median_secs is None:
+        text = f"{len(trials)} trials, none of which ran" if trials else "no trials"
+    else:
+        text = (
+            f"{len(trials)} trials; best {format_step(best.measurement.median_secs)} "
+            f"(trial {best.index}, {best.placer})"
+        )
+    repeats = sum(trial.repeats is not None for trial in trials)
+    if repeats:
+        text += f"; repeats: {repeats}"
+    failures = collections.Counter(
+        trial.measurement.failure.kind.value
+        for trial in trials
+        if trial.measurement.failure is not None
+    )
+    if failures:
+        text += "; failures: " + ", ".join(f"{n} {kind}" for kind, n in failures.most_common())
+    return text
+
+
+def _field(name: str, value: Any) -> str:
+    """A field of the header on one line."""
+    if isinstance(value, str):
+        return _cut(value, _MAX_VALUE_WIDTH)
+    if name == "machine" and isinstance(value, Mapping) and isinstance(value.get("spec"), str):
+        return str(value["spec"])
+    if isinstance(value, Mapping):
+        text = ", ".join(
+            f"{key} {item if isinstance(item, str) else json.dumps(item)}"
+            for key, item in value.items()
+        )
+        return _cut(text, _MAX_VALUE_WIDTH)
+    return _cut(json.dumps(value), _MAX_VALUE_WIDTH)
+
+
+def _cut(text: str, width: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 3] + "..."

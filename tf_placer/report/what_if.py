@@ -1,0 +1,130 @@
+"""What a step would take on another machine: what to buy, and what not."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.auto.cost_fit import with_factors
+from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemLink
+from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.simulation.simulator import Simulator
+
+__all__ = ["WhatIf", "what_if", "with_another_device"]
+
+# So fast that what is left of a transfer does not matter.
+_NO_TIME = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class WhatIf:
+    """A step on a machine that is changed in one way.
+
+    Attributes:
+        change: what is changed, for people.
+        step_secs: what the step takes.
+        lower_bound_secs: no placement takes less there.
+        is_searched: whether a placement was searched for that machine; else that of now runs there.
+    """
+
+    change: str
+    step_secs: float
+    lower_bound_secs: float
+    is_searched: bool
+
+
+def what_if(
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    placement: np.ndarray,
+    *,
+    search_secs: float,
+    seed: int = 0,
+) -> tuple[WhatIf, ...]:
+    """Simulates a placement on faster machines, and searches one for one more device.
+
+    Args:
+        problem: what is placed.
+        groups: its groups.
+        placement: int32 [num_groups], a placement that fits.
+        search_secs: seconds for the search with one more device.
+        seed: of that search.
+
+    Returns:
+        Nothing about transfers if there is only one device.
+    """
+    kinds = list(dict.fromkeys(device.kind for device in problem.devices))
+    each = np.ones(problem.num_devices)
+    changes = []
+    if problem.links:
+        changes.append(("transfers twice as fast", with_factors(problem, each, 0.5)))
+        changes.append(("transfers that take no time", with_factors(problem, each, _NO_TIME)))
+    for kind in kinds:
+        factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
+        changes.append((f"every {kind} twice as fast", with_factors(problem, factors, 1.0)))
+    results = [
+        WhatIf(
+            change,
+            float(Simulator(changed, memory=False).simulate(placement[None]).step_secs[0]),
+            float(lower_bounds(changed).step_secs),
+            is_searched=False,
+        )
+        for change, changed in changes
+    ]
+    larger = with_another_device(problem)
+    found = refined_search(
+        larger, groups, max_secs=search_secs, starts=[("now", placement)], seed=seed
+    )
+    name = f"one more {problem.devices[-1].kind}"
+    results.append(WhatIf(name, found.best.step_secs, found.lower_bound_secs, is_searched=True))
+    return tuple(results)
+
+
+def with_another_device(problem: PlacementProblem) -> PlacementProblem:
+    """The problem with a copy of the last device, linked as that is.
+
+    The link between the two is like that between the last device and another of its kind, or to the
+    first device if there is no other. All links of the copy are channels of their own. A single
+    device gets a copy that transfers to and from it in no time.
+    """
+    last = problem.devices[-1]
+    names = {device.name for device in problem.devices}
+    name = next(
+        f"{last.name}+{number}"
+        for number in itertools.count(1)
+        if f"{last.name}+{number}" not in names
+    )
+    partner = next(
+        (device.name for device in problem.devices[:-1] if device.kind == last.kind),
+        problem.devices[0].name,
+    )
+    links = list(problem.links)
+    for link in problem.links:
+        if link.source == last.name:
+            links.append(dataclasses.replace(link, source=name, channel=None))
+            if link.destination == partner:
+                links.append(
+                    dataclasses.replace(link, source=name, destination=last.name, channel=None)
+                )
+        elif link.destination == last.name:
+            links.append(dataclasses.replace(link, destination=name, channel=None))
+            if link.source == partner:
+                links.append(
+                    dataclasses.replace(link, source=last.name, destination=name, channel=None)
+                )
+    if not problem.links:
+        links = [
+            ProblemLink(source, destination, 0.0, 1e30)
+            for source, destination in itertools.permutations((last.name, name))
+        ]
+    secs = problem.compute_secs
+    return dataclasses.replace(
+        problem,
+        devices=(*problem.devices, dataclasses.replace(last, name=name)),
+        links=tuple(links),
+        compute_secs=np.concatenate([secs, secs[:, -1:]], axis=1),
+    )

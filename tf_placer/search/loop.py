@@ -1,0 +1,327 @@
+"""The search loop: propose, measure, log, observe, until the budget ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from absl import logging
+
+from tf_placer.environments.environment import Environment, FailureKind, Measurement
+from tf_placer.placers.placer import Placer
+from tf_placer.search.proposals import proposed
+from tf_placer.search.replay import complete, logged_batches, observe
+from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
+
+__all__ = [
+    "ORIGINAL",
+    "Budget",
+    "GraphDoesNotRunError",
+    "LaterStage",
+    "Progress",
+    "best_trial",
+    "search",
+]
+
+# The graph itself is broken, so no placement can help; other failures another placement may cure.
+_FATAL = (FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
+
+
+class GraphDoesNotRunError(RuntimeError):
+    """The graph fails as it came, in a way that every placement of it would."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """When a search ends: whichever comes first.
+
+    Attributes:
+        max_trials: trials, counting trial 0 (the graph as it came) and repeats.
+        max_secs: seconds of searching. No trial starts after them; the one that runs is finished.
+    """
+
+    max_trials: int
+    max_secs: float
+
+    def __post_init__(self) -> None:
+        if self.max_trials < 1:
+            raise ValueError(f"max_trials must be at least 1, not {self.max_trials}")
+        if not self.max_secs > 0:
+            raise ValueError(f"max_secs must be positive, not {self.max_secs}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Where a search stands after a trial.
+
+    Attributes:
+        trial_count: trials so far.
+        budget: when the search ends.
+        best: the fastest trial so far; None while all have failed.
+        elapsed_secs: time spent searching.
+        eta_secs: expected time until the budget ends, from the pace so far.
+    """
+
+    trial_count: int
+    budget: Budget
+    best: Trial | None
+    elapsed_secs: float
+    eta_secs: float
+
+
+@dataclasses.dataclass(frozen=True)
+class LaterStage:
+    """A stage whose placer is made when its turn comes.
+
+    Attributes:
+        name: of the placer.
+        make: makes it; None where that is not possible, and the stage is left out.
+    """
+
+    name: str
+    make: Callable[[], Placer | None]
+
+
+def best_trial(trials: Iterable[Trial]) -> Trial | None:
+    """The trial with the lowest median step time, the earlier of equals; None if all failed."""
+    ran = [trial for trial in trials if trial.measurement.median_secs is not None]
+    return min(ran, key=_median_secs, default=None)
+
+
+def search(
+    measure_original: Callable[[], Measurement],
+    environment: Environment,
+    stages: Sequence[Placer | LaterStage],
+    log: TrialLog,
+    budget: Budget,
+    *,
+    ask: Callable[[Placer, int], np.ndarray] = proposed,
+    report: Callable[[Trial, Progress], None] | None = None,
+    observed: Callable[[Placer], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> list[Trial]:
+    """Measures what placers propose, and lets them learn from it.
+
+    Trial 0 is the graph as it came. Then each stage in turn proposes batches of `batch_size`
+    placements and observes their measurements, until it proposes nothing; the last one usually
+    goes on until the budget ends. A stage observes its own batches only. Placements are measured
+    one at a time, and each is in the log before the next one starts.
+
+    A placement that any stage has had measured is not measured again: its trial takes over the
+    measurement and says which trial it `repeats`. Such a trial counts towards `max_trials` like
+    any other, so a placer that has settled on one placement does not search for ever.
+
+    With a log that has trials, the search goes on where it was: the placers observe the logged
+    batches again, and a batch that was cut short is completed. Nothing that is in the log is
+    measured again, and the time that it took counts towards `max_secs`.
+
+    Args:
+        measure_original: measures the graph as it came.
+        environment: measures placements.
+        stages: placers with different names, not yet used.
+        log: a new log, or that of the search to go on with.
+        budget: when to end. It may be larger than the budget that the log was written under.
+        ask: asks a placer for so many placements.
+        report: called after each new trial (not for those already in the log).
+        observed: called with a stage whenever it has observed a batch, those of the log included.
+        should_stop: asked before each trial; true ends the search as the budget would. A failure
+            measured while it became true is not recorded, because what stops the search (such as
+            an interrupt from the terminal) may have hit the measurement, too.
+
+    Returns:
+        All trials of the log, old and new; none if the search was stopped before trial 0.
+
+    Raises:
+        GraphDoesNotRunError: the graph as it came fails with RUNTIME_ERROR or INVALID_PLACEMENT.
+        LogError: the log has trials that these stages did not propose.
+        ValueError: two stages have one name, or a placer or the environment broke its contract.
+    """
+    names = [stage.name for stage in stages]
+    if len({ORIGINAL, *names}) <= len(names):
+        raise ValueError(f"stages need names of their own, other than {ORIGINAL!r}: {names}")
+    batches = logged_batches(log, names)
+    run = _Run(environment, log, budget, ask, report, observed, should_stop)
+    if not log.trials:
+        if run.measure(ORIGINAL, 0, None, measure_original) is None:
+            return []
+        resumed = ""
+    else:
+        resumed = f" (measured earlier: {log.path} has it; use another log to try again)"
+        logging.info("going on after %d trials of %s", len(log.trials), log.path)
+    failure = log.trials[0].measurement.failure
+    if failure is not None and failure.kind in _FATAL:
+        raise GraphDoesNotRunError(
+            f"the graph does not run as it came, so no placement of it will: "
+            f"{failure.message}{resumed}"
+        )
+    stage_in_log = log.trials[-1].placer if batches else ORIGINAL
+    for stage in stages:
+        if run.is_over():
+            break
+        placer = stage.make() if isinstance(stage, LaterStage) else stage
+        if placer is None:
+            continue
+        logged = batches.get(stage.name, [])
+        # The last batch of the log may lack placements, and the stage may go on after it; all
+        # before it is history.
+        is_history = stage_in_log in names[names.index(stage.name) + 1 :]
+        for batch in logged if is_history else logged[:-1]:
+            if run.is_over():
+                break
+            run.observe(placer, batch)
+        if not is_history:
+            run.stage(placer, max(0, len(logged) - 1), logged[-1] if logged else [])
+    return list(log.trials)
+
+
+class _Run:
+    """What the steps of one search share: budget, log, and what has been measured already."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        log: TrialLog,
+        budget: Budget,
+        ask: Callable[[Placer, int], np.ndarray],
+        report: Callable[[Trial, Progress], None] | None,
+        observed: Callable[[Placer], None] | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> None:
+        self._environment = environment
+        self._log = log
+        self._budget = budget
+        self._ask = ask
+        self._report = report
+        self._observed = observed
+        self._should_stop = should_stop or (lambda: False)
+        self._stopped = False
+        self._measured: dict[tuple[int, ...], Trial] = {}
+        for trial in log.trials:
+            if trial.assignment is not None:
+                self._measured.setdefault(trial.assignment, trial)
+        self._num_trials = len(log.trials)
+        self._best = best_trial(log.trials)
+        earlier_secs = log.trials[-1].elapsed_secs if log.trials else 0.0
+        self._start_secs = time.monotonic() - earlier_secs
+
+    def is_over(self) -> bool:
+        """Whether no further trial may start."""
+        return (
+            self._num_trials >= self._budget.max_trials
+            or self._elapsed_secs() >= self._budget.max_secs
+            or self._is_stopped()
+        )
+
+    def stage(self, placer: Placer, batch: int, logged: Sequence[Trial]) -> None:
+        """Lets a placer propose and observe until it has nothing more or the search is over.
+
+        Args:
+            placer: it has observed all batches before this one.
+            batch: number of the batch to propose next.
+            logged: the trials of that batch that are in the log already.
+        """
+        while not self.is_over():
+            # The whole batch even where the budget has no room for it: so a search that goes on
+            # with a larger budget completes the same batch.
+            proposal = self._ask(placer, placer.batch_size)
+            assignments = complete(placer, batch, logged, [tuple(row) for row in proposal.tolist()])
+            if not assignments:
+                return
+            trials = list(logged)
+            for assignment in assignments[len(logged) :]:
+                if self.is_over():
+                    return
+                trial = self._measure_placement(placer.name, batch, assignment)
+                if trial is None:
+                    return
+                trials.append(trial)
+            self.observe(placer, trials)
+            batch, logged = batch + 1, []
+
+    def observe(self, placer: Placer, trials: Sequence[Trial]) -> None:
+        """Shows a placer one of its batches, measured to the end."""
+        observe(placer, trials)
+        if self._observed is not None:
+            self._observed(placer)
+
+    def _measure_placement(
+        self, placer: str, batch: int, assignment: tuple[int, ...]
+    ) -> Trial | None:
+        known = self._measured.get(assignment)
+        if known is not None:
+            return self._record(placer, batch, assignment, known.measurement, known.index)
+
+        def measure() -> Measurement:
+            [measurement] = self._environment.measure(np.array([assignment], dtype=np.int32))
+            return measurement
+
+        return self.measure(placer, batch, assignment, measure)
+
+    def measure(
+        self,
+        placer: str,
+        batch: int,
+        assignment: tuple[int, ...] | None,
+        measure: Callable[[], Measurement],
+    ) -> Trial | None:
+        """Measures one trial and logs it; None if it failed while the search was stopped."""
+        if self._is_stopped():
+            return None
+        measurement = measure()
+        if measurement.failure is not None and self._is_stopped():
+            return None
+        return self._record(placer, batch, assignment, measurement, None)
+
+    def _record(
+        self,
+        placer: str,
+        batch: int,
+        assignment: tuple[int, ...] | None,
+        measurement: Measurement,
+        repeats: int | None,
+    ) -> Trial:
+        elapsed_secs = self._elapsed_secs()
+        trial = Trial(
+            index=self._num_trials,
+            placer=placer,
+            batch=batch,
+            assignment=assignment,
+            measurement=measurement,
+            repeats=repeats,
+            elapsed_secs=round(elapsed_secs, 3),
+            time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )
+        self._log.append(trial)
+        self._num_trials += 1
+        if assignment is not None:
+            self._measured.setdefault(assignment, trial)
+        self._best = best_trial(best for best in (self._best, trial) if best is not None)
+        if self._report is not None:
+            self._report(trial, self._progress(elapsed_secs))
+        return trial
+
+    def _progress(self, elapsed_secs: float) -> Progress:
+        trials_left = self._budget.max_trials - self._num_trials
+        eta_secs = min(
+            trials_left * elapsed_secs / self._num_trials, self._budget.max_secs - elapsed_secs
+        )
+        return Progress(
+            self._num_trials, self._budget, self._best, elapsed_secs, max(0.0, eta_secs)
+        )
+
+    def _is_stopped(self) -> bool:
+        # Once stopped, a search stays so: a batch that it left is not to be followed by another.
+        self._stopped = self._stopped or self._should_stop()
+        return self._stopped
+
+    def _elapsed_secs(self) -> float:
+        return time.monotonic() - self._start_secs
+
+
+def _median_secs(trial: Trial) -> float:
+    secs = trial.measurement.median_secs
+    assert secs is not None
+    return secs

@@ -1,0 +1,68 @@
+"""Resuming a search: what a log says that its placers have proposed and observed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from absl import logging
+
+from tf_placer.placers.placer import Placer
+from tf_placer.search.trial_log import ORIGINAL, LogError, Trial, TrialLog
+
+__all__ = ["complete", "logged_batches", "observe"]
+
+
+def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
+    """The batches in a log, by placer, checked to be such as these stages write.
+
+    Raises:
+        LogError: they are not.
+    """
+    batches: dict[str, list[list[Trial]]] = {}
+    if log.trials and (log.trials[0].placer, log.trials[0].assignment) != (ORIGINAL, None):
+        raise LogError(f"{log.path}: trial 0 is not the graph as it came")
+    stage = 0
+    for (placer, batch), group in itertools.groupby(
+        log.trials[1:], key=lambda trial: (trial.placer, trial.batch)
+    ):
+        trials = list(group)
+        where = f"{log.path}: trial {trials[0].index}"
+        if placer not in names[stage:]:
+            raise LogError(
+                f"{where} is of placer {placer!r}, which does not fit the search {list(names)}"
+            )
+        stage = names.index(placer)
+        if batch != len(batches.setdefault(placer, [])):
+            raise LogError(f"{where} is of batch {batch} of {placer!r}, which is out of order")
+        if any(trial.assignment is None for trial in trials):
+            raise LogError(f"{where} and its batch lack an assignment")
+        batches[placer].append(trials)
+    return batches
+
+
+def complete(
+    placer: Placer, batch: int, logged: Sequence[Trial], proposal: list[tuple[int, ...]]
+) -> list[tuple[int, ...]]:
+    """The assignments of a batch: those in the log, then what was proposed beyond them.
+
+    Args:
+        placer: who proposed it.
+        batch: its number.
+        logged: its trials in the log; all of it in a batch that was measured to the end.
+        proposal: what the placer proposes (again) for it.
+    """
+    kept = [trial.assignment for trial in logged if trial.assignment is not None]
+    if kept != proposal[: len(kept)]:
+        logging.warning(
+            "batch %d of placer %r in the log is not what it proposes now; the log is kept",
+            *(batch, placer.name),
+        )
+    return kept + proposal[len(kept) :]
+
+
+def observe(placer: Placer, trials: Sequence[Trial]) -> None:
+    """Shows a placer one of its batches, measured to the end."""
+    placements = np.array([trial.assignment for trial in trials], dtype=np.int32)
+    placer.observe(placements, [trial.measurement for trial in trials])
