@@ -172,9 +172,13 @@ def read_build_file(build: pathlib.Path) -> Iterator[Target]:
         folder, colon, name = label.removeprefix("//").partition(":")
         return f"//{folder}:{name if colon else folder.rsplit('/', 1)[-1]}"
 
+    def source_path(source: str) -> pathlib.Path:
+        folder, colon, name = source.removeprefix("//").partition(":")
+        return ROOT / folder / name if colon else build.parent / source
+
     def recorder(rule: str) -> Callable[..., None]:
         def record(name: str, srcs: list[str] = (), deps: list[str] = (), **_: object) -> None:
-            sources = tuple(module_name(build.parent / source) for source in srcs)
+            sources = tuple(module_name(source_path(source)) for source in srcs)
             labels = tuple(full_label(label) for label in deps if not label.startswith("@"))
             targets.append(Target(f"//{package}:{name}", rule, sources, labels))
 

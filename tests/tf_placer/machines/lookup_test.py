@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from unittest import mock
 
 from absl.testing import absltest, parameterized
@@ -103,9 +102,6 @@ class AttachedMachineTest(absltest.TestCase):
         )
         self.assertEqual({device.type for device in machine.devices[1:]} - {"GPU"}, set())
         self.assertEqual((machine.spec, machine.kind), ("attached", "attached"))
-
-    def test_this_process_does_not_even_import_tensorflow(self):
-        self.assertNotIn("tensorflow", sys.modules)
 
     def test_no_answer_is_an_error(self):
         with (
