@@ -1,4 +1,4 @@
-"""JSON files: read with an answer to what is wrong, and written whole or not at all."""
+"""Files that are written whole or not at all; JSON, read with an answer to what is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-__all__ = ["check_output", "read_json", "write_json", "write_text"]
+__all__ = ["check_output", "read_json", "write_bytes", "write_json", "write_text"]
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
@@ -41,12 +41,21 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a file; what was there before stays until the new one is whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     path = os.path.realpath(path)
     # Something like /dev/null cannot be replaced.
     temporary = path if _is_special(path) else _temporary(path)
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(data)
         if temporary != path:
             os.replace(temporary, path)
     except BaseException as error:

@@ -2,9 +2,9 @@
 
 A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK80". Writes NAME.md
 with the winner of each problem and every placer's distance to it, NAME.csv with a line for each
-run, how fast a step was found when (NAME_curves.csv, and a picture for each problem in
-NAME_curves/), and what the placers that learn sampled (NAME_learning.png). NAME_runs.jsonl keeps
-every run that ended: those that are there are not repeated, nor are those of another budget in the
+run, what the placers that learn sampled (NAME_learning.png), and with --curves how fast a step was
+found when (a picture for each problem in NAME_curves/). NAME_runs.jsonl.gz keeps every run that
+ended, with its curve: those that are there are not repeated, nor are those of another budget in the
 same folder that would be the same with this one.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.harness.kept_runs import KeptRuns
 from benchmarks.harness.placement_runs import Run, RunKey, run_all
 from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_placers import ALL_PLACERS, check_placer, is_learned, uses_seed
-from benchmarks.harness.search_curves import plot_learning_curves, plot_search_curves, write_curves
+from benchmarks.harness.search_curves import plot_learning_curves, plot_search_curves
 from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.models.catalogue import MODELS
 from benchmarks.paper_tables.report import Cell
@@ -97,7 +97,7 @@ def main() -> None:
     )
     (out / f"{budget.folder}.md").write_text(page, encoding="utf-8")
     write_comparison_csv(out / f"{budget.folder}.csv", comparison)
-    _write_curves(out, budget, problems, list(runs.values()))
+    _draw_curves(out, budget, problems, list(runs.values()), each=args.curves)
     print(page)
 
 
@@ -135,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
         help="by comma; the best of them counts (default 0)",
     )
     parser.add_argument(
+        "--curves", action="store_true", help="draw the curves of every problem, too"
+    )
+    parser.add_argument(
         "--jobs", type=int, default=2, help="runs at a time, where each has one core (default 2)"
     )
     parser.add_argument(
@@ -158,9 +161,9 @@ def _all_runs(
     keys: list[RunKey], budget: SearchBudget, args: argparse.Namespace, out: pathlib.Path
 ) -> dict[RunKey, Run]:
     """The runs that are kept, and the others, unless they are not to be made."""
-    kept = KeptRuns(out / f"{budget.folder}_runs.jsonl")
+    kept = KeptRuns(out / f"{budget.folder}_runs.jsonl.gz")
     # Under another budget, a run may have ended alike: most baselines take seconds under any.
-    others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl")) if path != kept.path]
+    others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl.gz")) if path != kept.path]
     wanted = list(dict.fromkeys(keys))
     runs: dict[RunKey, Run] = {}
     for key in wanted:
@@ -185,19 +188,23 @@ def _all_runs(
     return runs
 
 
-def _write_curves(
-    out: pathlib.Path, budget: SearchBudget, problems: list[tuple[str, str]], runs: list[Run]
+def _draw_curves(
+    out: pathlib.Path,
+    budget: SearchBudget,
+    problems: list[tuple[str, str]],
+    runs: list[Run],
+    *,
+    each: bool,
 ) -> None:
-    write_curves(out / f"{budget.folder}_curves.csv", runs)
-    pictures = out / f"{budget.folder}_curves"
-    pictures.mkdir(exist_ok=True)
     runs_of: dict[tuple[str, str], list[Run]] = {problem: [] for problem in problems}
     for run in runs:
         runs_of[run.key.model, run.key.machine].append(run)
-    for (model, machine), of_problem in runs_of.items():
-        plot_search_curves(
-            pictures / f"{model}-{machine}.png", f"{model} on {machine}: {budget}", of_problem
-        )
+    if each:
+        pictures = out / f"{budget.folder}_curves"
+        pictures.mkdir(exist_ok=True)
+        for (model, machine), of_problem in runs_of.items():
+            path = pictures / f"{model}-{machine}.png"
+            plot_search_curves(path, f"{model} on {machine}: {budget}", of_problem)
     plot_learning_curves(
         out / f"{budget.folder}_learning.png",
         f"What was sampled: {budget}",

@@ -1,13 +1,14 @@
 """Runs kept beside the tables made of them, one line each: a comparison takes many hours.
 
-The runs directory holds problems and placements, which are large. This file holds what tables are
-made of, and is small enough to be kept with them, so that a comparison goes on where it was
-stopped on another machine, too.
+The runs directory holds problems and placements, which are large. This file, compressed by gzip,
+holds what tables and pictures are made of, and is small enough to be kept with them, so that a
+comparison goes on where it was stopped on another machine, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import math
 import os
@@ -15,7 +16,7 @@ import pathlib
 
 from benchmarks.harness.placement_runs import Run, RunKey
 from benchmarks.harness.timed_search import SearchBudget
-from tf_placer.files import write_text
+from tf_placer.files import write_bytes
 from tf_placer.placers import AUTO
 
 __all__ = ["KeptRuns"]
@@ -32,13 +33,15 @@ class KeptRuns:
         """Reads the runs; none if there is no file.
 
         Raises:
-            OSError: the file cannot be read.
+            OSError: the file cannot be read, or is not compressed.
             ValueError: a line of it is no run of this format; the message names it.
         """
         self.path = pathlib.Path(path)
         self._lines: dict[RunKey, str] = {}
         self._runs: dict[RunKey, Run] = {}
-        lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
+        lines: list[str] = []
+        if self.path.exists():
+            lines = gzip.decompress(self.path.read_bytes()).decode().splitlines()
         for number, line in enumerate(lines, 1):
             try:
                 run = Run.from_json(json.loads(line))
@@ -88,4 +91,6 @@ class KeptRuns:
             line = json.dumps(value, allow_nan=False, separators=(",", ":"))
             self._runs[run.key], self._lines[run.key] = run, line
         keys = sorted(self._lines, key=lambda key: key.file_name)
-        write_text(self.path, "".join(f"{self._lines[each]}\n" for each in keys))
+        text = "".join(f"{self._lines[each]}\n" for each in keys)
+        # Without a time, the same runs make the same file.
+        write_bytes(self.path, gzip.compress(text.encode(), mtime=0))

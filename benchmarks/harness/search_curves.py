@@ -1,8 +1,7 @@
-"""How fast a step the placers had found when: curves of runs as CSV and picture."""
+"""Pictures of runs: how fast a step was found when, and what placers that learn sampled."""
 
 from __future__ import annotations
 
-import csv
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -11,30 +10,11 @@ import numpy as np
 
 from benchmarks.harness.placement_runs import Run
 
-__all__ = ["plot_learning_curves", "plot_search_curves", "write_curves"]
+__all__ = ["plot_learning_curves", "plot_search_curves"]
 
 _LINES = ("-", "--", ":", "-.")
 # Numbers of samples that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE = 10
-
-
-def write_curves(path: pathlib.Path, runs: Sequence[Run]) -> None:
-    """Writes a line whenever a run found a faster step.
-
-    Args:
-        path: where to, a CSV file.
-        runs: those that failed have no lines.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["model", "machine", "placer", "seed", "samples", "secs", "step_secs"])
-        for run in runs:
-            key = run.key
-            for point in run.found.curve if run.found else ():
-                writer.writerow([key.model, key.machine, key.label, key.seed, *point])
 
 
 def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> None:

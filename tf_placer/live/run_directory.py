@@ -22,6 +22,7 @@ from typing import Any
 from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
+from tf_placer.files import write_bytes
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Machine
 from tf_placer.search.log_header import package_versions
@@ -157,8 +158,8 @@ class RunDirectory:
             OSError: the directory cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.graph, graph)
-        _write(self.path / "session_config", session_config)
+        write_bytes(self.graph, graph)
+        write_bytes(self.path / "session_config", session_config)
         write_tensors(self.path / "feeds", request.step.feeds)
         value = {
             "fetches": request.step.fetches,
@@ -170,7 +171,7 @@ class RunDirectory:
             "max_secs": request.max_secs,
             "seed": request.seed,
         }
-        _write(self.path / "request.json", json.dumps(value, indent=1).encode())
+        write_bytes(self.path / "request.json", json.dumps(value, indent=1).encode())
 
     def read_request(self) -> tuple[Request, bytes]:
         """Reads what `write_request` wrote: the request and the session's configuration."""
@@ -192,7 +193,7 @@ class RunDirectory:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes how the search ended, whole or not at all."""
-        _write(self.result, json.dumps(result, indent=1).encode())
+        write_bytes(self.result, json.dumps(result, indent=1).encode())
 
     def read_result(self) -> dict[str, Any] | None:
         """How the search ended, or None if it has not."""
@@ -216,9 +217,3 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise OSError(f"cannot write to {os.fspath(path)!r}: {str(existing)!r} is not a directory")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OSError(f"cannot write to {os.fspath(path)!r}: {str(existing)!r} takes no files")
-
-
-def _write(path: pathlib.Path, data: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

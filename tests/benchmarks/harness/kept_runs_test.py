@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import pathlib
 
 from absl.testing import absltest
@@ -19,7 +20,7 @@ _HEFT = RunKey("nmt_2", "2xK80", "heft")
 class KeptRunsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self._path = pathlib.Path(self.create_tempdir().full_path) / "runs.jsonl"
+        self._path = pathlib.Path(self.create_tempdir().full_path) / "runs.jsonl.gz"
 
     def test_another_process_finds_what_was_kept_but_the_placement(self):
         kept = KeptRuns(self._path)
@@ -35,7 +36,7 @@ class KeptRunsTest(absltest.TestCase):
         KeptRuns(self._path).add(run(_POST, 0.5))
         KeptRuns(self._path).add(run(_POST, 0.4))
         self.assertEqual(KeptRuns(self._path).get(_POST, BUDGET).found.best_secs, 0.4)
-        self.assertLen(self._path.read_text().splitlines(), 1)
+        self.assertLen(gzip.decompress(self._path.read_bytes()).splitlines(), 1)
 
     def test_runs_with_another_budget_or_key_are_not_found(self):
         kept = KeptRuns(self._path)
@@ -98,15 +99,15 @@ class KeptRunsTest(absltest.TestCase):
             self._path.unlink(missing_ok=True)
             for key in keys:
                 KeptRuns(self._path).add(run(key, 0.5))
-            texts.append(self._path.read_text())
+            texts.append(self._path.read_bytes())
         self.assertEqual(texts[0], texts[1])
 
     def test_a_line_that_is_no_run_is_named(self):
         for line in ("{", "{}", "3", '{"format": 99}'):
             KeptRuns(self._path).add(run(_POST, 0.5))
-            with open(self._path, "a") as file:
+            with gzip.open(self._path, "at") as file:
                 file.write(line + "\n")
-            with self.assertRaisesRegex(ValueError, "runs.jsonl, line 2: no run of this version"):
+            with self.assertRaisesRegex(ValueError, "jsonl.gz, line 2: no run of this version"):
                 KeptRuns(self._path)
             self._path.unlink()
 

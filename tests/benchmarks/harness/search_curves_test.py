@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import pathlib
 
 from absl.testing import absltest
 
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.harness.search_curves import plot_learning_curves, plot_search_curves, write_curves
+from benchmarks.harness.search_curves import plot_learning_curves, plot_search_curves
 from tests.benchmarks.made_up_runs import failed_run, run
 
 _RUNS = [
@@ -23,15 +22,6 @@ class SearchCurvesTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-
-    def test_the_csv_has_a_line_for_every_faster_step(self):
-        write_curves(self.folder / "curves.csv", _RUNS)
-        with open(self.folder / "curves.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
-        self.assertEqual(
-            [(row["placer"], row["samples"], row["step_secs"]) for row in rows],
-            [("post", "1", "1.0"), ("post", "7", "0.5"), ("heft", "1", "0.4")],
-        )
 
     def test_pictures_are_drawn_where_matplotlib_is(self):
         try:

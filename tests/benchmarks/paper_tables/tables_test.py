@@ -106,14 +106,15 @@ class CommandsTest(absltest.TestCase):
         self.assertEqual(status, 0, text)
         self.assertIn("| post batch_size=24 |", text)
         written = {path.name for path in (self.folder / "out").iterdir()}
-        names = ["60-wall-secs.md", "60-wall-secs.csv", "60-wall-secs_curves.csv"]
+        names = ["60-wall-secs.md", "60-wall-secs.csv", "60-wall-secs_provenance.json"]
         self.assertContainsSubset(names, written)
+        self.assertNotIn("60-wall-secs_curves", written)
 
     def test_a_comparison_goes_on_from_what_is_kept_beside_it(self):
         flags = ("--problems=nmt_2:2xK80", "--placers=heft,random,post", "--core_secs=60")
         text, status = self.call(comparison, *flags, "--only_kept")
         self.assertEqual(status, 2, text)
-        self.assertRegex(text, "no runs are kept in .*60-core-secs_runs.jsonl")
+        self.assertRegex(text, "no runs are kept in .*60-core-secs_runs.jsonl.gz")
         for wanted in (["heft", "random", "post"], ["heft", "post"], ["heft"]):
             with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
                 text, status = self.call(comparison, *flags)
@@ -143,7 +144,7 @@ class CommandsTest(absltest.TestCase):
         self.assertEqual(status, 0, text)
         self.assertEqual([key.placer for key in run_all.call_args.args[0]], ["random"])
         self.assertIn("1 of 2 runs are in", text)
-        kept = KeptRuns(self.folder / "out" / "10-core-secs_runs.jsonl")
+        kept = KeptRuns(self.folder / "out" / "10-core-secs_runs.jsonl.gz")
         self.assertIsNotNone(kept.get(RunKey("nmt_2", "2xK80", "heft"), SearchBudget(10.0)))
 
     def test_runs_of_different_versions_of_a_problem_are_told(self):
