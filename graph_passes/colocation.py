@@ -185,7 +185,7 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
 
 
 def _producers(graph: OpGraph) -> list[list[int]]:
-    """The operations before each operation, by data and then by control edges."""
+    """Lists the operations before each operation, by data and then by control edges."""
     producers: list[list[int]] = [[] for _ in graph.names]
     for before, after in zip(
         graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True

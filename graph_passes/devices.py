@@ -8,7 +8,7 @@ __all__ = ["device_type_of", "home_device"]
 
 
 def _parse(name: str) -> dict[str, str]:
-    """What a name says of "job", "replica", "task", "type" and "index"."""
+    """Reads from a name what it says of "job", "replica", "task", "type" and "index"."""
     parts = {}
     for part in name.split("/"):
         key, _, value = part.partition(":")
@@ -24,7 +24,7 @@ def _parse(name: str) -> dict[str, str]:
 
 
 def device_type_of(name: str) -> str:
-    """The type in a device name.
+    """Reads the type out of a device name.
 
     Example:
         >>> device_type_of("/job:worker/replica:0/task:1/device:CPU:0")
@@ -36,7 +36,7 @@ def device_type_of(name: str) -> str:
 
 
 def home_device(requested: str, device_names: Sequence[str]) -> int:
-    """Which device a request that may be partial means.
+    """Finds the device that a request, possibly partial, means.
 
     Args:
         requested: such as "/cpu:0", "/job:worker/task:1" or "".

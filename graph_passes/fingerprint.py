@@ -63,7 +63,7 @@ class _Functions:
         self._digests: dict[str, str] = {}
 
     def digests(self) -> list[str]:
-        """The digests of all functions, sorted."""
+        """Computes the digests of all functions, sorted."""
         return sorted(self._digest(name) for name in self._functions)
 
     def rename(self, node: tf.compat.v1.NodeDef) -> None:

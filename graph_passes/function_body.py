@@ -44,7 +44,7 @@ class FunctionBodies:
         return name in self._functions
 
     def body(self, name: str, arguments: Sequence[Argument]) -> OpGraph:
-        """A function as a graph, with a placeholder or a variable for each argument.
+        """Builds the graph of a function, with a placeholder or a variable for each argument.
 
         Args:
             name: of the function.
@@ -78,7 +78,7 @@ class FunctionBodies:
         return OpGraph.from_graph_def(graph_def, fetches)
 
     def _tensor_names(self, function: function_pb2.FunctionDef) -> Mapping[str, str]:
-        """By "operation:output:number", as functions name tensors, "operation:number"."""
+        """Maps "operation:output:number", as functions name tensors, to "operation:number"."""
         names = {}
         for node in function.node_def:
             number = 0
@@ -89,7 +89,7 @@ class FunctionBodies:
         return names
 
     def _outputs(self, node: tf.compat.v1.NodeDef) -> Iterable[tuple[str, int]]:
-        """Name and length of each output of an operation."""
+        """Lists the name and length of each output of an operation."""
         if node.op in self._functions:
             return [(arg.name, 1) for arg in self._functions[node.op].signature.output_arg]
         definition = op_def_registry.get(node.op)

@@ -25,11 +25,11 @@ class FunctionLibrary:
         return name in self._bodies
 
     def body(self, name: str) -> Iterable[tf.compat.v1.NodeDef]:
-        """The operations of a function; none if there is no such function."""
+        """Lists the operations of a function; none if there is no such function."""
         return self._bodies.get(name, ())
 
     def run_by(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
-        """The names of all functions that an operation runs, however indirectly.
+        """Names all functions that an operation runs, however indirectly.
 
         Args:
             node: an operation of the graph or of a function.

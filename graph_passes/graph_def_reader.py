@@ -260,7 +260,7 @@ def handle_edges(
 
 
 def _reference_inputs(node: tf.compat.v1.NodeDef) -> list[bool]:
-    """For each input of an operation, whether it wants a reference."""
+    """Says for each input of an operation whether it wants a reference."""
     op_def = op_def_registry.get(node.op)
     flags: list[bool] = []
     for arg in op_def.input_arg if op_def is not None else ():

@@ -43,7 +43,7 @@ class GraphState:
     placement: Placement | None = None
 
     def with_graph(self, graph_def: tf.compat.v1.GraphDef) -> GraphState:
-        """The state with another graph, and without what was found out about the old one."""
+        """Copies the state with another graph, without what was found out about the old one."""
         return dataclasses.replace(
             self, graph_def=graph_def, op_graph=None, colocation=None, grouping=None
         )

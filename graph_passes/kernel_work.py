@@ -92,7 +92,7 @@ def kernel_work(graph: OpGraph) -> KernelWork:
 
 
 def tensor_sizes(graph: OpGraph) -> np.ndarray:
-    """The size of each tensor, an unknown dimension as 1: int64 [num_tensors].
+    """Computes the size of each tensor, an unknown dimension as 1: int64 [num_tensors].
 
     Handles and texts count nothing.
     """
@@ -116,7 +116,7 @@ class _Calls:
         self._known: dict[tuple[str, tuple[Argument, ...]], _Rows] = {}
 
     def kernels(self, graph: OpGraph) -> KernelWork:
-        """The kernels of a graph or of a body."""
+        """Lists the kernels of a graph or of a body."""
         called: dict[int, _Rows] = {}
         for name in graph.type_names:
             if name in _CALLS or name in self._bodies:
@@ -144,7 +144,7 @@ class _Calls:
         )
 
     def _rows_of_call(self, graph: OpGraph, i: int) -> _Rows | None:
-        """The kernels of a call; None where nothing is known of its functions."""
+        """Lists the kernels of a call; None where nothing is known of its functions."""
         node = graph.graph_def.node[i]
         names = [node.op]
         if node.op in _CALLS:
@@ -184,7 +184,7 @@ def _argument(graph: OpGraph, tensor: int) -> Argument:
 
 
 def _trips(graph: OpGraph, i: int) -> int:
-    """How often the body of a functional while loop runs, where a constant says so; else 1."""
+    """Finds how often the body of a functional while loop runs, if a constant says so; else 1."""
     inputs = graph.input_tensors[i]
     if len(inputs) > 1:
         # TensorFlow's while_loop counts from 0 in the first variable up to the second.
@@ -197,7 +197,7 @@ def _trips(graph: OpGraph, i: int) -> int:
 
 
 def _touched_bytes(graph: OpGraph) -> np.ndarray:
-    """What the kernel of each operation reads and writes: float64 [num_operations]."""
+    """Computes what the kernel of each operation reads and writes: float64 [num_operations]."""
     sizes = tensor_sizes(graph).astype(np.float64)
     num_operations = graph.num_operations
     written = np.bincount(graph.tensor_producer, sizes, num_operations)
@@ -220,7 +220,7 @@ def _touched_bytes(graph: OpGraph) -> np.ndarray:
 
 
 def _on_host(graph: OpGraph) -> np.ndarray:
-    """Bool [num_operations], true for what reads and writes nothing but int32."""
+    """Finds the operations that read and write nothing but int32: bool [num_operations]."""
     is_int32 = graph.tensor_dtypes == types_pb2.DT_INT32
     others = np.zeros(graph.num_operations, bool)
     others[graph.tensor_producer[~is_int32]] = True

@@ -62,7 +62,7 @@ class KernelTable:
         return tuple(sorted(self._kernels))
 
     def supports(self, node: tf.compat.v1.NodeDef, device_type: str) -> bool:
-        """Whether a device of this type can run the operation.
+        """Says whether a device of this type can run the operation.
 
         Args:
             node: the operation; only its type and attributes matter.
@@ -99,7 +99,7 @@ class KernelTable:
 
 
 def _attribute_values(node: tf.compat.v1.NodeDef, name: str) -> tuple[str | int, ...]:
-    """The values of an attribute, several for a list; none where a function's caller decides."""
+    """Reads the values of an attribute, several for a list; none if a function's caller decides."""
     value = node.attr[name] if name in node.attr else _attribute_defaults(node.op).get(name)
     if value is None:
         return ()
@@ -128,7 +128,7 @@ def _attribute_defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
 
 
 def registered_kernels(device_type: str) -> dict[str, list[Constraints]]:
-    """The kernels that the running TensorFlow has for a type of device.
+    """Lists the kernels that the running TensorFlow has for a type of device.
 
     Args:
         device_type: such as "CPU" or "GPU".
@@ -214,7 +214,7 @@ def _shipped_gpu_kernels() -> dict[str, list[Constraints]]:
 
 
 def table_json(constraints: Mapping[str, Sequence[Constraints]], source: str) -> str:
-    """The text of a kernel table file.
+    """Formats kernels as the text of a kernel table file.
 
     Args:
         constraints: per operation type its kernels.

@@ -165,16 +165,16 @@ class OpGraph:
         return lists
 
     def type_of(self, operation: int) -> str:
-        """The type of an operation, such as "MatMul"."""
+        """Returns the type of an operation, such as "MatMul"."""
         return self.type_names[self.types[operation]]
 
     def has_type(self, type_names: Iterable[str]) -> np.ndarray:
-        """Bool [num_operations], true for the operations of any of these types."""
+        """Says which operations are of any of these types: bool [num_operations]."""
         wanted = set(type_names)
         return np.array([name in wanted for name in self.type_names], bool)[self.types]
 
     def tensor_index(self, name: str) -> int:
-        """The number of a tensor given as "operation:port" or, for port 0, "operation".
+        """Finds the number of a tensor given as "operation:port" or, for port 0, "operation".
 
         Raises:
             GraphError: there is no such tensor.
@@ -189,7 +189,7 @@ class OpGraph:
         return tensor
 
     def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
-        """The same graph with `needed` and `fed` as a step with these fetches and feeds has them.
+        """Copies the graph with `needed` and `fed` as a step with these fetches and feeds has them.
 
         Args:
             fetches: as of `from_graph_def`.

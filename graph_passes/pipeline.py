@@ -19,15 +19,15 @@ from graph_passes.grouping.single_groups import SingleGroups
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
 
-__all__ = ["GROUPINGS", "GroupedGraph", "group_operations"]
+__all__ = ["GRANULARITIES", "GroupedGraph", "group_operations"]
 
-_HEURISTIC = "heuristic"
+_COARSE = "coarse"
 _PASSES: dict[str, tuple[type[GraphPass], ...]] = {
-    _HEURISTIC: (DefaultGroups, ModelRules, SingleConsumerMerge),
-    "per_operation": (SingleGroups,),
+    _COARSE: (DefaultGroups, ModelRules, SingleConsumerMerge),
+    "fine": (SingleGroups,),
 }
 #: The names that `group_operations` takes.
-GROUPINGS = tuple(_PASSES)
+GRANULARITIES = tuple(_PASSES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class GroupedGraph:
         return sum(kind != LEFT_ALONE for kind in self.grouping.kinds)
 
     def assignment(self, placement: np.ndarray, device_names: tuple[str, ...]) -> dict[str, str]:
-        """The device of each operation whose device field a placement writes.
+        """Finds the device of each operation whose device field a placement writes.
 
         Args:
             placement: int32 [num_groups], a device index per group.
@@ -76,35 +76,36 @@ class GroupedGraph:
         return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
 
 
-def group_operations(op_graph: OpGraph, grouping: str = _HEURISTIC) -> GroupedGraph:
+def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGraph:
     """Finds the hard groups of a graph and groups them.
 
     Args:
         op_graph: the graph, with what a step needs marked.
-        grouping: "heuristic", by the three rules of the papers; "per_operation", every hard group
+        granularity: "coarse", by the three rules of the papers; "fine", every hard group
             that the step needs by itself, and the groups of the rules as `coarse`.
 
     Returns:
         The graph with its groups.
 
     Raises:
-        ValueError: the grouping is unknown.
+        ValueError: the granularity is unknown.
 
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
     """
-    if grouping not in _PASSES:
-        raise ValueError(f"unknown grouping {grouping!r}: it is one of {', '.join(GROUPINGS)}")
+    if granularity not in _PASSES:
+        known = ", ".join(GRANULARITIES)
+        raise ValueError(f"unknown granularity {granularity!r}: it is one of {known}")
     hard = FindColocationGroups().run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
-    coarse = _grouped(hard, _HEURISTIC)
-    if grouping == _HEURISTIC:
+    coarse = _grouped(hard, _COARSE)
+    if granularity == _COARSE:
         return coarse
-    return dataclasses.replace(_grouped(hard, grouping), coarse=coarse)
+    return dataclasses.replace(_grouped(hard, granularity), coarse=coarse)
 
 
-def _grouped(hard: GraphState, grouping: str) -> GroupedGraph:
+def _grouped(hard: GraphState, granularity: str) -> GroupedGraph:
     """Groups the hard groups of a graph."""
-    state = Sequential([make() for make in _PASSES[grouping]]).run(hard).state
+    state = Sequential([make() for make in _PASSES[granularity]]).run(hard).state
     op_graph, colocation, found = state.op_graph, state.colocation, state.grouping
     assert op_graph is not None
     assert colocation is not None and found is not None

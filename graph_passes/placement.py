@@ -48,7 +48,7 @@ class Placement:
     provenance: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The text of a placement file."""
+        """Formats the placement as the text of a placement file."""
         return json.dumps({"format": _FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @classmethod
@@ -118,7 +118,7 @@ def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:
 def operation_groups(
     graph: OpGraph, colocation: ColocationGroups, grouping: Grouping
 ) -> np.ndarray:
-    """The group whose device each operation gets.
+    """Finds the group whose device each operation gets.
 
     Beside the operations of the step these are the rest of their colocation groups (initialisers
     of variables, say) and, outside the step, what only one group reads: an initial value is made
@@ -177,7 +177,7 @@ class FittedPlacement:
     refused: Mapping[str, str]
 
     def as_placement(self, placement: Placement) -> Placement:
-        """The placement with only what fits."""
+        """Copies the placement with only what fits."""
         return dataclasses.replace(placement, assignment=self.assignment)
 
 
@@ -230,7 +230,7 @@ def fit_placement(
 def assignment_of(
     names: Sequence[str], groups: np.ndarray, devices: Sequence[str], row: np.ndarray
 ) -> dict[str, str]:
-    """The devices that a placement of groups means for operations.
+    """Finds the devices that a placement of groups means for operations.
 
     Args:
         names: the name of every operation.

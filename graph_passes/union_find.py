@@ -15,7 +15,7 @@ class UnionFind:
         self._parent = list(range(size))
 
     def find(self, member: int) -> int:
-        """The representative of a member's set."""
+        """Finds the representative of a member's set."""
         parent = self._parent
         while parent[member] != member:
             parent[member] = parent[parent[member]]
@@ -31,5 +31,5 @@ class UnionFind:
         return a
 
     def roots(self) -> np.ndarray:
-        """int32 [size], the representative of every member."""
+        """Finds the representative of every member: int32 [size]."""
         return np.array([self.find(i) for i in range(len(self._parent))], np.int32)

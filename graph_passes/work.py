@@ -105,7 +105,7 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
 
 
 def tensor_elements(graph: OpGraph) -> np.ndarray:
-    """How many elements each tensor has: float64 [num_tensors].
+    """Counts the elements of each tensor: float64 [num_tensors].
 
     A dimension of unknown size counts as 1, a tensor of unknown rank as one element.
     """
@@ -119,7 +119,7 @@ def tensor_elements(graph: OpGraph) -> np.ndarray:
 
 
 def contraction_flops(graph: OpGraph) -> np.ndarray:
-    """The floating point operations of contractions: two for each multiply-and-add.
+    """Counts the floating point operations of contractions: two for each multiply-and-add.
 
     Args:
         graph: the graph; unknown sizes count as 1.
@@ -135,7 +135,7 @@ def contraction_flops(graph: OpGraph) -> np.ndarray:
 
 
 def has_prefix(graph: OpGraph, prefixes: tuple[str, ...]) -> np.ndarray:
-    """Bool [num_operations], true for operations whose type begins with one of these."""
+    """Says which operations have a type that begins with one of these: bool [num_operations]."""
     return graph.has_type(name for name in graph.type_names if name.startswith(prefixes))
 
 
@@ -168,14 +168,14 @@ def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
 
 
 def _multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
-    """How many values each output element of a convolution sums up."""
+    """Counts the values that each output element of a convolution sums up."""
     sizes = [max(size, 1) for size in filter_shape or ()]
     # The last dimension is the output channel; of a depthwise filter, the last two are.
     return math.prod(sizes[: -2 if op_type.startswith("Depthwise") else -1])
 
 
 def _einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
-    """The product of the sizes of all subscripts."""
+    """Multiplies the sizes of all subscripts."""
     sizes: dict[str, int] = {}
     operands = equation.split("->")[0].split(",")
     for subscripts, shape in zip(operands, shapes, strict=True):

@@ -104,5 +104,5 @@ def _temporary(path: str) -> str:
 
 
 def _is_special(path: str) -> bool:
-    """Whether this is something like /dev/null, which must not be replaced by a file."""
+    """Says whether this is something like /dev/null, which must not be replaced by a file."""
     return os.path.exists(path) and not os.path.isfile(path)

@@ -44,7 +44,7 @@ _EXIT_WAIT_SECS = 10.0
 
 
 def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment variables for a process that must not see a GPU.
+    """Makes environment variables for a process that must not see a GPU.
 
     What was visible before is kept aside, so that `environment_with_gpus` finds it again in a
     descendant of that process.
@@ -62,7 +62,7 @@ def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[s
 
 
 def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment variables for a process that sees the GPUs that were visible at first.
+    """Makes environment variables for a process that sees the GPUs that were visible at first.
 
     Args:
         environ: the variables to start from; the variables of this process when None.
@@ -169,7 +169,7 @@ class ChildProcess:
         self._stopped = False
 
     def fileno(self) -> int:
-        """The file descriptor that is readable when the child has answered or died."""
+        """Returns the file descriptor that is readable when the child has answered or died."""
         return self._answers
 
     def send(self, message: Mapping[str, Any], deadline: float) -> None:
@@ -206,7 +206,7 @@ class ChildProcess:
         return [json.loads(line) for line in lines]
 
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Says whether the process runs."""
         return self._process.poll() is None
 
     @property
@@ -215,7 +215,7 @@ class ChildProcess:
         return self._process.poll()
 
     def exit_description(self) -> str:
-        """How the process ended, as a clause: "task 1 was killed by signal 9 (SIGKILL)"."""
+        """Says how the process ended, as a clause: "task 1 was killed by signal 9 (SIGKILL)"."""
         try:
             code = self._process.wait(_EXIT_WAIT_SECS)
         except subprocess.TimeoutExpired:
@@ -229,7 +229,7 @@ class ChildProcess:
         return f"{self.name} exited with code {code}"
 
     def log_lines(self) -> list[str]:
-        """The lines that the process wrote to its standard outputs, at most the last 64 KiB."""
+        """Reads the lines that the process wrote to standard outputs, at most the last 64 KiB."""
         try:
             with open(self.log_path, "rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
@@ -239,7 +239,7 @@ class ChildProcess:
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def log_tail(self) -> str:
-        """The end of `log_lines` as one line; empty without any."""
+        """Joins the end of `log_lines` into one line; empty without any."""
         tail = " | ".join(self.log_lines())
         return tail if len(tail) <= _LOG_TAIL_CHARS else "…" + tail[-_LOG_TAIL_CHARS:]
 
@@ -323,7 +323,7 @@ class Parent:
             os._exit(0)
 
     def receive(self) -> dict[str, Any]:
-        """The next command; waits for it."""
+        """Waits for the next command, and returns it."""
         return self._commands.get()
 
     def send(self, message: Mapping[str, Any]) -> None:

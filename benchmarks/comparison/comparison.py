@@ -160,7 +160,7 @@ def _budget(args: argparse.Namespace) -> SearchBudget:
 def _all_runs(
     keys: list[RunKey], budget: SearchBudget, args: argparse.Namespace, out: pathlib.Path
 ) -> dict[RunKey, Run]:
-    """The runs that are kept, and the others, unless they are not to be made."""
+    """Collects the runs that are kept, and makes the others, unless they are not to be made."""
     kept = KeptRuns(out / f"{budget.folder}_runs.jsonl.gz")
     # Under another budget, a run may have ended alike: most baselines take seconds under any.
     others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl.gz")) if path != kept.path]
@@ -216,7 +216,7 @@ def _draw_curves(
 
 
 def _problem(text: str) -> tuple[str, str]:
-    """Model and machine of "MODEL:MACHINE"."""
+    """Splits "MODEL:MACHINE" into the model and the machine."""
     model, colon, machine = text.partition(":")
     if not (model and colon and machine):
         raise ValueError(f"--problems: {text!r} is not MODEL:MACHINE")
@@ -226,7 +226,7 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _placer(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Name and options of "NAME:OPTION=VALUE:OPTION=VALUE"."""
+    """Splits "NAME:OPTION=VALUE:OPTION=VALUE" into the name and the options."""
     name, *options = text.split(":")
     pairs = []
     for option in options:

@@ -27,7 +27,7 @@ Comparison = Mapping[str, Mapping[str, Cell]]
 
 
 def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
-    """A page with the winner on each problem, and how far every placer is from it.
+    """Formats a page with the winner on each problem, and how far every placer is from it.
 
     Args:
         title: of the page.
@@ -83,7 +83,7 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
 
 
 def _has_versions(runs: Sequence[Run]) -> bool:
-    """Whether runs with the same kind of groups, of one model and machine, placed two problems."""
+    """Says whether runs with one kind of groups, of one model and machine, placed two problems."""
     digests = {(run.key.problem, run.problem_digest) for run in runs if run.failure is None}
     return len(digests) > len({problem for problem, _ in digests})
 
@@ -213,7 +213,7 @@ def _spreads(comparison: Comparison) -> str:
 
 
 def _spread(runs: Sequence[Run]) -> list[str]:
-    """What the seeds of a placer came to; empty texts if there is no run that did not fail."""
+    """Formats what the seeds of a placer came to; empty texts if all runs failed."""
     found = [run.found for run in runs if run.found is not None]
     if not found:
         return ["0", *[""] * 9]
@@ -273,7 +273,7 @@ def _auto_ratios(comparison: Comparison) -> str:
 
 
 def _losses(run: Run) -> str:
-    """What its step loses to what, the most first: "turns 0.12, transfers 0.05"."""
+    """Formats what its step loses to what, the most first: "turns 0.12, transfers 0.05"."""
     if run.losses is None or not run.lower_bound_secs:
         return ""
     parts = [(secs / run.lower_bound_secs, name) for name, secs in run.losses.items()]

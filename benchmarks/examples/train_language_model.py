@@ -37,7 +37,7 @@ _LAYERS = 2
 
 
 def _model(tokens: tf.Tensor) -> tf.Tensor:
-    """Mean cross entropy of the next word under a two-layer LSTM."""
+    """Computes the mean cross entropy of the next word under a two-layer LSTM."""
     units, vocabulary = _UNITS.value, _VOCABULARY.value
     embedding = tf1.get_variable("embedding", [vocabulary, units])
     inputs = tf.unstack(tf.nn.embedding_lookup(embedding, tokens[:, :-1]), axis=1)

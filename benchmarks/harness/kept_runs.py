@@ -53,7 +53,7 @@ class KeptRuns:
             self._runs[run.key], self._lines[run.key] = run, line
 
     def get(self, key: RunKey, budget: SearchBudget) -> Run | None:
-        """The run, if one with this budget is there, or one that would be the same with it.
+        """Finds the run, if one with this budget is there, or one that would be the same with it.
 
         That is one which was ended by what both budgets have, or by neither: its placer had nothing
         more to propose. Only "auto" knows its budget, and shares it out.

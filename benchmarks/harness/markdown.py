@@ -10,7 +10,7 @@ __all__ = ["markdown_table"]
 def markdown_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], alignment: str = ""
 ) -> str:
-    """A table as lines of Markdown, without a final newline.
+    """Formats a table as lines of Markdown, without a final newline.
 
     Args:
         headers: one per column.

@@ -81,7 +81,7 @@ def run_numbers(
 def in_ranges(
     runs: Sequence[_Run], ends: Sequence[int], size: Callable[[_Run], int]
 ) -> list[tuple[str, list[_Run]]]:
-    """The runs by size: a name for each range, and those in it; all of them last.
+    """Groups the runs by size: a name for each range, and those in it; all of them last.
 
     Args:
         runs: all.
@@ -104,7 +104,7 @@ def run_command(
     note: Callable[[_Run], str],
     page: Callable[[Sequence[_Run]], str],
 ) -> None:
-    """The command of a benchmark that searches random problems: makes the runs and a page of them.
+    """Runs a benchmark command that searches random problems: makes the runs and a page of them.
 
     Args:
         name: of the benchmark.

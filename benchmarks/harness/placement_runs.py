@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.provenance import package_versions
-from benchmarks.harness.run_placers import is_learned, make_run_placer, run_units
+from benchmarks.harness.run_placers import is_learned, make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.harness.timed_search import Found, SearchBudget, timed_search
 from benchmarks.paper_tables.step_causes import step_causes
@@ -67,8 +67,8 @@ class RunKey:
     @property
     def problem(self) -> ProblemKey:
         """The problem that the placer is given."""
-        units = run_units(self.placer, dict(self.options))
-        return ProblemKey(self.model, self.machine, units, self.small)
+        granularity = run_granularity(self.placer, dict(self.options))
+        return ProblemKey(self.model, self.machine, granularity, self.small)
 
     @property
     def label(self) -> str:
@@ -111,7 +111,7 @@ class Run:
     losses: Mapping[str, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form; `assignment` is at its top, as `tf_placer simulate` reads it."""
+        """Makes the JSON form; `assignment` is at its top, as `tf_placer simulate` reads it."""
         value = dataclasses.asdict(self) | {"format": _FORMAT}
         if self.found is not None:
             value["assignment"] = value["found"].pop("assignment")
@@ -276,7 +276,7 @@ def _failed(key: RunKey, budget: SearchBudget, failure: str) -> Run:
 
 
 def _read_run(path: pathlib.Path) -> Run | None:
-    """The run of a file; None if there is none, or none of this format."""
+    """Reads the run of a file; None if there is none, or none of this format."""
     try:
         return Run.from_json(read_json(path))
     except (OSError, KeyError, TypeError, ValueError, json.JSONDecodeError):

@@ -9,7 +9,7 @@ __all__ = ["processor_name"]
 
 
 def processor_name() -> str:
-    """The model of the processor, or its architecture where the system does not say."""
+    """Finds the model of the processor, or its architecture where the system does not say."""
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()

@@ -21,7 +21,7 @@ _PACKAGES = ("numpy", "numba", "scipy", "networkx", "pymetis", "tensorflow", "te
 
 
 def package_versions() -> dict[str, str]:
-    """The versions of this package, of Python, and of what is installed of what it uses."""
+    """Lists the versions of this package, of Python, and of what is installed of what it uses."""
     versions = {"tf_placer": tf_placer.__version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -32,7 +32,7 @@ def package_versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the source tree, "+" behind it where files differ from it; "" if unknown."""
+    """Finds the commit of the source tree, "+" behind it if files differ from it; "" if unknown."""
     root = pathlib.Path(__file__).resolve().parents[2]
     outputs = []
     for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
@@ -67,7 +67,7 @@ def _program() -> list[str]:
 
 
 def provenance_line(made_by: Mapping[str, Any], budget: object, seeds: Sequence[int]) -> str:
-    """What made a page of runs, as a line for its end.
+    """Says what made a page of runs, as a line for its end.
 
     Args:
         made_by: as `provenance` gives it.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from benchmarks.problems.paper import PaperProblem
-from tf_placer.placers import AUTO, PLACERS, Units, check_options, make_placer, units_of
+from tf_placer.placers import AUTO, PLACERS, Granularity, check_options, granularity_of, make_placer
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.options import suggest
 from tf_placer.placers.placer import Placer
@@ -18,7 +18,7 @@ __all__ = [
     "check_placer",
     "is_learned",
     "make_run_placer",
-    "run_units",
+    "run_granularity",
     "uses_seed",
 ]
 
@@ -55,18 +55,18 @@ def check_placer(name: str, options: Mapping[str, str]) -> None:
         raise ValueError(f"placer {name!r} has no option {unknown[0]!r}")
 
 
-def run_units(name: str, options: Mapping[str, str]) -> Units:
-    """What placements of a run are made of; see `tf_placer.placers.units_of`."""
-    return units_of(name, options) if name in PLACERS else "heuristic"
+def run_granularity(name: str, options: Mapping[str, str]) -> Granularity:
+    """Says what placements of a run are made of; see `tf_placer.placers.granularity_of`."""
+    return granularity_of(name, options) if name in PLACERS else "coarse"
 
 
 def is_learned(name: str) -> bool:
-    """Whether a placer learns, and so needs TensorFlow."""
+    """Says whether a placer learns, and so needs TensorFlow."""
     return name in SYSTEMS
 
 
 def uses_seed(name: str) -> bool:
-    """Whether what a placer proposes depends on its seed."""
+    """Says whether what a placer proposes depends on its seed."""
     return is_learned(name) or name in _RANDOM
 
 

@@ -182,7 +182,7 @@ def samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
 
 
 def thinned(curve: Sequence[CurvePoint]) -> list[list[float]]:
-    """The points that show: at most `_MAX_POINTS`, the first and the last among them.
+    """Picks the points that show: at most `_MAX_POINTS`, the first and the last among them.
 
     Between these, a point that is hardly faster than the one before it is left out.
     """

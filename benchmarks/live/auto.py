@@ -36,7 +36,7 @@ from tf_placer.live.confirmation import Confirmation, survey
 from tf_placer.live.result import OptimizeResult
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import RunDirectory
-from tf_placer.placers import units_of
+from tf_placer.placers import granularity_of
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.units import format_duration, format_step
 
@@ -69,7 +69,7 @@ def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirm
     # The graph in memory has the devices by now.
     graph_def = tf.compat.v1.GraphDef.FromString(directory.graph.read_bytes())
     op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
-    grouped = group_operations(op_graph, units_of(request.placer, request.placer_options))
+    grouped = group_operations(op_graph, granularity_of(request.placer, request.placer_options))
     devices = tuple(device.name for device in request.machine.devices)
 
     def assign(row: np.ndarray) -> dict[str, str]:
@@ -101,7 +101,7 @@ def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirm
 def summary(
     name: str, result: OptimizeResult, secs: float, again: Confirmation | None = None
 ) -> dict[str, Any]:
-    """What came of a graph, as JSON values.
+    """Sums up what came of a graph, as JSON values.
 
     Args:
         name: of the graph.

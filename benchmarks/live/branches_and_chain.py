@@ -36,14 +36,14 @@ def _products(seed: int, size: int, depth: int) -> tf.Tensor:
 
 
 def two_branches(size: int = 1024, depth: int = 8) -> tf.Graph:
-    """Two chains of products of different data whose sum is fetched as "y:0"."""
+    """Builds two chains of products of different data whose sum is fetched as "y:0"."""
     with tf.Graph().as_default() as graph:
         tf.reduce_sum(_products(1, size, depth) + _products(2, size, depth), name="y")
     return graph
 
 
 def chain(size: int = 1024, depth: int = 16) -> tf.Graph:
-    """One chain of squares of a matrix whose sum is fetched as "y:0"."""
+    """Builds one chain of squares of a matrix whose sum is fetched as "y:0"."""
     with tf.Graph().as_default() as graph:
         value = tf1.random_uniform([size, size], seed=1)
         for _ in range(depth):

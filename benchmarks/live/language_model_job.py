@@ -11,7 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tf_placer
 from benchmarks.models import language_model
-from tf_placer.inputs.sources import write_graph
+from tf_placer.inputs.graph_files import write_graph
 
 __all__ = ["main"]
 

@@ -18,7 +18,7 @@ from tf_placer.environments.session import SessionEnvironment
 from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Machine
-from tf_placer.placers import PLACERS, Units, describe_placer, units_of
+from tf_placer.placers import PLACERS, Granularity, describe_placer, granularity_of
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["LiveModel"]
@@ -56,19 +56,19 @@ class LiveModel:
         self._graph_path.write_bytes(graph_def.SerializeToString())
 
     def grouped(self, placer: str) -> GroupedGraph:
-        """The graph with the groups that a placer places: those of the model rules if unknown."""
-        units = _units(placer)
-        if units not in self._grouped:
-            self._grouped[units] = group_operations(self._op_graph, units)
-        return self._grouped[units]
+        """Groups the graph into what a placer places: the groups of the model rules if unknown."""
+        granularity = _granularity(placer)
+        if granularity not in self._grouped:
+            self._grouped[granularity] = group_operations(self._op_graph, granularity)
+        return self._grouped[granularity]
 
     def legal(self, placer: str) -> np.ndarray:
-        """Where the groups of a placer may go: bool [num_groups, num_devices]."""
+        """Says where the groups of a placer may go: bool [num_groups, num_devices]."""
         grouped = self.grouped(placer)
         return grouped.grouping.legal_devices(grouped.colocation, self.devices)
 
     def assignment(self, placer: str, row: Sequence[int] | np.ndarray) -> dict[str, str]:
-        """The device of each operation under a placement of a placer."""
+        """Finds the device of each operation under a placement of a placer."""
         return self.grouped(placer).assignment(np.asarray(row, np.int32), self.devices)
 
     def environment(self, placer: str) -> SessionEnvironment:
@@ -78,7 +78,7 @@ class LiveModel:
         )
 
     def header(self, placer: str, seed: int) -> dict[str, Any]:
-        """What a log of a search with a placer is of."""
+        """Describes what a log of a search with a placer is of."""
         settings = describe_placer(placer).settings if placer in PLACERS else ()
         return {
             "graph_fingerprint": self.fingerprint,
@@ -86,7 +86,7 @@ class LiveModel:
             "configuration": {s.name: s.value for s in settings},
             "seed": seed,
             "machine": self.machine.to_json(),
-            "grouping": _units(placer),
+            "granularity": _granularity(placer),
         }
 
     def costed(self, steps: int) -> PlacementProblem:
@@ -105,10 +105,10 @@ class LiveModel:
             Source(self._op_graph, self._step),
             self.machine,
             steps=steps,
-            grouping="per_operation",
+            granularity="fine",
             work_dir=self._directory,
         ).problem()
 
 
-def _units(placer: str) -> Units:
-    return units_of(placer) if placer in PLACERS else "heuristic"
+def _granularity(placer: str) -> Granularity:
+    return granularity_of(placer) if placer in PLACERS else "coarse"

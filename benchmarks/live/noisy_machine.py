@@ -114,7 +114,7 @@ class NoisyMachine:
         return tuple(self._process)
 
     def clock(self) -> float:
-        """The time in seconds."""
+        """Tells the time in seconds."""
         return self.now_secs
 
     def restart(self) -> None:
@@ -158,13 +158,13 @@ class NoisyMachine:
         return tuple(steps)
 
     def measure_alone(self, label: str, speed: float) -> float:
-        """The median of nine steps after one to warm up, in a session with nothing beside it."""
+        """Measures the median of nine steps after one to warm up, in a session by itself."""
         self.open_session(label, {"speed": str(speed)})
         self.run_steps(label, 1)
         return float(np.median(self.run_steps(label, 9)))
 
     def _make_slowness(self, ticks: int) -> np.ndarray:
-        """How many times as slow the machine is at each tick."""
+        """Draws how many times as slow the machine is at each tick."""
         model = self._model
         logs = np.zeros(ticks)
         if model.drift_deviation:

@@ -29,7 +29,7 @@ from tf_placer.files import write_json
 from tf_placer.live.confirmation import Confirmation, survey
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.machines.lookup import find_machine
-from tf_placer.placers import make_placer, units_of
+from tf_placer.placers import granularity_of, make_placer
 from tf_placer.report.progress import progress_line
 from tf_placer.search.loop import Budget, search
 from tf_placer.search.trial_log import ORIGINAL, TrialLog
@@ -42,12 +42,12 @@ _DETERMINISTIC = ("single_device", "expert")
 
 
 def _search(live: LiveModel, placer_name: str, seed: int, args: argparse.Namespace) -> Search:
-    """One search, in processes of its own. What is in its log already is not measured again."""
+    """Searches once, in processes of its own. What is in its log already is not measured again."""
     grouped = live.grouped(placer_name)
     placer = make_placer(placer_name, grouped.group_graph, live.legal(placer_name), seed=seed)
     header = live.header(placer_name, seed)
     path = pathlib.Path(args.log_dir) / f"{placer_name}_{seed}" / "trials.jsonl"
-    with TrialLog.open(path, header) as log, live.environment(placer_name) as environment:
+    with TrialLog(path, header) as log, live.environment(placer_name) as environment:
         trials = search(
             lambda: environment.measure_assignment({}),
             environment,
@@ -126,7 +126,7 @@ def main() -> None:
         names = list(dict.fromkeys(text.split(",")))
         for name in names:
             try:
-                units_of(name)
+                granularity_of(name)
             except ValueError as error:
                 raise argparse.ArgumentTypeError(str(error)) from error
         return names

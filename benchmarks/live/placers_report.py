@@ -53,7 +53,7 @@ class Search:
         return best_trial(self.proposed)
 
     def quarter_secs(self) -> tuple[float | None, float | None]:
-        """Mean step of the first and the last quarter of the trials that ran."""
+        """Computes the mean step of the first and the last quarter of the trials that ran."""
         secs = [t.measurement.median_secs for t in self.proposed if t.measurement.median_secs]
         quarter = max(1, len(secs) // 4)
         return (
@@ -64,7 +64,7 @@ class Search:
 
 
 def search_table(searches: Sequence[Search], confirmation: Confirmation) -> str:
-    """One line per search.
+    """Formats a table with one line per search.
 
     Args:
         searches: in the order of the lines.
@@ -93,7 +93,7 @@ def search_table(searches: Sequence[Search], confirmation: Confirmation) -> str:
 
 
 def placer_table(searches: Sequence[Search], confirmation: Confirmation) -> str:
-    """One line per placer, in the order of their first searches: medians over its seeds.
+    """Formats one line per placer, in the order of their first searches: medians over its seeds.
 
     Args:
         searches: all of them.
@@ -123,7 +123,7 @@ def placer_table(searches: Sequence[Search], confirmation: Confirmation) -> str:
 
 
 def _again_secs(confirmation: Confirmation, run: Search) -> float | None:
-    """The step when measured again; None where nothing was found."""
+    """Looks up the step when measured again; None where nothing was found."""
     return confirmation.step_secs(run.label) if run.label in confirmation.comparisons else None
 
 

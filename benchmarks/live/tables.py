@@ -37,7 +37,7 @@ from tf_placer.files import read_json, write_json
 from tf_placer.live.confirmation import survey
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.machines.lookup import find_machine
-from tf_placer.placers import AUTO, PLACERS, make_placer, needs_problem, units_of
+from tf_placer.placers import AUTO, PLACERS, granularity_of, make_placer, needs_problem
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.coarse_groups import coarse_problem
@@ -85,7 +85,7 @@ _SEED = 0
 
 
 def papers_expert(model: str, live: LiveModel) -> list[np.ndarray]:
-    """Where people place a model, on devices of which all compute.
+    """Places a model as people do, on devices of which all compute.
 
     Args:
         model: of the catalogue.
@@ -116,7 +116,7 @@ def _make_placer(
         placer: Placer = CandidateList(groups, legal, seed=seed, candidates=candidates)
         placer.name = name
         return placer
-    placed = problem if units_of(name) == "per_operation" else coarse_problem(problem)[0]
+    placed = problem if granularity_of(name) == "fine" else coarse_problem(problem)[0]
     return make_placer(
         name,
         groups,
@@ -128,10 +128,10 @@ def _make_placer(
 
 
 def _costed(live: LiveModel, path: pathlib.Path) -> PlacementProblem:
-    """The problem of the model: profiled, or read where an earlier call has left it."""
+    """Profiles the model for its problem, or reads the one that an earlier call has left."""
     about = path.with_name("about.json")
     machine = live.machine.to_json()
-    expected = {"fingerprint": live.fingerprint, "machine": machine, "groups": "per_operation"}
+    expected = {"fingerprint": live.fingerprint, "machine": machine, "groups": "fine"}
     if not path.exists() or not about.exists() or read_json(about) != expected:
         path.parent.mkdir(parents=True, exist_ok=True)
         about.unlink(missing_ok=True)
@@ -149,7 +149,7 @@ class _Measuring:
     placer: str
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
-        """See `Environment.measure`."""
+        """Measures placements; see `Environment.measure`."""
         return [
             self.environment.measure_assignment(self.live.assignment(self.placer, row))
             for row in placements
@@ -157,7 +157,7 @@ class _Measuring:
 
 
 def _cells(model: str, args: argparse.Namespace, directory: str) -> list[LiveCell]:
-    """All cells of a model, the graph as it came first."""
+    """Measures all cells of a model; the first is the graph as it came."""
     built = _build(model, args.small)
     live = LiveModel(built, find_machine(args.machine), directory)
     print(f"{model}: {len(live.grouped(MODEL_EXPERT).op_graph.names)} operations", flush=True)
@@ -172,7 +172,7 @@ def _cells(model: str, args: argparse.Namespace, directory: str) -> list[LiveCel
         for name in args.placers:
             placer = _make_placer(name, model, live, problem, _SEED)
             header, path = live.header(name, _SEED), folder / name / "trials.jsonl"
-            with TrialLog.open(path, header) as log:
+            with TrialLog(path, header) as log:
                 trials = search(
                     functools.partial(environment.measure_assignment, {}),
                     _Measuring(live, environment, name),

@@ -61,7 +61,7 @@ def live_table_markdown(
     rounds: int,
     machine: str,
 ) -> str:
-    """A page with the table.
+    """Formats a page with the table.
 
     Args:
         cells: of all models.

@@ -74,7 +74,7 @@ def ends_with_change(
 
 
 def _trial(machine: NoisyMachine, devices: dict[str, str]) -> float:
-    """What a trial says of a finalist: the logarithm of its speed-up."""
+    """Measures what a trial says of a finalist: the logarithm of its speed-up."""
     if _ORIGINAL not in machine.open_labels:
         machine.restart()
         machine.open_session(_ORIGINAL, {})
@@ -123,7 +123,7 @@ def _share(
     speeds: Sequence[float],
     max_secs: float,
 ) -> tuple[float, float]:
-    """The share of searches that end with a change, and the mean time that they took."""
+    """Computes the share of searches that end with a change, and the mean time that they took."""
     run = ends_with_change if rule == "now" else ended_with_change_before
     count = functools.partial(_count, run, model, tuple(speeds), max_secs)
     size = max(1, searches // 40)

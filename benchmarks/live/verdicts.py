@@ -148,7 +148,7 @@ def _measured_again(
 
 
 def summary_table(values: list[dict[str, Any]]) -> str:
-    """What came of the runs, a line each."""
+    """Formats what came of the runs, a line each."""
     rows = []
     for value in values:
         low, high = value["interval"] or (None, None)

@@ -33,7 +33,7 @@ class AdditiveAttention:
         self._keys = tf.reshape(flat, encoded.shape, name="keys")
 
     def context(self, hidden: tf.Tensor) -> tf.Tensor:
-        """The mean of what the encoder says, weighted by what is asked; float32 [batch, units]."""
+        """Averages what the encoder says, weighted by what is asked; float32 [batch, units]."""
         query = tf.matmul(hidden, self._query_weights, name="query")
         added = tf.tanh(self._keys + tf.expand_dims(query, 1))
         alignments = tf.nn.softmax(tf.reduce_sum(added * self._score_weights, axis=2))

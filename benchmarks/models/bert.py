@@ -120,7 +120,7 @@ class Bert:
             }
 
     def _masked(self, words: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Eight of ten words masked, one replaced by any, one as it is."""
+        """Masks eight of ten words, replaces one by any, and leaves one as it is."""
         fate = random.random(words.shape)
         any_words = random.integers(_FIRST_WORD, self.vocabulary, words.shape, dtype=np.int32)
         return np.where(fate < 0.8, _MASK, np.where(fate < 0.9, any_words, words)).astype(np.int32)
@@ -264,7 +264,7 @@ def _masked_loss(
     words: tf.Tensor,
     weights: tf.Tensor,
 ) -> tf.Tensor:
-    """Weighted mean cross entropy of the masked words."""
+    """Computes the weighted mean cross entropy of the masked words."""
     units = int(value.shape[1])
     vocabulary = int(table.shape[0])
     with tf1.variable_scope("masked_words"):
@@ -280,7 +280,7 @@ def _masked_loss(
 
 
 def _next_loss(value: tf.Tensor, length: int, follows: tf.Tensor) -> tf.Tensor:
-    """Mean cross entropy of whether second sentences follow, told from the first token."""
+    """Computes the mean cross entropy of whether second sentences follow, by the first token."""
     units = int(value.shape[1])
     with tf1.variable_scope("next_sentence"):
         starts = tf.reshape(value, [-1, length, units])[:, 0]

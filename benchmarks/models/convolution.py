@@ -38,7 +38,7 @@ class ConvolutionLayers:
         stride: int = 1,
         padding: str = "SAME",
     ) -> tf.Tensor:
-        """Convolution, batch normalisation and rectification, with variables of its own.
+        """Convolves, normalises over the batch and rectifies, with variables of its own.
 
         Args:
             value: float32 [batch, height, width, channels].
@@ -75,7 +75,7 @@ class ConvolutionLayers:
         return self.convolution(value, channels, size, last, stride=2, padding="VALID")
 
     def pooled(self, value: tf.Tensor, channels: int, name: str) -> tf.Tensor:
-        """Average pooling, then a convolution."""
+        """Applies average pooling, then a convolution."""
         with tf1.variable_scope(name):
             value = tf.nn.avg_pool2d(value, 3, 1, "SAME")
             return self.convolution(value, channels, 1, "conv_0")
@@ -89,7 +89,7 @@ def convolve(
     stride: int = 1,
     padding: str = "SAME",
 ) -> tf.Tensor:
-    """Convolution alone, with a kernel in the variable scope of now.
+    """Convolves and does nothing else, with a kernel in the current variable scope.
 
     Args:
         value: float32 [batch, height, width, channels].
@@ -107,7 +107,7 @@ def convolve(
 
 
 def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
-    """Normalised over the batch, with variables in the variable scope of now.
+    """Normalises over the batch, with variables in the current variable scope.
 
     The updates of the moving averages are in the UPDATE_OPS collection.
 
@@ -136,7 +136,7 @@ def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
 
 
 def dense(value: tf.Tensor, classes: int) -> tf.Tensor:
-    """A classifier's last layer, which starts with small weights, in the variable scope of now.
+    """Adds a classifier's last layer, with small first weights, in the current variable scope.
 
     Args:
         value: float32 [batch, channels].

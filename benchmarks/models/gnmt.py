@@ -150,7 +150,7 @@ def _encode(values: list[tf.Tensor], layers: int, units: int) -> tuple[tf.Tensor
 
 
 def _decode(values: list[tf.Tensor], encoded: tf.Tensor, states: list[_State]) -> list[tf.Tensor]:
-    """What each step says before the softmax, float32 [batch, units] each."""
+    """Computes what each step says before the softmax, float32 [batch, units] each."""
     units = int(values[0].shape[1])
     with tf1.variable_scope("decoder"):
         cells = []

@@ -71,7 +71,7 @@ class ImageClassifier:
             yield images, labels
 
     def feeds(self, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-        """The batches, as what to feed to a step."""
+        """Yields the batches, as what to feed to a step."""
         for images, labels in self.batches(seed):
             yield {self.images: images, self.labels: labels}
 
@@ -132,7 +132,7 @@ def build_classifier(
 
 
 def smoothed_loss(logits: tf.Tensor, labels: tf.Tensor, name: str) -> tf.Tensor:
-    """Mean cross entropy with smoothed labels.
+    """Computes the mean cross entropy with smoothed labels.
 
     Args:
         logits: float32 [batch, classes].
@@ -156,7 +156,7 @@ def apply(
     optimizer: tf.compat.v1.train.Optimizer,
     name: str = "train",
 ) -> tf.Operation:
-    """One update of the variables, the moving averages and the global step.
+    """Builds one update of the variables, the moving averages and the global step.
 
     Args:
         gradients: of each variable.
@@ -175,7 +175,7 @@ def apply(
 
 
 def image_optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:
-    """An optimizer whose RMSProp has the settings of the Inception and NASNet papers.
+    """Makes an optimizer whose RMSProp has the settings of the Inception and NASNet papers.
 
     Args:
         name: "adam", "momentum", "rmsprop" or "sgd".

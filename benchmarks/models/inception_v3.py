@@ -109,7 +109,7 @@ def _halve(value: tf.Tensor, name: str = "pool") -> tf.Tensor:
 
 
 def _stem(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
-    """From 299 x 299 pixels to 35 x 35."""
+    """Reduces 299 x 299 pixels to 35 x 35."""
     with tf1.variable_scope("stem"):
         value = layers.convolution(value, 32, 3, "conv_0", stride=2, padding="VALID")
         value = layers.convolution(value, 32, 3, "conv_1", padding="VALID")
@@ -119,7 +119,7 @@ def _stem(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
 
 
 def _blocks_of_35(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
-    """Three blocks of 35 x 35 pixels."""
+    """Applies three blocks of 35 x 35 pixels."""
     for block, pooled_channels in zip("bcd", (32, 64, 64), strict=True):
         with tf1.variable_scope(f"mixed_5{block}"):
             branches = [
@@ -133,7 +133,7 @@ def _blocks_of_35(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
 
 
 def _blocks_of_17(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
-    """From 35 x 35 pixels to 17 x 17, and four blocks of that, with factorised convolutions."""
+    """Reduces 35 x 35 pixels to 17 x 17, then applies four blocks with factorised convolutions."""
     with tf1.variable_scope("mixed_6a"):
         branches = [
             layers.shrinking_chain(value, "branch_0", (384, 3)),
@@ -156,7 +156,7 @@ def _blocks_of_17(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
 
 
 def _blocks_of_8(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
-    """From 17 x 17 pixels to 8 x 8, and two blocks of that, whose branches fork again."""
+    """Reduces 17 x 17 pixels to 8 x 8, then applies two blocks, whose branches fork again."""
     with tf1.variable_scope("mixed_7a"):
         branches = [
             layers.shrinking_chain(value, "branch_0", (192, 1), (320, 3)),

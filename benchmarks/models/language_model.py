@@ -83,7 +83,7 @@ class LanguageModel:
             yield tokens
 
     def feeds(self, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-        """The batches, as what to feed to a step."""
+        """Yields the batches, as what to feed to a step."""
         for tokens in self.batches(seed):
             yield {self.tokens: tokens}
 
@@ -145,7 +145,7 @@ def build(
 
 
 def _loss(outputs: list[tf.Tensor], targets: tf.Tensor, vocabulary: int, softmax: str) -> tf.Tensor:
-    """Mean cross entropy of the next token, predicted for all steps at once or one by one."""
+    """Computes the mean cross entropy of the next token, for all steps at once or one by one."""
     with tf1.variable_scope("softmax"):
         variables = softmax_variables(int(outputs[0].shape[1]), vocabulary)
         if softmax == "batched":

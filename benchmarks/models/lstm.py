@@ -12,7 +12,7 @@ _FORGET_BIAS = 1.0
 
 
 def lstm_variables(input_units: int, units: int) -> tuple[tf.Variable, tf.Variable]:
-    """The kernel and the bias of a cell, in the current variable scope.
+    """Makes the kernel and the bias of a cell, in the current variable scope.
 
     Args:
         input_units: width of the input.
@@ -33,7 +33,7 @@ def lstm_step(
     kernel: tf.Variable,
     bias: tf.Variable,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """One step of an LSTM cell.
+    """Computes one step of an LSTM cell.
 
     Args:
         value: input, float32 [batch, input_units].

@@ -98,7 +98,7 @@ def build(
 def _experts(
     value: tf.Tensor, length: int, experts: int, experts_per_token: int, capacity_factor: float
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """What the experts make of float32 [batch * length, units], and the loss that balances them."""
+    """Runs the experts on float32 [batch * length, units]; adds the loss that balances them."""
     rows, units = value.shape
     batch = rows // length
     capacity = math.ceil(length * experts_per_token * capacity_factor / experts)

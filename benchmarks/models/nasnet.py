@@ -86,7 +86,7 @@ def build(
 
 
 def _features(images: tf.Tensor, cells: int, filters: int) -> tf.Tensor:
-    """From 224 x 224 pixels to 7 x 7; each cell reads the results of the two before it."""
+    """Reduces 224 x 224 pixels to 7 x 7; each cell reads the results of the two before it."""
     with tf1.variable_scope("stem"):
         value = convolve(images, _STEM_CHANNELS, 3, stride=2, padding="VALID")
         value = batch_norm(value, scale=True)
@@ -146,7 +146,7 @@ def _reduction_cell(value: tf.Tensor, before: tf.Tensor, filters: int, name: str
 
 
 def _fitted(before: tf.Tensor, value: tf.Tensor, filters: int) -> tf.Tensor:
-    """The result of the cell before the last one, with the size of the last one's result.
+    """Fits the result of the cell before the last one to the size of the last one's result.
 
     Two paths halve the size, the second of which sees the pixels that the first one skips.
     """
@@ -165,13 +165,13 @@ def _fitted(before: tf.Tensor, value: tf.Tensor, filters: int) -> tf.Tensor:
 
 
 def _squeezed(value: tf.Tensor, filters: int, name: str) -> tf.Tensor:
-    """With as many channels as the branches of a cell."""
+    """Changes the number of channels to that of the branches of a cell."""
     with tf1.variable_scope(name):
         return batch_norm(convolve(tf.nn.relu(value), filters, 1), scale=True)
 
 
 def _separable(value: tf.Tensor, filters: int, size: int, name: str, stride: int = 1) -> tf.Tensor:
-    """Two separable convolutions in a row, each activated before and normalised after."""
+    """Applies two separable convolutions in a row, each activated before and normalised after."""
     with tf1.variable_scope(name):
         for i, step in enumerate((stride, 1)):
             with tf1.variable_scope(f"separable_{i}"):

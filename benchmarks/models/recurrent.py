@@ -37,7 +37,7 @@ def embed(tokens: tf.Tensor, vocabulary: int, units: int, name: str) -> list[tf.
 def lstm_layer(
     values: list[tf.Tensor], units: int, name: str, *, backward: bool = False
 ) -> tuple[list[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """An LSTM cell unrolled over its inputs.
+    """Unrolls an LSTM cell over its inputs.
 
     Args:
         values: float32 [batch, input_units] for each step.

@@ -104,7 +104,7 @@ def build(
 
 
 def _stem(images: tf.Tensor, channels: int) -> tf.Tensor:
-    """From 224 x 224 pixels to 56 x 56."""
+    """Reduces 224 x 224 pixels to 56 x 56."""
     with tf1.variable_scope("stem"):
         value = tf.nn.relu(batch_norm(convolve(images, channels, 7, stride=2), scale=True))
         return tf.nn.max_pool2d(value, 3, 2, "SAME", name="pool")
@@ -113,7 +113,7 @@ def _stem(images: tf.Tensor, channels: int) -> tf.Tensor:
 def _stages(
     value: tf.Tensor, channels: int, stages: tuple[int, ...], pre_activation: bool
 ) -> tf.Tensor:
-    """From 56 x 56 pixels to 7 x 7, activated."""
+    """Reduces 56 x 56 pixels to 7 x 7, activated."""
     for stage, blocks in enumerate(stages):
         for block in range(blocks):
             stride = 2 if stage and not block else 1
@@ -145,7 +145,7 @@ def _block(value: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
 def _pre_activation_block(
     value: tf.Tensor, activated: tf.Tensor, channels: int, stride: int
 ) -> tf.Tensor:
-    """A sum that nothing normalises or activates, of convolutions of what is."""
+    """Adds convolutions of the activated value to a sum that nothing normalises or activates."""
     shortcut = value
     if stride > 1 or value.shape[-1] != _EXPANSION * channels:
         with tf1.variable_scope("shortcut"):

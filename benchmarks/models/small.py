@@ -15,19 +15,19 @@ __all__ = ["small_inception", "small_language_model", "small_translation"]
 
 
 def small_language_model() -> LanguageModel:
-    """Four layers of twelve steps, each step with a softmax layer of its own."""
+    """Builds a model of four layers of twelve steps, each step with a softmax layer of its own."""
     return language_model.build(
         layers=4, units=256, steps=12, batch=128, vocabulary=2000, softmax="per_step"
     )
 
 
 def small_inception() -> InceptionV3:
-    """Half as many channels for small images, and a learning rate for small batches."""
+    """Builds a model half as wide, for small images, with a learning rate for small batches."""
     return inception_v3.build(batch=24, image_size=107, classes=10, width=0.5, learning_rate=0.01)
 
 
 def small_translation() -> TranslationModel:
-    """Two layers of sixteen steps on both sides."""
+    """Builds a model of two layers of sixteen steps on both sides."""
     return translation_model.build(
         layers=2,
         units=256,

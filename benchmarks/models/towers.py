@@ -82,7 +82,7 @@ def train_towers(
 def _mean(
     towers: list[list[tuple[tf.Tensor, tf.Variable]]],
 ) -> list[tuple[tf.Tensor, tf.Variable]]:
-    """The mean gradient of each variable."""
+    """Averages the gradients of each variable."""
     means = []
     with tf1.name_scope("mean_gradients"):
         for of_variable in zip(*towers, strict=True):

@@ -10,7 +10,7 @@ __all__ = ["make_optimizer", "train"]
 
 
 def make_optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:
-    """An optimizer with its usual settings.
+    """Makes an optimizer with its usual settings.
 
     Args:
         name: "adam", "momentum", "rmsprop" or "sgd".
@@ -36,7 +36,7 @@ def make_optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimi
 def train(
     loss: tf.Tensor, optimizer: tf.compat.v1.train.Optimizer, clip_norm: float | None = None
 ) -> tf.Operation:
-    """One update of all trainable variables and of the global step.
+    """Builds one update of all trainable variables and of the global step.
 
     Args:
         loss: what to minimise.

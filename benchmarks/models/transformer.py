@@ -36,7 +36,7 @@ _HIDDEN_SCORE = -1e9
 
 
 def dense(value: tf.Tensor, units: int, name: str) -> tf.Tensor:
-    """Product with weights, plus a bias: float32 [rows, units], with variables of its own.
+    """Multiplies by weights and adds a bias: float32 [rows, units], with variables of its own.
 
     Args:
         value: float32 [rows, input_units].
@@ -53,7 +53,7 @@ def dense(value: tf.Tensor, units: int, name: str) -> tf.Tensor:
 
 
 def layer_norm(value: tf.Tensor, name: str = "norm") -> tf.Tensor:
-    """Each row with mean 0 and variance 1, scaled and shifted by variables."""
+    """Normalises each row to mean 0 and variance 1, then scales and shifts it by variables."""
     with tf1.variable_scope(name):
         units = value.shape[-1]
         scale = tf1.get_variable("scale", [units], initializer=tf1.ones_initializer())
@@ -63,7 +63,7 @@ def layer_norm(value: tf.Tensor, name: str = "norm") -> tf.Tensor:
 
 
 def gelu(value: tf.Tensor) -> tf.Tensor:
-    """Gaussian error linear units, approximated with tanh."""
+    """Applies Gaussian error linear units, approximated with tanh."""
     with tf1.name_scope("gelu"):
         inner = math.sqrt(2 / math.pi) * (value + 0.044715 * tf.pow(value, 3))
         return value * (0.5 * (1.0 + tf.tanh(inner)))
@@ -88,7 +88,7 @@ def dropped_out(value: tf.Tensor, rate: float) -> tf.Tensor:
 
 
 def causal_bias(length: int) -> tf.Tensor:
-    """What keeps tokens from attending to later ones: float32 [length, length], for scores."""
+    """Makes a bias for scores that hides later tokens from each token: float32 [length, length]."""
     with tf1.name_scope("causal_bias"):
         seen = tf.linalg.band_part(tf.ones([length, length]), -1, 0)
         return (1.0 - seen) * _HIDDEN_SCORE
@@ -97,7 +97,7 @@ def causal_bias(length: int) -> tf.Tensor:
 def attention(
     value: tf.Tensor, length: int, heads: int, bias: tf.Tensor, dropout: float = 0.0
 ) -> tf.Tensor:
-    """Multi-head attention of every sequence to itself, in the scope "attention".
+    """Applies multi-head attention of every sequence to itself, in the scope "attention".
 
     Args:
         value: float32 [batch * length, units].
@@ -116,7 +116,7 @@ def attention(
     size = units // heads
 
     def split(projected: tf.Tensor) -> tf.Tensor:
-        """Float32 [batch, heads, length, size]."""
+        """Splits by heads: float32 [batch, heads, length, size]."""
         by_head = tf.reshape(projected, [rows // length, length, heads, size])
         return tf.transpose(by_head, [0, 2, 1, 3])
 
@@ -131,6 +131,6 @@ def attention(
 
 
 def feed_forward(value: tf.Tensor, inner_units: int) -> tf.Tensor:
-    """Two dense layers with GELU between them, in the scope "feed_forward"."""
+    """Applies two dense layers with GELU between them, in the scope "feed_forward"."""
     with tf1.variable_scope("feed_forward"):
         return dense(gelu(dense(value, inner_units, "inner")), value.shape[-1], "output")

@@ -93,7 +93,7 @@ class TranslationModel:
             yield source, target
 
     def feeds(self, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-        """The batches, as what to feed to a step."""
+        """Yields the batches, as what to feed to a step."""
         for source, target in self.batches(seed):
             yield {self.source: source, self.target: target}
 
@@ -214,7 +214,7 @@ def _decode(
     states: list[tuple[tf.Tensor, tf.Tensor]],
     units: int,
 ) -> list[tf.Tensor]:
-    """What each step says before the softmax, float32 [batch, units] each."""
+    """Computes what each step says before the softmax, float32 [batch, units] each."""
     said = []
     with tf1.variable_scope("decoder"):
         cells = []
@@ -241,7 +241,7 @@ def _decode(
 
 
 def _loss(decoded: list[tf.Tensor], target: tf.Tensor, vocabulary: int) -> tf.Tensor:
-    """Mean cross entropy of the tokens, each predicted by a step of its own."""
+    """Computes the mean cross entropy of the tokens, each predicted by a step of its own."""
     with tf1.variable_scope("softmax"):
         variables = softmax_variables(int(decoded[0].shape[1]), vocabulary)
         cross_entropies = cross_entropies_by_step(decoded, target, *variables)

@@ -179,7 +179,7 @@ def build(
 
 
 def _embed(values: tf.Tensor, name: str, rows: int, units: int) -> tf.Tensor:
-    """The mean embedding of an example's values, float32 [batch, units]."""
+    """Averages the embeddings of an example's values, float32 [batch, units]."""
     with tf1.variable_scope(f"embedding_{name}"):
         initializer = tf1.random_uniform_initializer(-0.05, 0.05)
         table = tf1.get_variable("weights", [rows, units], initializer=initializer)

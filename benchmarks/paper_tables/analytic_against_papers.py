@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def _graph_row(name: str, costed: CostedGraph) -> list[str]:
-    """What a step of a graph does."""
+    """Formats what a step of a graph does."""
     graph = costed.grouped.op_graph
     work = kernel_work(graph)
     problem, _ = costed.placed(None)

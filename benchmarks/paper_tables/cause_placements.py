@@ -91,7 +91,7 @@ class Placed:
         return self.causes is not None and self.causes.fits
 
     def of(self, key: ProblemKey) -> bool:
-        """Whether it is a placement of this model on this machine."""
+        """Says whether it is a placement of this model on this machine."""
         return (self.model, self.machine) == (key.model, key.machine)
 
 
@@ -120,7 +120,7 @@ class Against:
 def proposals(
     placer: str, model: str, problem: PaperProblem, options: Mapping[str, str] | None = None
 ) -> np.ndarray:
-    """What a placer proposes: all that it knows, or one placement if it is random.
+    """Collects what a placer proposes: all that it knows, or one placement if it is random.
 
     Args:
         placer: one of `run_placers.ALL_PLACERS`.
@@ -195,14 +195,14 @@ def place_all(
 
 
 def _fastest(simulator: Simulator, placements: np.ndarray) -> np.ndarray:
-    """The fastest that fits, and if none does, the fastest."""
+    """Picks the fastest that fits, and if none does, the fastest."""
     batch = simulator.simulate(placements)
     fastest: np.ndarray = placements[np.lexsort([batch.step_secs, ~batch.feasible])[0]]
     return fastest
 
 
 def against_published(key: ProblemKey, problem: PaperProblem) -> list[Against]:
-    """Published steps of splits, by those of one GPU, beside ours.
+    """Sets published steps of splits, divided by those of one GPU, beside ours.
 
     Args:
         key: which problem; of which nothing was published, there are none.
@@ -246,7 +246,7 @@ def against_published(key: ProblemKey, problem: PaperProblem) -> list[Against]:
 
 
 def single_operations(problem: PaperProblem) -> PaperProblem:
-    """The problem with every operation a group of its own, as TensorFlow would not have it."""
+    """Makes every operation a group of its own, as TensorFlow would not have it."""
     alone = dataclasses.replace(
         problem.problem, groups=np.arange(problem.problem.num_operations, dtype=np.int32)
     )
@@ -256,7 +256,7 @@ def single_operations(problem: PaperProblem) -> PaperProblem:
 
 
 def backward_on_first(key: ProblemKey, problem: PaperProblem, alone: PaperProblem) -> Placed:
-    """The papers' placement with the backward pass on the first GPU, as it is without colocation.
+    """Puts the backward pass of the papers' placement on the first GPU, as without colocation.
 
     Args:
         key: which problem.

@@ -27,7 +27,7 @@ def causes_markdown(
     against: Sequence[Against],
     made_by: Mapping[str, Any],
 ) -> str:
-    """A page with everything.
+    """Formats a page with everything.
 
     Args:
         placed: all placements of all problems.

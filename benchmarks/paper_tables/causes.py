@@ -58,14 +58,14 @@ _CUT_FINER = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80")
 
 
 def problem_keys() -> list[ProblemKey]:
-    """Every problem of the tables and of the default comparison."""
+    """Lists every problem of the tables and of the default comparison."""
     pairs = [(row.model, row.machine) for table in TABLES.values() for row in table.rows]
     pairs += [(model, machine) for model, _, machine in (text.partition(":") for text in PROBLEMS)]
     return [ProblemKey(model, machine) for model, machine in dict.fromkeys(pairs)]
 
 
 def _best_run(runs_dir: pathlib.Path, key: ProblemKey, digest: str) -> Run | None:
-    """The run with the fastest step of a problem, if there is any."""
+    """Finds the run with the fastest step of a problem, if there is any."""
     runs: list[tuple[float, Run]] = []
     size = "-small" if key.small else ""
     for path in sorted(runs_dir.glob(f"*-secs/{key.model}{size}-{key.machine}-*.json")):
@@ -105,7 +105,7 @@ def main() -> None:
         keys = [ProblemKey(model, machine, small=args.small) for model, machine in pairs]
     problems_dir = pathlib.Path(args.runs_dir, "problems")
     finer: list[ProblemKey] = [
-        dataclasses.replace(key, units="per_operation")
+        dataclasses.replace(key, granularity="fine")
         for key in keys
         if f"{key.model}:{key.machine}" in _CUT_FINER
     ]
@@ -117,11 +117,11 @@ def main() -> None:
     start_secs = time.monotonic()
     for number, key in enumerate(keys, 1):
         problem = read_paper_problem(key, problems_dir)
-        if key.units == "heuristic":
+        if key.granularity == "coarse":
             found = _best_run(pathlib.Path(args.runs_dir), key, problem.digest)
             placed += place_all(key, problem, args.placers.split(","), found)
             against += against_published(key, problem)
-            if dataclasses.replace(key, units="per_operation") in finer:
+            if dataclasses.replace(key, granularity="fine") in finer:
                 cut += [each for each in placed if each.of(key) and each.placer in _PARTITIONERS]
         else:
             cut += place_all(key, problem, _PARTITIONERS, parts="colocation groups")

@@ -128,7 +128,7 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
 
 
 def model_table(counts: Sequence[ModelCounts]) -> str:
-    """The Markdown table of models of full size, beside what is published."""
+    """Formats the Markdown table of models of full size, beside what is published."""
     headers = ["model", "operations", "published", "of a step", "must share a device"]
     headers += ["groups", "published", "parameters", "one GPU holds", "step", "fits"]
     rows = []
@@ -159,7 +159,7 @@ def _published(name: str, method: str, metric: str) -> str:
 
 
 def _write_counts(name: str, machine: str, path: str) -> None:
-    """One model, in a process of its own."""
+    """Counts one model, in a process of its own, and writes the counts."""
     write_json(path, dataclasses.asdict(count_model(name, machine)))
 
 
@@ -182,7 +182,7 @@ def _count_all(args: argparse.Namespace, names: Sequence[str]) -> list[ModelCoun
 
 
 def _text(args: argparse.Namespace, counts: Sequence[ModelCounts], made: Mapping[str, Any]) -> str:
-    """The table, what is assumed, and what made it."""
+    """Formats the table, what is assumed, and what made it."""
     machine = described_machine(args.machine)
     gpu = next(device for device in machine.devices if device.type == "GPU")
     lines = [

@@ -58,7 +58,7 @@ class Published:
 
 @functools.cache
 def published_results() -> tuple[Published, ...]:
-    """All numbers, in the order of the file."""
+    """Reads all numbers, in the order of the file."""
     file = importlib.resources.files("benchmarks") / "data" / "published_results.csv"
     with file.open(encoding="utf-8") as lines:
         return tuple(_published(row) for row in csv.DictReader(lines))
@@ -73,7 +73,7 @@ def find_published(
     num_gpus: int | None = None,
     metric: str = "per_step_time",
 ) -> Published | None:
-    """The number of one cell of a table.
+    """Finds the number of one cell of a table.
 
     Args:
         paper: its title.

@@ -58,7 +58,7 @@ class Column:
     is_baseline: bool = False
 
     def placer_for(self, row: Row) -> tuple[str, _Options] | None:
-        """The placer and its options in a row; None if the row has no expert."""
+        """Finds the placer and its options in a row; None if the row has no expert."""
         return row.expert if self.placer is None else (self.placer, self.options)
 
 
@@ -104,7 +104,7 @@ class PaperTable:
     note: str = ""
 
     def published(self, row: Row, column: Column) -> Published | None:
-        """The printed number of a cell; None if there is none."""
+        """Finds the printed number of a cell; None if there is none."""
         if column.method is None:
             return None
         return find_published(

@@ -90,7 +90,7 @@ def seconds(secs: float) -> str:
 def table_cells(
     table: PaperTable, runs_of: Callable[[Row, Column], Sequence[Run]]
 ) -> list[dict[str, Cell]]:
-    """All cells of a table.
+    """Collects all cells of a table.
 
     Args:
         table: which table.
@@ -109,7 +109,7 @@ def table_cells(
 
 
 def bound_secs(cells: Iterable[Cell]) -> float | None:
-    """The lower bound of some cells, the least of several; None if none is known.
+    """Finds the lower bound of some cells, the least of several; None if none is known.
 
     The bounds of one model differ because finer groups can be placed better.
     """
@@ -118,7 +118,7 @@ def bound_secs(cells: Iterable[Cell]) -> float | None:
 
 
 def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
-    """A page with the table.
+    """Formats a page with the table.
 
     Args:
         table: which table.
@@ -250,7 +250,7 @@ def _gain_text(gain: Gain, of_row: Mapping[str, Cell]) -> str:
 
 
 def _remarks(table: PaperTable, cells: Cells) -> list[str]:
-    """What was cut by time and what failed, as lists."""
+    """Formats what was cut by time and what failed, as lists."""
     cut, failed = [], []
     for row, of_row in zip(table.rows, cells, strict=True):
         for title, cell in of_row.items():

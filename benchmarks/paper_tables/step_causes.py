@@ -160,7 +160,7 @@ def step_causes(problem: PlacementProblem, placement: np.ndarray, bound_secs: fl
 
 
 def with_slower_links(problem: PlacementProblem, factor: float) -> PlacementProblem:
-    """The problem with transfers that take `factor` times as long; with 0, no time."""
+    """Copies the problem with transfers that take `factor` times as long; with 0, no time."""
     return dataclasses.replace(
         problem,
         links=tuple(
@@ -179,7 +179,7 @@ def with_slower_links(problem: PlacementProblem, factor: float) -> PlacementProb
 def break_even_factor(
     problem: PlacementProblem, placement: np.ndarray, other: np.ndarray, ratio: float = 1.0
 ) -> float | None:
-    """How many times longer transfers may take until another placement is as fast.
+    """Finds how many times longer transfers may take until another placement is as fast.
 
     Args:
         problem: what is placed.

@@ -37,7 +37,7 @@ _OUT_DIR, _QUICK_OUT_DIR = "benchmarks/results/tables", "runs/tables_quick"
 
 
 def row_keys(row: Row, column: Column, seeds: Sequence[int], small: bool) -> list[RunKey]:
-    """The runs of a cell: one per seed, or one if nothing about the placer is random.
+    """Lists the runs of a cell: one per seed, or one if nothing about the placer is random.
 
     Args:
         row: the model and the machine.
@@ -56,7 +56,7 @@ def row_keys(row: Row, column: Column, seeds: Sequence[int], small: bool) -> lis
 
 
 def quick_table(table: PaperTable) -> PaperTable:
-    """A table with one row for each of its first models."""
+    """Shortens a table to one row for each of its first models."""
     first: dict[str, Row] = {}
     for row in table.rows:
         first.setdefault(row.model, row)

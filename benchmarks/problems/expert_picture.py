@@ -27,7 +27,7 @@ _MODELS = ("rnnlm_2", "rnnlm_4", "nmt_2", "nmt_4", "nmt_8", "gnmt_4")
 
 
 def device_grid(scopes: Sequence[str], devices: Mapping[str, int]) -> np.ndarray:
-    """The device of each layer at each step.
+    """Finds the device of each layer at each step.
 
     Args:
         scopes: of the layers.
@@ -55,7 +55,7 @@ def device_grid(scopes: Sequence[str], devices: Mapping[str, int]) -> np.ndarray
 
 
 def _scopes(model: str) -> list[str]:
-    """The layers of a model from the first to the last."""
+    """Lists the layers of a model from the first to the last."""
     entry = MODELS[model]
     layers = [f"layer_{layer}" for layer in range(entry.settings["layers"])]
     if entry.module == "language_model":
@@ -69,7 +69,7 @@ def _scopes(model: str) -> list[str]:
 
 
 def _grids(model: str, machine: Machine) -> dict[str, np.ndarray]:
-    """The grid of a model by each rule."""
+    """Makes the grid of a model by each rule."""
     built = build_model(model)
     source = read_source(built.graph, [built.train_op, built.loss])
     grouped = group_operations(source.op_graph)

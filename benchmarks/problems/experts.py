@@ -123,7 +123,7 @@ def _device(
 
 
 def _gpu_of_part(parts: int, gpus: int) -> Callable[[int], int]:
-    """The device of part i: GPU i is device i + 1."""
+    """Makes the function that gives the device of part i: GPU i is device i + 1."""
     return lambda part: 1 + (part if parts <= gpus else part * gpus // parts)
 
 

@@ -18,12 +18,8 @@ from benchmarks.models.catalogue import MODELS
 from benchmarks.problems.paper import ProblemKey, make_problems, problem_path
 from tf_placer.machines.catalogue import catalogue_names
 from tf_placer.machines.machine import MachineError
-from tf_placer.placers import Units
 
 __all__ = ["main"]
-
-# By value of --groups, as `tf_placer profile` has it, what `group_operations` calls it.
-_UNITS: dict[str, Units] = {"heuristic": "heuristic", "operations": "per_operation"}
 
 
 def main() -> None:
@@ -37,14 +33,13 @@ def main() -> None:
         default="4xK80,4xP100",
         help=f"by comma, of {catalogue_names()} (default 4xK80,4xP100)",
     )
-    parser.add_argument("--groups", choices=tuple(_UNITS), default="operations")
+    parser.add_argument("--granularity", choices=("fine", "coarse"), default="fine")
     parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="where problems are kept")
     parser.add_argument("--out_dir", required=True, help="gets MODEL-MACHINE.json for each pair")
     args = parser.parse_args()
-    units = _UNITS[args.groups]
     keys = [
-        ProblemKey(model, machine, units, args.small)
+        ProblemKey(model, machine, args.granularity, args.small)
         for model in args.models.split(",")
         for machine in args.machines.split(",")
     ]

@@ -24,7 +24,7 @@ from benchmarks.problems.group_graph_file import read_group_graph, write_group_g
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.catalogue import described_machine
-from tf_placer.placers import Units
+from tf_placer.placers import Granularity
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 
@@ -61,20 +61,20 @@ class ProblemKey:
     Attributes:
         model: of the catalogue.
         machine: name of a described machine.
-        units: what a group is; see `tf_placer.placers.units_of`.
+        granularity: what a group is; see `tf_placer.placers.granularity_of`.
         small: whether the model has its small size.
     """
 
     model: str
     machine: str
-    units: Units = "heuristic"
+    granularity: Granularity = "coarse"
     small: bool = False
 
     @property
     def folder(self) -> str:
         """The name of its folder."""
         size = "-small" if self.small else ""
-        return f"{self.model}{size}-{self.machine}-{self.units}"
+        return f"{self.model}{size}-{self.machine}-{self.granularity}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -156,12 +156,12 @@ def read_paper_problem(key: ProblemKey, problems_dir: str | os.PathLike[str]) ->
 
 
 def problem_path(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> pathlib.Path:
-    """The problem file of a problem that `make_problems` made."""
+    """Names the problem file of a problem that `make_problems` made."""
     return pathlib.Path(problems_dir, key.folder, _PROBLEM)
 
 
 def problem_digest(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> str:
-    """The digest of a problem that `make_problems` made.
+    """Reads the digest of a problem that `make_problems` made.
 
     Raises:
         OSError, ValueError: it is not there, or not whole.
@@ -219,7 +219,7 @@ def _is_made(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> bool:
 
 
 def _expected_about(key: ProblemKey) -> dict[str, Any]:
-    """What says whether a folder is that of the problem as it would be made now."""
+    """Collects what says whether a folder is that of the problem as it would be made now."""
     return {
         "format": _FORMAT,
         **dataclasses.asdict(key),
@@ -257,10 +257,10 @@ def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     costs = {
         key.machine: analytic_costs(source.op_graph, described_machine(key.machine)) for key in keys
     }
-    for units in sorted({key.units for key in keys}):
-        grouped = group_operations(source.op_graph, units)
+    for granularity in sorted({key.granularity for key in keys}):
+        grouped = group_operations(source.op_graph, granularity)
         for key in keys:
-            if key.units != units:
+            if key.granularity != granularity:
                 continue
             machine = described_machine(key.machine)
             names = tuple(device.name for device in machine.devices)

@@ -27,7 +27,7 @@ def _problem(
     resident_bytes: Sequence[int] | None = None,
     memory_bytes: int = 2**34,
 ) -> PlacementProblem:
-    """One group per operation; edges are (from, to, bytes); device 0 is a CPU."""
+    """Makes a problem, one group per operation; edges are (from, to, bytes); device 0 is a CPU."""
     secs = np.array(compute_secs, np.float64)
     count, num_devices = secs.shape
     devices = tuple(
@@ -55,7 +55,7 @@ def _problem(
 
 
 def _two_chains() -> PlacementProblem:
-    """Two chains of four that have nothing to do with each other, on two equal devices.
+    """Makes two chains of four that have nothing to do with each other, on two equal devices.
 
     Either all of a chain moves or nothing is won: what splits a chain waits for transfers.
     """
@@ -65,19 +65,19 @@ def _two_chains() -> PlacementProblem:
 
 
 def _chain() -> PlacementProblem:
-    """A chain of eight on two equal devices: whatever is split only waits for transfers."""
+    """Makes a chain of eight on two equal devices: whatever is split only waits for transfers."""
     return _problem([[0.1, 0.1]] * 8, [(k, k + 1, _LARGE) for k in range(7)])
 
 
 def _fork_join() -> PlacementProblem:
-    """Four branches of unequal length between a source and a sink, on three equal devices."""
+    """Makes four branches of unequal length between a source and a sink, on three equal devices."""
     secs = [0.05, 0.3, 0.22, 0.15, 0.1, 0.05]
     edges = [(0, k, _MEDIUM) for k in (1, 2, 3, 4)] + [(k, 5, _MEDIUM) for k in (1, 2, 3, 4)]
     return _problem([[value] * 3 for value in secs], edges)
 
 
 def _memory() -> PlacementProblem:
-    """A chain whose weights do not fit on one device; it is cheapest to cut in one place."""
+    """Makes a chain whose weights do not fit on one device; it is cheapest to cut in one place."""
     sizes = [_LARGE] * 7
     sizes[3] = _SMALL
     return _problem(
@@ -89,7 +89,7 @@ def _memory() -> PlacementProblem:
 
 
 def _heterogeneous() -> PlacementProblem:
-    """A slow CPU with an operation that only it runs, a fast GPU, and a slower one."""
+    """Makes a slow CPU with an operation that only it runs, a fast GPU, and a slower one."""
     secs = [[0.02, np.inf, np.inf]]
     secs += [[0.8, 0.05, 0.1], [0.8, 0.1, 0.2], [0.02, 0.2, 0.2]]
     secs += [[0.8, 0.1, 0.12], [0.02, 0.2, 0.2]]
@@ -107,7 +107,7 @@ SMALL_PROBLEMS: Mapping[str, PlacementProblem] = {
 
 
 def all_step_secs(problem: PlacementProblem) -> np.ndarray:
-    """The step times of all legal placements.
+    """Computes the step times of all legal placements.
 
     Returns:
         float64 [num_placements], in increasing order; infinite for those that do not fit.
@@ -119,7 +119,7 @@ def all_step_secs(problem: PlacementProblem) -> np.ndarray:
 
 
 def is_optimal(step_secs: np.ndarray, fastest_secs: float) -> np.ndarray:
-    """Whether step times are the fastest, but for rounding in another order.
+    """Says whether step times are the fastest, but for rounding in another order.
 
     Args:
         step_secs: float64, of any shape; infinite for what did not run.

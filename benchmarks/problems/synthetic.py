@@ -65,7 +65,7 @@ class _Graph:
 
 
 def unrolled_lstm(num_layers: int, num_steps: int) -> PlacementProblem:
-    """A training step of an unrolled LSTM on one CPU and four GPUs.
+    """Makes a training step of an unrolled LSTM on one CPU and four GPUs.
 
     There are about 40 operations per layer and step, forward and backward, which are one group;
     the weights of a layer are shared by all its steps.

@@ -166,7 +166,7 @@ def run_variant(
 def _learned_start(
     name: str, problem: Problem, seed: int, max_secs: float
 ) -> list[tuple[str, np.ndarray]]:
-    """The best placement of a learned placer, if it found one that fits."""
+    """Finds the best placement of a learned placer, if that found one that fits."""
     coarse, fine = problem.coarse, problem.fine.problem
     found = timed_search(
         coarse.problem,
@@ -180,7 +180,7 @@ def _learned_start(
 
 
 def ablation_table(runs: Sequence[AblationRun]) -> str:
-    """What came out, in Markdown.
+    """Formats what came out, in Markdown.
 
     Args:
         runs: each variant on the same problems with the same seeds.
@@ -256,8 +256,8 @@ def _problems(args: argparse.Namespace) -> dict[str, Problem]:
     for text in args.problems.split(","):
         model, _, machine = text.partition(":")
         keys[text] = [
-            ProblemKey(model, machine, units, args.small)
-            for units in ("per_operation", "heuristic")
+            ProblemKey(model, machine, granularity, args.small)
+            for granularity in ("fine", "coarse")
         ]
     folder = pathlib.Path(args.runs_dir, "problems")
     failures = make_problems([key for both in keys.values() for key in both], folder)

@@ -67,7 +67,7 @@ class SmallRun(NumberedRun):
 
 
 def small_problem(random: np.random.Generator, max_groups: int = _MAX_GROUPS) -> PlacementProblem:
-    """A problem that may have no placement that fits.
+    """Draws a problem that may have no placement that fits.
 
     Args:
         random: what it depends on.
@@ -95,7 +95,7 @@ def small_problem(random: np.random.Generator, max_groups: int = _MAX_GROUPS) ->
 
 
 def fastest_step_secs(problem: PlacementProblem) -> float:
-    """The fastest step of all legal placements that fit; infinite if none does."""
+    """Finds the fastest step of all legal placements that fit; infinite if none does."""
     devices = [np.flatnonzero(row).astype(np.int32) for row in legal_devices(problem)]
     counts = [len(each) for each in devices]
     simulator = Simulator(problem)
@@ -151,7 +151,7 @@ def run_one(
 
 
 def table_of_runs(runs: Sequence[SmallRun]) -> str:
-    """The runs by the number of placements, and all of them, in Markdown."""
+    """Tabulates the runs by the number of placements, and all of them, in Markdown."""
     rows = []
     for name, those in in_ranges(runs, _ENDS, lambda run: run.placements):
         optimal = sum(run.is_optimal for run in those)

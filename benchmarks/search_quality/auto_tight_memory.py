@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import optimize, sparse
 
 from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.numbered_runs import NumberedRun, in_ranges, run_command
@@ -77,7 +78,7 @@ class TightProblem:
 
 
 def tight_problem(random: np.random.Generator, max_groups: int = _GROUPS[1]) -> TightProblem:
-    """A problem that may have no placement that fits.
+    """Draws a problem that may have no placement that fits.
 
     Args:
         random: what it depends on.
@@ -127,7 +128,7 @@ def tight_problem(random: np.random.Generator, max_groups: int = _GROUPS[1]) -> 
 
 
 def packed_placement(problem: PlacementProblem, max_secs: float = _CHECK_SECS) -> np.ndarray | None:
-    """A placement that fits, if an integer program finds one: int32 [num_groups].
+    """Lets an integer program find a placement that fits, if it can: int32 [num_groups].
 
     It is asked for any distribution of what is resident that fits, and for one that leaves as much
     of each memory free as it can.
@@ -148,9 +149,6 @@ def packed_placement(problem: PlacementProblem, max_secs: float = _CHECK_SECS) -
 def _integer_program(
     problem: PlacementProblem, max_secs: float, is_spread: bool
 ) -> np.ndarray | None:
-    # Only those who run the benchmark need SciPy.
-    from scipy import optimize, sparse
-
     num_groups, num_devices = problem.num_groups, problem.num_devices
     sizes = np.bincount(problem.groups, problem.resident_bytes, minlength=num_groups)
     memory_bytes = np.array([device.memory_bytes for device in problem.devices])
@@ -225,7 +223,7 @@ def run_one(
 
 
 def table_of_runs(runs: Sequence[TightRun]) -> str:
-    """The runs by the number of groups, and all of them, in Markdown."""
+    """Tabulates the runs by the number of groups, and all of them, in Markdown."""
     rows = []
     for name, those in in_ranges(runs, _ENDS, lambda run: run.groups):
         rows.append(

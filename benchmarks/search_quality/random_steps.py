@@ -21,7 +21,7 @@ _ILLEGAL_SHARE = 0.2
 
 
 def random_step(random: np.random.Generator, num_groups: int, num_devices: int) -> PlacementProblem:
-    """A step with more memory than it needs, and with nothing resident.
+    """Draws a step with more memory than it needs, and with nothing resident.
 
     The groups are a chain, branches between a source and a sink, layers with edges at random, or
     the cells of a recurrent network. Some steps have a backward pass, whose operations are in the
@@ -68,7 +68,7 @@ def random_step(random: np.random.Generator, num_groups: int, num_devices: int) 
 
 
 def _skewed(random: np.random.Generator, count: int) -> np.ndarray:
-    """Positive numbers around 1, hardly or very different from each other."""
+    """Draws positive numbers around 1, hardly or very different from each other."""
     return random.lognormal(0.0, random.choice([0.1, 0.5, 1.0]), count)
 
 
@@ -123,7 +123,7 @@ _SHAPES: tuple[Callable[[np.random.Generator, int], list[tuple[int, int]]], ...]
 def _operations(
     random: np.random.Generator, num_groups: int, edges: list[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The group of each operation, and edges between operations, none twice."""
+    """Draws the group of each operation, and edges between operations, none twice."""
     most = int(random.choice([1, 1, 3]))
     counts = random.integers(1, most + 1, num_groups)
     groups = np.repeat(np.arange(num_groups), counts)

@@ -170,7 +170,7 @@ def search(
 
 
 def _options(placer_name: str) -> dict[str, object]:
-    """`SETTINGS`, and the small network where the system has such a setting and uses it."""
+    """Adds the small network to `SETTINGS` where the system has such a setting and uses it."""
     settings = {setting.name: setting.value for setting in describe_placer(placer_name).settings}
     small = {name: value for name, value in _SMALL_NETWORK.items() if settings.get(name)}
     return {**small, **SETTINGS.get(placer_name, {})}
@@ -243,7 +243,7 @@ def _use_one_thread() -> None:
 
 
 def _report(searches: Sequence[Search]) -> str:
-    """The problems, and a line per placer with a cell per problem."""
+    """Formats the problems, and a line per placer with a cell per problem."""
     problem_rows = []
     for name, problem in SMALL_PROBLEMS.items():
         secs = all_step_secs(problem)

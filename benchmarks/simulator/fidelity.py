@@ -108,7 +108,7 @@ class Comparison:
         return self.simulated_secs / self.simulated_original_secs
 
     def row(self, name: str) -> list[str]:
-        """The line of the table."""
+        """Formats the line of the table."""
         live_secs = self.live_secs
         errors = np.abs(self.simulated_ratios / self.live_ratios - 1)
         odd = _median_ratios(self.log_ratios[:, ::2])
@@ -139,7 +139,7 @@ def _median_ratios(log_ratios: np.ndarray) -> np.ndarray:
 def _placements(
     groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem, count: int
 ) -> list[tuple[str, np.ndarray]]:
-    """Single devices, splits, taking turns, searched and random ones, and what lies between."""
+    """Lists single devices, splits, taking turns, searched and random ones, and those between."""
     rows: list[tuple[str, np.ndarray]] = []
     for name in ("single_device", "expert"):
         placer = make_placer(name, groups, legal, seed=0)
@@ -166,7 +166,7 @@ def _placements(
 def _searched(
     simulator: Simulator, start: np.ndarray, legal: np.ndarray, sign: int
 ) -> list[np.ndarray]:
-    """What hill climbing in the simulator passes through, to fast (1) or slow (-1) steps."""
+    """Lists what hill climbing in the simulator passes through, to fast (1) or slow (-1) steps."""
     random = np.random.default_rng(0)
     path = [start]
     best = sign * simulator.simulate(start[None]).step_secs[0]
@@ -183,7 +183,7 @@ def _searched(
 
 
 def _problem(source: Source, path: pathlib.Path, machine: str) -> PlacementProblem:
-    """The problem of the graph: profiled now, or the one of the run that this one goes on with."""
+    """Profiles the graph for its problem, or reads that of the run that this one goes on with."""
     if not path.exists():
         write_problem(cost_graph(source, find_machine(machine), steps=10).problem(), path)
     return read_problem(path)

@@ -104,7 +104,7 @@ class VirtualCluster:
 
 
 def one_cpu_and_k80s(num_gpus: int) -> tuple[NamedDevice, ...]:
-    """A CPU of 16 cores and so many halves of a Tesla K80.
+    """Makes a CPU of 16 cores and so many halves of a Tesla K80.
 
     Returns:
         The devices, the CPU first.
@@ -126,7 +126,7 @@ def one_cpu_and_k80s(num_gpus: int) -> tuple[NamedDevice, ...]:
 
 
 def plain_device(number: int) -> NamedDevice:
-    """A device for operations whose cost does not depend on the device."""
+    """Makes a device for operations whose cost does not depend on the device."""
     properties = DeviceProperties(
         type="CPU", frequency=1000, num_cores=1, memory_size=_MEMORY_BYTES, bandwidth=1_000_000
     )
@@ -139,7 +139,7 @@ def virtual_cluster_secs(
     placement: Mapping[str, str],
     devices: Sequence[NamedDevice],
 ) -> float:
-    """How long TensorFlow takes to simulate a step of a placed graph.
+    """Measures how long TensorFlow takes to simulate a step of a placed graph.
 
     The graph is as it is, without operations for transfers, and the cluster collects no
     statistics: what it is fastest at. What a placement needs besides, to write the devices into

@@ -132,7 +132,7 @@ def _placements(work: np.ndarray, count: int) -> list[tuple[str, np.ndarray]]:
 
 
 def _without_empty_operations(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
-    """The graph with operations of 1 ns in the place of those that take no time."""
+    """Copies the graph with operations of 1 ns in the place of those that take no time."""
     changed = tf.compat.v1.GraphDef()
     changed.CopyFrom(graph_def)
     for node in changed.node:
@@ -144,7 +144,7 @@ def _without_empty_operations(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.
 
 
 def _too_early(graph_def: tf.compat.v1.GraphDef, step: VirtualStep) -> int:
-    """How many inputs were not there yet when their reader started."""
+    """Counts the inputs that were not there yet when their reader started."""
     return sum(
         step.start_nanos[producer] + step.nanos[producer] > step.start_nanos[node.name]
         for node in graph_def.node

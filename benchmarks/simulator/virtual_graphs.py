@@ -109,7 +109,7 @@ def virtual_graph(
 def graph_with_transfers(
     virtual: VirtualGraph, placement: np.ndarray
 ) -> tuple[tf.compat.v1.GraphDef, tuple[NamedDevice, ...]]:
-    """The placed graph with an operation for every transfer.
+    """Makes the placed graph with an operation for every transfer.
 
     A transfer is an Identity, so that what is known of the value of a tensor, on which the shapes
     and with them the costs of later operations depend, is still known behind it. The cluster adds
@@ -153,7 +153,7 @@ def graph_with_transfers(
 def _placed(
     graph: OpGraph, names: Sequence[str], devices: Mapping[str, str]
 ) -> tf.compat.v1.GraphDef:
-    """These operations of a graph, each on its device."""
+    """Copies these operations of a graph, each on its device."""
     graph_def = tf.compat.v1.GraphDef(
         versions=graph.graph_def.versions, library=graph.graph_def.library
     )

@@ -33,7 +33,7 @@ _FIRST_CHANNEL = 1000
 def graph_of_problem(
     problem: PlacementProblem, placement: np.ndarray
 ) -> tuple[tf.compat.v1.GraphDef, tuple[NamedDevice, ...], tuple[str, ...]]:
-    """A graph of which the cluster simulates exactly the problem, for any costs.
+    """Makes a graph of which the cluster simulates exactly the problem, for any costs.
 
     Every operation and every transfer is a node that takes as many nanoseconds as the problem
     says; all edges are control edges, which the cluster adds nothing to. The names are in the order
@@ -119,7 +119,7 @@ def whole_nanoseconds(problem: PlacementProblem) -> PlacementProblem:
 def problem_of_step(
     graph_def: tf.compat.v1.GraphDef, step: VirtualStep
 ) -> tuple[PlacementProblem, np.ndarray]:
-    """All that the cluster ran in a step, the _Send and _Recv that it added included, as a problem.
+    """Makes a problem of all that the cluster ran in a step, the added _Send and _Recv included.
 
     Args:
         graph_def: the graph of the step.
@@ -165,7 +165,7 @@ def problem_of_step(
 
 
 def _reads(problem: PlacementProblem) -> Iterator[tuple[int, int, int]]:
-    """Every (tensor, producer, consumer), then every (-1, operation before, operation after)."""
+    """Yields all (tensor, producer, consumer), then all (-1, operation before, operation after)."""
     counts = np.diff(problem.consumer_start)
     tensors = np.repeat(np.arange(problem.num_tensors), counts)
     producers = problem.tensor_producers[tensors]
@@ -177,7 +177,7 @@ def _reads(problem: PlacementProblem) -> Iterator[tuple[int, int, int]]:
 def transfers(
     problem: PlacementProblem, on: np.ndarray
 ) -> Iterator[tuple[tuple[int, int, int], str, int, float]]:
-    """What has to travel, and how.
+    """Lists what has to travel, and how.
 
     Args:
         problem: the problem.

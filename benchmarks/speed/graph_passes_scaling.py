@@ -170,7 +170,7 @@ def _read(path: pathlib.Path) -> _Measured:
 
 
 def _resident_bytes(field: str) -> int:
-    """VmRSS (now) or VmHWM (at most) of this process, from Linux."""
+    """Reads VmRSS (now) or VmHWM (at most) of this process, from Linux."""
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024

@@ -109,11 +109,11 @@ class _Moves:
         self._movable = np.flatnonzero(self._legal.sum(axis=1) > 1)
 
     def one_device(self) -> np.ndarray:
-        """Everything on device 1, and on the first legal one what may not go there."""
+        """Places everything on device 1, and on the first legal one what may not go there."""
         return np.where(self._legal[:, 1], 1, self._legal.argmax(axis=1)).astype(np.int32)
 
     def draw(self, placement: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A group, and another device for it than it has."""
+        """Draws a group, and another device for it than it has."""
         group = self._rng.choice(self._movable)
         devices = np.flatnonzero(self._legal[group])
         device = self._rng.choice(devices[devices != placement[group]])

@@ -29,7 +29,7 @@ import tensorflow as tf
 from benchmarks.harness.processor import processor_name
 from benchmarks.problems.synthetic import unrolled_lstm
 from tf_placer.environments.simulated import SimulatedEnvironment
-from tf_placer.placers import make_placer, units_of
+from tf_placer.placers import granularity_of, make_placer
 from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.placers.systems import SYSTEMS
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -157,7 +157,7 @@ class _Search:
 
 
 def _system_table(systems: Sequence[str], turns: int, samples: int) -> str:
-    """What a sample costs each system, and of what."""
+    """Measures what a sample costs each system, and of what."""
     searches = {}
     for name in systems:
         problem = _problem(name, 256)
@@ -206,8 +206,8 @@ def _system_table(systems: Sequence[str], turns: int, samples: int) -> str:
 
 @functools.cache
 def _problem(name: str, num_groups: int) -> PlacementProblem:
-    """What a system is to place in that many groups."""
-    return _cut(num_groups, units_of(name) == "per_operation")
+    """Makes what a system is to place, in that many groups."""
+    return _cut(num_groups, granularity_of(name) == "fine")
 
 
 @functools.cache
@@ -221,7 +221,7 @@ def _cut(num_groups: int, per_operation: bool) -> PlacementProblem:
 
 def _placer(name: str, options: Mapping[str, object], problem: PlacementProblem) -> LearnedPlacer:
     units = group_graph(problem)
-    if units_of(name) == "per_operation":
+    if granularity_of(name) == "fine":
         num_groups = next(size for size in _PROBLEMS if _problem(name, size) is problem)
         options = {"num_groups": num_groups, **options}
     placer = make_placer(
@@ -248,7 +248,7 @@ def _secs(call: Callable[[], object]) -> float:
 
 
 def _num_traces() -> int:
-    """How often any function of this process was traced."""
+    """Counts how often any function of this process was traced."""
     function_type = type(tf.function(lambda: None))
     # Not isinstance, which would ask lazily imported modules what they are.
     functions = [each for each in gc.get_objects() if type(each) is function_type]

@@ -50,7 +50,7 @@ PHASES: Mapping[str, tuple[str, str, str]] = {
     ),
     "placement": ("tf_placer.live.optimization", "read_placement", "read the placement"),
     "devices": ("tf_placer.live.optimization", "_annotated", "put the devices on the graph"),
-    "write": ("tf_placer.inputs.sources", "write_graph", "write the graph with devices"),
+    "write": ("tf_placer.inputs.graph_files", "write_graph", "write the graph with devices"),
 }
 
 
@@ -106,7 +106,7 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
     import tensorflow as tf
 
     from benchmarks.models import language_model
-    from tf_placer.inputs.sources import write_graph
+    from tf_placer.inputs.graph_files import write_graph
     from tf_placer.live import job as live_job
     from tf_placer.live import optimization
     from tf_placer.live.run_directory import Outcome, RunDirectory
@@ -161,15 +161,15 @@ def answer_secs(directory: pathlib.Path) -> dict[str, float]:
     for name, (module, function, _) in PHASES.items():
         home = importlib.import_module(module)
         setattr(home, function, timed(name, getattr(home, function)))
-    optimization, sources = (
+    optimization, graph_files = (
         importlib.import_module(f"tf_placer.{name}")
-        for name in ("live.optimization", "inputs.sources")
+        for name in ("live.optimization", "inputs.graph_files")
     )
     start_secs = time.perf_counter()
     result = optimization.optimize(
         directory / "graph.meta", machine=_MACHINE, placer="expert", log_dir=directory / "run"
     )
-    sources.write_graph(directory / "placed.pb", result.graph_def)
+    graph_files.write_graph(directory / "placed.pb", result.graph_def)
     total_secs = time.perf_counter() - start_secs
     if not result.changed:
         raise SystemExit(f"the placement was not found: {result.reason}")

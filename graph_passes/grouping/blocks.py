@@ -52,11 +52,11 @@ class Blocks:
         self._kinds = list(kinds)
 
     def find(self, region: int) -> int:
-        """The region that represents the block of a region."""
+        """Finds the region that represents the block of a region."""
         return self._sets.find(region)
 
     def kind(self, region: int) -> str:
-        """The kind of a region's block."""
+        """Returns the kind of a region's block."""
         return self._kinds[self.find(region)]
 
     def join(self, a: int, b: int, kind: str) -> None:
@@ -95,7 +95,7 @@ def find_blocks(graph: OpGraph, regions: Regions) -> Blocks:
 
 
 def _forward_readers(graph: OpGraph, regions: Regions) -> list[set[int]]:
-    """Per region, the other regions that read from it in the forward part."""
+    """Finds, for each region, the other regions that read from it in the forward part."""
     readers: list[set[int]] = [set() for _ in regions.anchors]
     region, forward = regions.region, regions.forward
     p, c = graph.edge_producer, graph.edge_consumer
@@ -107,7 +107,7 @@ def _forward_readers(graph: OpGraph, regions: Regions) -> list[set[int]]:
 
 
 def _weighed_by(graph: OpGraph, regions: Regions, r: int, softmaxes: list[int]) -> set[int]:
-    """The first products with other data that are reached from a region's softmaxes."""
+    """Finds the first products with other data that are reached from a region's softmaxes."""
     products = graph.has_type([*CONTRACTIONS, "Mul"])
     found: set[int] = set()
     reached = set(softmaxes)
@@ -130,7 +130,7 @@ def _classify(
     readers: Sequence[set[int]],
     weighed: dict[int, set[int]],
 ) -> list[str]:
-    """The kind of each region, from the operations in its forward part."""
+    """Tells the kind of each region from the operations in its forward part."""
     contents: list[set[str]] = [set() for _ in regions.anchors]
     for i in np.flatnonzero((regions.region >= 0) & regions.forward).tolist():
         contents[regions.region[i]].add(graph.type_of(i))
@@ -157,7 +157,7 @@ def _classify(
 def _recurrent_weights(
     regions: Regions, readers: Sequence[set[int]], candidates: set[int | None]
 ) -> set[int]:
-    """Those of the candidates that are applied again to what came of them."""
+    """Finds the candidates that are applied again to what came of them."""
     uses: dict[int, list[int]] = collections.defaultdict(list)
     for r, weight in enumerate(regions.weights):
         if weight is not None and weight in candidates:

@@ -35,7 +35,7 @@ def join_branches(
     is_layer = [blocks.find(b) == b and blocks.kind(b) == LAYER for b in range(count)]
 
     def follower(b: int) -> int | None:
-        """The next layer of a chain, if there is just one way on and one way in."""
+        """Finds the next layer of a chain, if there is just one way on and one way in."""
         if len(readers.get(b, ())) == 1:
             (n,) = readers[b]
             if n < count and is_layer[n] and len(sources[n]) == 1:
@@ -63,7 +63,7 @@ def join_branches(
 def _block_graph(
     graph: OpGraph, regions: Regions, blocks: Blocks
 ) -> tuple[Mapping[int, Sequence[int]], Mapping[int, Sequence[int]]]:
-    """Who reads from each block and whom it reads from.
+    """Finds who reads from each block and whom it reads from.
 
     Nodes are blocks and, with numbers above theirs, forward operations outside all of them.
     """

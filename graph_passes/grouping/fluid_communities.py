@@ -81,13 +81,13 @@ def fluid_groups(
 
 
 def _rows(graph: UndirectedGraph, values: np.ndarray) -> list[list[int]]:
-    """One list per group."""
+    """Splits values into one list per group."""
     starts, all_values = graph.start.tolist(), values.tolist()
     return [all_values[a:b] for a, b in itertools.pairwise(starts)]
 
 
 def _components(groups: GroupGraph) -> list[list[int]]:
-    """The connected components, in the order of their first groups."""
+    """Finds the connected components, in the order of their first groups."""
     sets = UnionFind(groups.num_groups)
     for a, b in groups.edges.tolist():
         sets.union(a, b)
@@ -98,7 +98,7 @@ def _components(groups: GroupGraph) -> list[list[int]]:
 
 
 def _shared_out(components: list[list[int]], num_parts: int) -> list[tuple[list[int], int]]:
-    """What is divided into how many parts: whole components, or several that are one part.
+    """Decides what is divided into how many parts: whole components, or several as one part.
 
     Args:
         components: of more groups than parts.
@@ -133,7 +133,7 @@ def _networkx_communities(
     count: int,
     source: random.Random,
 ) -> list[int]:
-    """A community per vertex, -1 where none has reached it."""
+    """Finds a community per vertex with networkx; -1 where none has reached it."""
     graph = nx.Graph()
     graph.add_nodes_from(vertices)
     graph.add_edges_from((v, n) for v in vertices for n in neighbours[v] if v < n)
@@ -149,7 +149,7 @@ def _weighted_communities(
     count: int,
     source: random.Random,
 ) -> list[int]:
-    """A community per vertex, -1 where none has reached it.
+    """Finds a community per vertex by weighted edges; -1 where none has reached it.
 
     Draws the random numbers that networkx draws.
     """

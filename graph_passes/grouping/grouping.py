@@ -44,11 +44,11 @@ class Grouping:
         return len(self.kinds)
 
     def of_operations(self, colocation: ColocationGroups) -> np.ndarray:
-        """int32 [num_operations], the group of each operation, -1 for none."""
+        """Finds the group of each operation: int32 [num_operations], -1 for none."""
         return self.group[colocation.group]
 
     def legal_types(self, colocation: ColocationGroups) -> np.ndarray:
-        """Where each group may go, as a set of device types.
+        """Says where each group may go, as a set of device types.
 
         Args:
             colocation: the colocation groups that these are groups of.
@@ -69,7 +69,7 @@ class Grouping:
     def legal_devices(
         self, colocation: ColocationGroups, device_names: Sequence[str]
     ) -> np.ndarray:
-        """Where each group may go on a machine.
+        """Says where each group may go on a machine.
 
         Args:
             colocation: the colocation groups that these are groups of.

@@ -97,7 +97,7 @@ def _spread(graph: OpGraph, of_operation: np.ndarray, layers: np.ndarray) -> Non
 def _spread_along(
     pairs: np.ndarray, layers: np.ndarray, best: Callable[[Iterable[int]], int]
 ) -> None:
-    """Breadth first; of several neighbours that are reached at once, the best layer counts."""
+    """Spreads layers breadth first; of neighbours reached at once, the best layer counts."""
     after: list[list[int]] = [[] for _ in layers]
     for source, target in pairs.tolist():
         after[source].append(target)

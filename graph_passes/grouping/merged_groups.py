@@ -77,7 +77,7 @@ def merge_group_graph(groups: GroupGraph, membership: np.ndarray) -> GroupGraph:
 
 
 def _members(groups: GroupGraph, membership: np.ndarray) -> list[list[int]]:
-    """The groups of each part, in ascending order."""
+    """Lists the groups of each part, in ascending order."""
     if membership.shape != (groups.num_groups,):
         raise ValueError(
             f"membership has shape {membership.shape} for {groups.num_groups} groups to merge"

@@ -64,7 +64,11 @@ def metis_groups(groups: GroupGraph, num_parts: int, seed: int) -> np.ndarray:
 
 
 def _weights(pair_bytes: np.ndarray) -> np.ndarray:
-    """int32 [num_ends], positive and at most `_MOST_WEIGHT` in all unless they are all 1."""
+    """Scales bytes to weights.
+
+    Returns:
+        int32 [num_ends], positive and at most `_MOST_WEIGHT` in all unless they are all 1.
+    """
     total = int(np.maximum(pair_bytes, 1).sum())
     if total > _MOST_WEIGHT:
         # Rounding up to 1 adds less than 1 per edge.

@@ -57,7 +57,7 @@ class Regions:
 
 
 def forward_operation(graph: OpGraph, operation: int) -> int | None:
-    """The operation whose gradient an operation is part of, told by name scopes.
+    """Finds the operation whose gradient an operation is part of, told by name scopes.
 
     Args:
         graph: the graph.
@@ -148,7 +148,7 @@ def carries_data(graph: OpGraph, region: np.ndarray) -> np.ndarray:
 
 
 def weight_sources(graph: OpGraph) -> list[int | None]:
-    """Per operation, the variable whose value it hands on, or None.
+    """Finds, for each operation, the variable whose value it hands on, or None.
 
     Args:
         graph: the graph.
@@ -171,7 +171,7 @@ def _producers(graph: OpGraph, i: int) -> list[int]:
 
 
 def _forward(graph: OpGraph) -> np.ndarray:
-    """Needed operations that are neither in a gradient scope nor computed from one that is."""
+    """Finds needed operations neither in a gradient scope nor computed from one that is."""
     backward = np.zeros(graph.num_operations, bool)
     for i, name in enumerate(graph.names):
         if "gradient" in name and (_GRADIENT_SCOPE.search(name) or _TAPE in name):
@@ -215,7 +215,7 @@ def _from_variables(graph: OpGraph, region: np.ndarray) -> np.ndarray:
 
 
 def _lead_to_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:
-    """What only one region reads in the forward part joins that region."""
+    """Joins to each region what only that region reads in the forward part."""
     consumers = graph.consumers
     for i in graph.order[::-1].tolist():
         if eligible[i] and region[i] < 0:

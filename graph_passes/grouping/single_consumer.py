@@ -106,7 +106,7 @@ class SingleConsumerMerge(GraphPass):
 def _only_reader(
     group: int, members: list[int], readers: list[list[int]], sets: UnionFind
 ) -> int | None:
-    """The one other group that reads from a group, or None if there are none or several."""
+    """Finds the one other group that reads from a group; None if there are none or several."""
     only = None
     for member in members:
         for reader in readers[member]:

@@ -36,7 +36,7 @@ class SingleGroups(GraphPass):
 
 
 def single_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
-    """One group per colocation group that a step needs, in the order of colocation groups.
+    """Makes one group per colocation group that a step needs, in the order of colocation groups.
 
     Args:
         graph: the graph.

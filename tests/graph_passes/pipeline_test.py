@@ -8,7 +8,7 @@ from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from graph_passes.pipeline import GROUPINGS, GroupedGraph, group_operations
+from graph_passes.pipeline import GRANULARITIES, GroupedGraph, group_operations
 from tests import graphs
 from tests.graph_passes.logical_devices import device_names
 
@@ -18,21 +18,21 @@ CPUS = device_names(2)
 GPUS = tuple(f"/job:localhost/replica:0/task:0/device:GPU:{i}" for i in range(2))
 
 
-def group(graph: tf.Graph, fetches=(), feeds=(), grouping: str = "heuristic") -> GroupedGraph:
+def group(graph: tf.Graph, fetches=(), feeds=(), granularity: str = "coarse") -> GroupedGraph:
     op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
-    return group_operations(op_graph, grouping)
+    return group_operations(op_graph, granularity)
 
 
 @functools.cache
-def grouped_once(name: str, grouping: str) -> GroupedGraph:
+def grouped_once(name: str, granularity: str) -> GroupedGraph:
     made = graphs.FACTORIES[name]()
-    return group(made.graph, made.fetches, tuple(made.feeds), grouping)
+    return group(made.graph, made.fetches, tuple(made.feeds), granularity)
 
 
 class PipelineTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(name=list(graphs.FACTORIES), grouping=GROUPINGS)
-    def test_every_group_can_be_placed(self, name, grouping):
-        grouped = grouped_once(name, grouping)
+    @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
+    def test_every_group_can_be_placed(self, name, granularity):
+        grouped = grouped_once(name, granularity)
         legal = grouped.grouping.legal_devices(grouped.colocation, (*CPUS, *GPUS))
         self.assertEqual(legal.shape, (grouped.grouping.num_groups, 4))
         self.assertTrue(legal.any(axis=1).all())
@@ -44,7 +44,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_single_groups_know_the_groups_of_the_rules(self, name):
-        fine, coarse = grouped_once(name, "per_operation"), grouped_once(name, "heuristic")
+        fine, coarse = grouped_once(name, "fine"), grouped_once(name, "coarse")
         assert fine.coarse is not None and fine.clusters is not None
         self.assertIsNone(coarse.clusters)
         np.testing.assert_array_equal(fine.coarse.operation_groups, coarse.operation_groups)
@@ -57,9 +57,9 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         legal = coarse.grouping.legal_devices(coarse.colocation, (*CPUS, *GPUS))[fine.clusters]
         self.assertTrue(fine.grouping.legal_devices(fine.colocation, (*CPUS, *GPUS))[legal].all())
 
-    @parameterized.product(name=list(graphs.FACTORIES), grouping=GROUPINGS)
-    def test_assignment_puts_every_colocation_group_on_one_device(self, name, grouping):
-        grouped = grouped_once(name, grouping)
+    @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
+    def test_assignment_puts_every_colocation_group_on_one_device(self, name, granularity):
+        grouped = grouped_once(name, granularity)
         row = np.arange(grouped.grouping.num_groups, dtype=np.int32) % 2
         assignment = grouped.assignment(row, CPUS)
         by_group: dict[int, set[str]] = {}
@@ -75,7 +75,7 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_per_operation_groups_are_the_colocation_groups_of_a_step(self, name):
-        grouped = grouped_once(name, "per_operation")
+        grouped = grouped_once(name, "fine")
         graph, hard = grouped.op_graph, grouped.colocation.group
         of_operation = grouped.grouping.of_operations(grouped.colocation)
         needed = np.flatnonzero(graph.needed)
@@ -87,15 +87,15 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertContainsSubset(groups.kinds, ["operations", "left_alone"])
         self.assertEqual(groups.layers.tolist(), list(range(groups.num_groups)))
         self.assertGreaterEqual(
-            groups.num_groups, grouped_once(name, "heuristic").group_graph.num_groups
+            groups.num_groups, grouped_once(name, "coarse").group_graph.num_groups
         )
 
-    def test_unknown_grouping_is_refused(self):
+    def test_unknown_granularity_is_refused(self):
         made = graphs.matmul_chain()
         with self.assertRaisesRegex(
-            ValueError, "unknown grouping 'metis': it is one of heuristic, per_operation"
+            ValueError, "unknown granularity 'metis': it is one of coarse, fine"
         ):
-            group(made.graph, made.fetches, grouping="metis")
+            group(made.graph, made.fetches, granularity="metis")
 
     @parameterized.parameters("lstm", "small_convnet", "while_loop_v1", "cond_v1")
     def test_same_graph_gives_the_same_groups(self, name):

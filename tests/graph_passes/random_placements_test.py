@@ -34,7 +34,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         ("residual_convnet", 10),
     )
     def test_runs_where_it_should_and_fetches_the_same_values(self, name, count):
-        self.check(name, count, "heuristic")
+        self.check(name, count, "coarse")
 
     @parameterized.parameters(
         "v1_ref_variables",
@@ -48,7 +48,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         "residual_convnet",
     )
     def test_so_does_every_operation_by_itself(self, name):
-        self.check(name, 4, "per_operation")
+        self.check(name, 4, "fine")
 
     def check(self, name: str, count: int, grouping: str):
         made = graphs.FACTORIES[name]()

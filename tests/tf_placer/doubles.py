@@ -228,7 +228,7 @@ def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial
         AdaptivePlacer("third", 5),
     ]
     environment = FakeEnvironment(0.003, measured_path)
-    with TrialLog.open(log_path, HEADER) as log:
+    with TrialLog(log_path, HEADER) as log:
         budget = Budget(max_trials, 3600.0)
         return search(lambda: ORIGINAL_MEASUREMENT, environment, stages, log, budget)
 

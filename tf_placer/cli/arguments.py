@@ -11,6 +11,8 @@ from tf_placer.placers import PLACERS, check_options, needs_problem
 __all__ = [
     "GRAPH_HELP",
     "MACHINE_HELP",
+    "PROBLEM_HELP",
+    "add_clear_devices",
     "add_placer",
     "add_placer_options",
     "add_step",
@@ -20,6 +22,7 @@ __all__ = [
 ]
 
 GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta, binary or text)"
+PROBLEM_HELP = "problem file (.json), as `profile` writes it"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
     "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
@@ -43,6 +46,15 @@ def add_step(parser: argparse.ArgumentParser) -> None:
         "--initializers",
         type=comma_separated,
         help="operations to run before the first step, by comma; found by default",
+    )
+
+
+def add_clear_devices(parser: argparse.ArgumentParser) -> None:
+    """Adds --clear_devices."""
+    parser.add_argument(
+        "--clear_devices",
+        action="store_true",
+        help="clear the devices that the graph came with; otherwise they are kept",
     )
 
 
@@ -70,7 +82,7 @@ def add_placer_options(parser: argparse.ArgumentParser) -> None:
 
 
 def placers_help() -> str:
-    """What the placers are, for the end of a command's help."""
+    """Describes the placers, for the end of a command's help."""
     placers = "; ".join(
         f"{name}{'*' if needs_problem(name) else ''}: {entry.summary}"
         for name, entry in PLACERS.items()
@@ -90,12 +102,12 @@ def _placer(name: str) -> str:
 
 
 def comma_separated(text: str) -> list[str]:
-    """The names in a text."""
+    """Splits a text into its names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def placer_options(items: Sequence[str]) -> dict[str, str]:
-    """The values of --placer_option by name.
+    """Reads the values of --placer_option by name.
 
     Raises:
         ValueError: one is not NAME=VALUE.

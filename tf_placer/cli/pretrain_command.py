@@ -1,23 +1,19 @@
-"""What the command `pretrain` does: files of problems in, a file of weights out."""
+"""The command `pretrain`: files of problems in, a file of weights out."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
+from tf_placer.cli.arguments import PROBLEM_HELP
+from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
-from tf_placer.placers.learned.graph_neural import (
-    WEIGHTS_SUFFIX,
-    GraphNeuralConfig,
-    GraphNeuralNetwork,
-)
-from tf_placer.placers.learned.pretraining import PretrainedProblem, PretrainingConfig, pretrain
-from tf_placer.placers.learned.weights_file import write_weights
 from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.search.log_header import package_versions
@@ -25,57 +21,92 @@ from tf_placer.text.table import table
 from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["pretrain_files"]
+if TYPE_CHECKING:
+    from tf_placer.placers.learned.pretraining import PretrainedProblem
+
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
+
+DESCRIPTION = (
+    "Trains the policy of the placer graph_neural, whose weights fit any graph on "
+    "any machine, on simulated placements of the problems in turn. A search starts from the "
+    "weights with --placer=graph_neural --placer_option=initial_weights=FILE. Ctrl-C ends the "
+    "training with what was learned until then."
+)
 
 
-def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, seed: int) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes."""
+    parser.add_argument(
+        "--problems", required=True, nargs="+", metavar="PROBLEM", help=PROBLEM_HELP
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="where the weights go (.weights.h5); what they were trained on goes beside them, into "
+        "a .json file",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=500,
+        help="how many, over all problems (default 500)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+
+
+def run(args: argparse.Namespace) -> None:
     """Trains a graph-neural policy on problems, writes its weights and prints what it learned.
 
     Beside the weights goes a JSON file of the same name that says what they were trained on and
     with which settings. Ctrl-C ends the training with what was learned until then.
-
-    Args:
-        problem_paths: the problems.
-        output: where the weights go (.weights.h5).
-        updates: how many, over all problems.
-        seed: of everything random.
 
     Raises:
         KeyboardInterrupt: the training was interrupted in its first update.
         OSError: a file cannot be read or written.
         ValueError: a problem or an argument is wrong.
     """
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    if not output.endswith(WEIGHTS_SUFFIX):
-        raise ValueError(f"--output must end in {WEIGHTS_SUFFIX}, unlike {output!r}")
-    about = output.removesuffix(WEIGHTS_SUFFIX) + ".json"
-    for path in (output, about):
-        check_output(path, *problem_paths)
+    require_tensorflow()
+    import tensorflow as tf
+
+    from tf_placer.placers.learned.graph_neural import (
+        WEIGHTS_SUFFIX,
+        GraphNeuralConfig,
+        GraphNeuralNetwork,
+    )
+    from tf_placer.placers.learned.pretraining import PretrainingConfig, pretrain
+    from tf_placer.placers.learned.weights_file import write_weights
+
+    if args.seed < 0:
+        raise ValueError(f"seed must not be negative, but is {args.seed}")
+    if not args.output.endswith(WEIGHTS_SUFFIX):
+        raise ValueError(f"--output must end in {WEIGHTS_SUFFIX}, unlike {args.output!r}")
+    about = args.output.removesuffix(WEIGHTS_SUFFIX) + ".json"
+    for path in (args.output, about):
+        check_output(path, *args.problems)
     # It places coarse groups wherever there are some.
-    problems = [coarse_problem(read_problem(path))[0] for path in problem_paths]
+    problems = [coarse_problem(read_problem(path))[0] for path in args.problems]
     # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
     tf.get_logger().setLevel("ERROR")
     network_config, config = GraphNeuralConfig(), PretrainingConfig()
-    network = GraphNeuralNetwork(network_config, seed)
+    network = GraphNeuralNetwork(network_config, args.seed)
     line = TerminalLine(sys.stderr)
     start_secs = time.monotonic()
 
     def report(done: int, results: Sequence[PretrainedProblem]) -> None:
         elapsed_secs = time.monotonic() - start_secs
         line.show(
-            f"{done:,} of {updates:,} updates | steps take {_progress(results)} | elapsed "
+            f"{done:,} of {args.updates:,} updates | steps take {_progress(results)} | elapsed "
             f"{format_duration(elapsed_secs)} | ETA "
-            f"{format_duration(elapsed_secs / done * (updates - done))}"
+            f"{format_duration(elapsed_secs / done * (args.updates - done))}"
         )
 
     try:
         results = pretrain(
-            network, problems, updates=updates, seed=seed, config=config, report=report
+            network, problems, updates=args.updates, seed=args.seed, config=config, report=report
         )
     finally:
         line.clear()
-    write_weights(network.save_weights, output)
+    write_weights(network.save_weights, args.output)
     write_json(
         about,
         {
@@ -83,9 +114,9 @@ def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, s
             "policy": "graph_neural",
             "settings": dataclasses.asdict(network_config),
             "training": dataclasses.asdict(config),
-            "problems": list(problem_paths),
+            "problems": list(args.problems),
             "updates": sum(result.updates for result in results),
-            "seed": seed,
+            "seed": args.seed,
             "versions": package_versions(),
         },
     )
@@ -97,15 +128,15 @@ def pretrain_files(problem_paths: Sequence[str], output: str, *, updates: int, s
             result.updates,
             *map(_step, (result.first_mean_secs, result.last_mean_secs, result.best_secs)),
         ]
-        for path, problem, result in zip(problem_paths, problems, results, strict=True)
+        for path, problem, result in zip(args.problems, problems, results, strict=True)
     ]
     headers = ["problem", "groups", "devices", "updates", "mean at first", "mean at last", "best"]
     print(table(headers, rows, "lrrrrrr"))
-    print("weights:", output)
+    print("weights:", args.output)
 
 
 def _progress(results: Sequence[PretrainedProblem]) -> str:
-    """How long steps take in the last batches, relative to the first ones."""
+    """Says how long steps take in the last batches, relative to the first ones."""
     ratios = [
         result.last_mean_secs / result.first_mean_secs
         for result in results

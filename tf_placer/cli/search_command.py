@@ -1,22 +1,27 @@
-"""What the command `search` does; free of TensorFlow, unless the placer needs it."""
+"""The command `search`: finds a fast placement of a problem by simulating steps.
+
+Free of TensorFlow, unless the placer needs it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 import pathlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
-from tf_placer.placers import AUTO, check_options, describe_placer, make_placer, units_of
+from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.refined_search import refined_search
@@ -28,7 +33,7 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
 from tf_placer.report.limits import limits_of
 from tf_placer.report.what_if import WhatIf, what_if
-from tf_placer.search.log_header import package_versions
+from tf_placer.search.log_header import search_header
 from tf_placer.search.loop import Budget
 from tf_placer.search.simulated_search import SearchOutcome, search_problem
 from tf_placer.search.training_log import TRAINING, TrainingLog
@@ -38,60 +43,98 @@ from tf_placer.text.table import table
 from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_bytes, format_duration, format_step
 
-__all__ = ["search_file"]
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
 
+DESCRIPTION = (
+    "Simulates what a placer proposes, on all cores, and keeps the fastest "
+    "placement that fits the memory of the devices. The result file always has the best so "
+    "far, also while the search runs; Ctrl-C ends the search with it."
+)
+_DEFAULT_SECS = 60.0
 _SAVE_SECS = 1.0
 # What of a search by auto is for the question what one more device would bring.
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.05, 5.0
 
 
-def search_file(
-    problem_path: str,
-    output: str,
-    *,
-    placer: str,
-    placer_options: Mapping[str, str],
-    max_trials: int,
-    max_secs: float,
-    log_dir: str | None,
-    seed: int,
-) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes."""
+    parser.epilog = placers_help() + ". Those that learn need TensorFlow."
+    parser.add_argument("--problem", required=True, help=PROBLEM_HELP)
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="where the result goes (.json): step_secs, feasible, assignment (a device index per "
+        "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed. "
+        "If nothing fits, feasible is false and step_secs that of the closest placement",
+    )
+    add_placer(parser, AUTO)
+    parser.add_argument(
+        "--max_trials",
+        type=int,
+        default=sys.maxsize,
+        help="placements to simulate at most (default: no limit)",
+    )
+    parser.add_argument(
+        "--max_secs",
+        type=float,
+        help=f"seconds at most (default: no limit with --max_trials, {_DEFAULT_SECS:g} without)",
+    )
+    parser.add_argument(
+        "--log_dir",
+        help="directory for what a placer that learns has learned: training.jsonl, curves for "
+        "TensorBoard, and the policy; nothing of this is kept by default",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of everything random (default 0). The same seed gives the same result where "
+        "--max_trials ends the search",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
     """Searches for the fastest placement of a problem, writes it and prints what it is like.
 
-    The best so far is written whenever there is a better one, at most once a second.
-
-    Args:
-        problem_path: the problem.
-        output: where the result goes.
-        placer: name of the placer.
-        placer_options: its settings that are not the defaults.
-        max_trials: placements to simulate at most.
-        max_secs: seconds of searching.
-        log_dir: directory for what the placer learns, or None. It may have that of an earlier run
-            of the same search, whose points are not written again.
-        seed: of everything random.
+    The best so far is written whenever there is a better one, at most once a second. The directory
+    for what the placer learns may have that of an earlier run of the same search, whose points are
+    not written again.
 
     Raises:
         ImportError: the placer needs TensorFlow, which is not installed.
         OSError: a file cannot be read or written.
         ValueError: the problem or a setting is wrong.
     """
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    Budget(max_trials, max_secs)
-    check_output(output, problem_path, log_dir and os.path.join(log_dir, TRAINING))
-    problem = read_problem(problem_path)
-    if placer == AUTO:
-        config = AutoConfig(**check_options(placer, placer_options))
-        if log_dir is not None:
+    if args.seed < 0:
+        raise ValueError(f"seed must not be negative, but is {args.seed}")
+    max_secs = args.max_secs
+    if max_secs is None:
+        max_secs = _DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
+    budget = Budget(args.max_trials, max_secs)
+    options = placer_options(args.placer_option)
+    check_output(args.output, args.problem, args.log_dir and os.path.join(args.log_dir, TRAINING))
+    problem = read_problem(args.problem)
+    if args.placer == AUTO:
+        config = AutoConfig(**check_options(args.placer, options))
+        if args.log_dir is not None:
             raise ValueError("placer 'auto' learns nothing that --log_dir could keep")
-        _search_auto(problem, output, config, max_trials=max_trials, max_secs=max_secs, seed=seed)
-        return
+        _search_auto(problem, args.output, config, budget, args.seed)
+    else:
+        _search_placer(problem, args, options, budget)
+
+
+def _search_placer(
+    problem: PlacementProblem,
+    args: argparse.Namespace,
+    options: Mapping[str, str],
+    budget: Budget,
+) -> None:
+    """Searches with a placer that is asked for proposals, and keeps the best so far in the file."""
     placed, clusters = problem, np.arange(problem.num_groups)
-    if units_of(placer, placer_options) == "heuristic":
+    if granularity_of(args.placer, options) == "coarse":
         placed, clusters = coarse_problem(problem)
-    proposer = _placer(placed, placer, placer_options, seed)
-    file = _ResultFile(output)
+    proposer = _placer(placed, args.placer, options, args.seed)
+    file = _ResultFile(args.output)
     line = TerminalLine(sys.stderr)
 
     def of_groups(outcome: SearchOutcome) -> SearchOutcome:
@@ -104,17 +147,18 @@ def search_file(
 
     with contextlib.ExitStack() as stack:
         recorder = None
-        if log_dir is not None:
-            header = _log_header(problem_path, proposer, placer_options)
-            log = stack.enter_context(TrainingLog(log_dir, header))
-            recorder = TrainingRecorder(log, log_dir)
+        if args.log_dir is not None:
+            problem_sha256 = hashlib.sha256(pathlib.Path(args.problem).read_bytes()).hexdigest()
+            header = search_header({"problem": problem_sha256}, args.placer, options, args.seed)
+            log = stack.enter_context(TrainingLog(args.log_dir, header))
+            recorder = TrainingRecorder(log, args.log_dir)
         try:
             outcome = of_groups(
                 search_problem(
                     placed,
                     proposer,
-                    max_trials=max_trials,
-                    max_secs=max_secs,
+                    max_trials=budget.max_trials,
+                    max_secs=budget.max_secs,
                     report=report,
                     observed=None if recorder is None else recorder.observed,
                 )
@@ -125,23 +169,21 @@ def search_file(
         if recorder is not None:
             recorder.finish()
     print(_search_table(problem, outcome))
-    print("result:", output)
-    if log_dir is not None:
-        print("log:", log_dir)
+    print("result:", args.output)
+    if args.log_dir is not None:
+        print("log:", args.log_dir)
 
 
 def _search_auto(
     problem: PlacementProblem,
     output: str,
     config: AutoConfig,
-    *,
-    max_trials: int,
-    max_secs: float,
+    budget: Budget,
     seed: int,
 ) -> None:
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
     groups = group_graph(problem)
-    explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
+    explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * budget.max_secs)
     file = _ResultFile(output)
     line = TerminalLine(sys.stderr)
     bound_secs = float(lower_bounds(problem).step_secs)
@@ -170,8 +212,8 @@ def _search_auto(
         result = refined_search(
             problem,
             groups,
-            max_secs=max_secs - explain_secs,
-            max_simulated=max_trials,
+            max_secs=budget.max_secs - explain_secs,
+            max_simulated=budget.max_trials,
             config=config,
             seed=seed,
             report=report,
@@ -217,20 +259,6 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
         raise
 
 
-def _log_header(
-    problem_path: str, placer: Placer, placer_options: Mapping[str, str]
-) -> dict[str, Any]:
-    """What the training log of a search says that it is of."""
-    settings = describe_placer(placer.name, placer_options).settings
-    return {
-        "problem": hashlib.sha256(pathlib.Path(problem_path).read_bytes()).hexdigest(),
-        "placer": placer.name,
-        "configuration": {setting.name: setting.value for setting in settings},
-        "seed": placer.seed,
-        "versions": package_versions(),
-    }
-
-
 class _ResultFile:
     """The file of the best placement so far."""
 
@@ -259,7 +287,7 @@ def _step(outcome: SearchOutcome) -> str:
 
 
 def _search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
-    """The outcome of a search for people."""
+    """Shows the outcome of a search for people."""
     counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
     rows = [
         [device.name, count, format_bytes(peak), format_bytes(device.memory_bytes)]

@@ -69,7 +69,7 @@ def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
 
 
 def _operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.ndarray:
-    """float64 [num_operations], the seconds on a device of a class."""
+    """Computes the seconds on a device of a class, float64 [num_operations]."""
     flop_secs = work.flops / (known.peak_flops * known.compute_fraction)
     byte_rate = known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction
     secs = known.launch_secs + np.maximum(flop_secs, work.touched_bytes / byte_rate)

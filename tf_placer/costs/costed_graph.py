@@ -44,7 +44,7 @@ class CostedGraph:
     costs: OperationCosts
 
     def problem(self) -> PlacementProblem:
-        """The problem of placing the groups; it knows coarse ones where the groups are finer."""
+        """Makes the problem of placing the groups, with coarse ones where the groups are finer."""
         grouped, coarse = self.grouped, self.grouped.coarse
         layered = coarse or grouped
         layered_groups = layered.grouping.of_operations(layered.colocation)
@@ -59,7 +59,7 @@ class CostedGraph:
         )
 
     def placed(self, placement: Placement | None) -> tuple[PlacementProblem, np.ndarray]:
-        """The problem of placing the colocation groups, and where a placement has them.
+        """Makes the problem of placing the colocation groups, and finds where a placement has them.
 
         Args:
             placement: full device names by operation; None for the devices that the graph came
@@ -108,7 +108,7 @@ def cost_graph(
     machine: Machine,
     *,
     steps: int,
-    grouping: str = "heuristic",
+    granularity: str = "coarse",
     session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
     timeout_secs: float = 300.0,
@@ -120,7 +120,7 @@ def cost_graph(
         source: the graph and its step.
         machine: the machine.
         steps: how many steps to trace on each kind of device.
-        grouping: what a group of the graph is, as `group_operations` takes it.
+        granularity: how fine the groups of the graph are, as `group_operations` takes it.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
         timeout_secs: seconds that each trace of the graph may take.
@@ -128,10 +128,10 @@ def cost_graph(
             the machine already.
 
     Raises:
-        ValueError: the grouping is unknown.
+        ValueError: the granularity is unknown.
         SearchError, WorkerStartError: the graph could not be run.
     """
-    grouped = group_operations(source.op_graph, grouping)
+    grouped = group_operations(source.op_graph, granularity)
     if machine.kind == "described":
         return CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
     with tempfile.TemporaryDirectory(dir=work_dir) as directory:
@@ -153,7 +153,7 @@ def cost_graph(
 
 
 def _with_memory(machine: Machine) -> Machine:
-    """The machine with the computer's memory for devices that have no limit of their own."""
+    """Gives the devices of a machine that have no limit of their own the computer's memory."""
     memory_bytes = computer_memory_bytes()
     return dataclasses.replace(
         machine,

@@ -125,7 +125,7 @@ def _buffers(
     readers: Mapping[int, Sequence[int]],
     tensor_bytes: np.ndarray,
 ) -> dict[int, list[int]]:
-    """The tensors in each piece of memory, in topological order, by the one that it was made for.
+    """Lists the tensors in each piece of memory, topologically, by the one that it was made for.
 
     Tensors share memory only within a group: beyond it they may be on another device.
     """

@@ -14,7 +14,7 @@ __all__ = ["graph_problem", "operations_of"]
 
 
 def operations_of(graph: OpGraph) -> np.ndarray:
-    """The operations that a problem has, in its order: those that a step needs, topologically.
+    """Lists the operations that a problem has, in its order: those a step needs, topologically.
 
     Args:
         graph: the graph.

@@ -99,7 +99,7 @@ def calibrate_links(
 def _transfer_share(
     links: Sequence[Link], cpu_secs: Mapping[tuple[str, str, int], Mapping[str, float]], task: int
 ) -> float:
-    """The share of its time that a transfer from or to a device of a local machine works there.
+    """Computes what share of its time a transfer from or to a local machine's device works there.
 
     Args:
         links: as they were measured.
@@ -124,12 +124,12 @@ def _transfer_share(
 
 
 def _flood_count(size: int) -> int:
-    """How many tensors of a size are sent at once."""
+    """Chooses how many tensors of a size are sent at once."""
     return max(2, min(32, 32 * _MIB // size))
 
 
 def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
-    """The link between two devices from the times of all round trips."""
+    """Computes the link between two devices from the times of all round trips."""
 
     def trip(there: str, back: str, size: int) -> float:
         return max(secs[there, back, size] - secs[there, there, size], 0.0)
@@ -140,7 +140,7 @@ def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], flo
 
 
 def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, float]:
-    """Latency and bandwidth of a link.
+    """Computes the latency and bandwidth of a link.
 
     Args:
         latency_secs: what a tensor of next to no bytes takes.
@@ -161,7 +161,7 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 def _graph(
     names: Sequence[str],
 ) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int], str]]:
-    """What is timed between all pairs of devices, a device and itself included.
+    """Builds what is timed between all pairs of devices, a device and itself included.
 
     Returns:
         The graph, the name of its initialiser, and by (source, destination, bytes) the name of the

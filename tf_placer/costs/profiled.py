@@ -18,7 +18,7 @@ __all__ = ["profiled_costs"]
 def profiled_costs(
     graph: OpGraph, profiles: Sequence[StepProfile], whole_step_secs: Sequence[float | None]
 ) -> OperationCosts:
-    """The costs of operations as they were traced.
+    """Computes the costs of operations as they were traced.
 
     Tracing costs time, and between two operations an executor has work to do that belongs to
     neither. So the seconds of all operations are scaled to add up to a step without a trace. The
@@ -61,7 +61,7 @@ def profiled_costs(
 
 
 def _caller(graph: OpGraph, functions: FunctionLibrary, name: str) -> int | None:
-    """The operation that TensorFlow replaced by its functions' operations, this one among them.
+    """Finds the operation that TensorFlow replaced by its functions' operations, this being one.
 
     They are called "while/body/_1/add" and "Func/while/body/_1/input/_7" then.
     """

@@ -171,7 +171,7 @@ class _Profiler:
         return answer
 
     def _all_on(self, d: int) -> np.ndarray:
-        """int32 [num_groups]: everything on device d, and what may not go there on the first."""
+        """Puts all on device d, and what may not go there on the first: int32 [num_groups]."""
         return np.where(self._legal[:, d], d, self._legal.argmax(axis=1)).astype(np.int32)
 
     def _assignment(self, placement: np.ndarray) -> dict[str, str]:

@@ -100,7 +100,7 @@ class Measurement:
         return self.setup_secs + sum(self.step_secs or ()) + sum(self.reference_secs or ())
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: `step_secs`, `failure`, `setup_secs`, and the others where known."""
+        """Makes the JSON form: `step_secs`, `failure`, `setup_secs`, and the others where known."""
         failure = self.failure and {
             "kind": self.failure.kind.value,
             "message": self.failure.message,

@@ -65,7 +65,7 @@ _HARMLESS_ERRORS = frozenset(
 
 
 def shorten(message: str) -> str:
-    """A message of TensorFlow as one line, without stack traces and repetitions."""
+    """Shortens a message of TensorFlow to one line, without stack traces and repetitions."""
     text = re.split(_TRACES, message)[0]
     nodes = re.findall(r"^\s*\[\[\{\{node ([^}]+)\}\}\]\]", text, re.MULTILINE)
     noise = re.compile(
@@ -90,7 +90,7 @@ def shorten(message: str) -> str:
 
 
 def failure_of_error(error_type: str, message: str, stage: str, steps_done: int) -> Failure:
-    """The failure that an exception of a session means.
+    """Finds the failure that an exception of a session means.
 
     Args:
         error_type: name of the exception's class, "InvalidArgumentError".
@@ -136,14 +136,14 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
 
 
 def may_have_harmed(failure: Failure, error_type: str) -> bool:
-    """Whether processes in which this failure happened should not be trusted with another trial."""
+    """Says whether processes with this failure should not be trusted with another trial."""
     if failure.kind is FailureKind.RUNTIME_ERROR:
         return error_type not in _HARMLESS_ERRORS
     return failure.kind is not FailureKind.INVALID_PLACEMENT
 
 
 def failure_of_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
-    """The failure that the end of a process means.
+    """Finds the failure that the end of a process means.
 
     Args:
         death: which process ended.
@@ -168,7 +168,7 @@ def failure_of_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
 
 
 def count_oom_kills() -> int:
-    """How many processes the kernel has killed for memory so far; 0 if it does not say."""
+    """Counts the processes that the kernel has killed for memory so far; 0 if it does not say."""
     try:
         text = pathlib.Path("/proc/vmstat").read_text()
     except OSError:

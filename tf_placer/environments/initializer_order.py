@@ -42,7 +42,7 @@ def initializer_order(initializers: Sequence[tf.Operation]) -> list[list[tf.Oper
 def _read(
     initializer: tf.Operation, states: dict[tf.Operation, list[tf.Operation]]
 ) -> set[tf.Operation]:
-    """Which of the states an initialiser reads, however indirectly."""
+    """Finds the states that an initialiser reads, however indirectly."""
     seen, waiting, found = {initializer}, [initializer], set()
     while waiting:
         operation = waiting.pop()

@@ -91,7 +91,7 @@ class LiveProcesses:
             raise
 
     def are_running(self) -> bool:
-        """Whether all processes that a request needs are there."""
+        """Says whether all processes that a request needs are there."""
         missing = self._worker is None or (self._machine.kind == "local" and self._cluster is None)
         return not missing and all(child.is_alive() for child in self.children())
 
@@ -209,7 +209,7 @@ class LiveProcesses:
                     raise ChildDied(server) from None
 
     def children(self) -> list[ChildProcess]:
-        """The processes that were started and not stopped: the worker, then the servers by task."""
+        """Lists the processes started and not stopped: the worker, then the servers by task."""
         return [*([] if self._worker is None else [self._worker]), *self._servers()]
 
     def _servers(self) -> list[ChildProcess]:

@@ -416,7 +416,7 @@ class LoadedGraph:
 
 
 def _cpu_secs(processes: Sequence[int]) -> np.ndarray:
-    """The processor time that processes have used."""
+    """Reads the processor time that processes have used."""
     # Linux makes the number of a process's clock from its id: clock_getcpuclockid(3).
     return np.array([time.clock_gettime(~process << 3 | 2) for process in processes])
 

@@ -138,7 +138,7 @@ class PairedEnvironment:
         return alone
 
     def _has_reference(self) -> bool:
-        """Whether the session of the graph as it came is open, or could be opened again."""
+        """Says whether the session of the graph as it came is open, or could be opened again."""
         if self._sessions.has_session(_REFERENCE):
             return True
         return not isinstance(self._sessions.open_session(_REFERENCE, {}), Failure)
@@ -179,7 +179,7 @@ class PairedEnvironment:
         )
 
     def _is_enough(self, blocks: int, step_secs: float) -> bool:
-        """Whether a placement whose step seems to take that long needs no further block."""
+        """Says whether a placement whose step seems to take that long needs no further block."""
         protocol = self._protocol
         best_secs = self._best_secs()
         if best_secs is None:

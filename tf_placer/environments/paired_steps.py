@@ -53,13 +53,13 @@ def log_speedup(reference_secs: Sequence[float], secs: Sequence[float]) -> tuple
 
 
 def _median(values: np.ndarray) -> float:
-    """The median of sorted values."""
+    """Computes the median of sorted values."""
     half = len(values) // 2
     return float(values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2.0)
 
 
 def burst_steps(step_secs: float, burst_secs: float) -> int:
-    """How many steps a graph runs before it is another one's turn.
+    """Chooses how many steps a graph runs before it is another one's turn.
 
     The shorter the turns, the less a machine changes between them.
 

@@ -229,7 +229,7 @@ class SessionEnvironment:
         return float(answer["setup_secs"])
 
     def has_session(self, label: str) -> bool:
-        """Whether a session is open. Those of processes that were stopped are not."""
+        """Says whether a session is open. Those of processes that were stopped are not."""
         return self._processes.are_running() and self._is_known(label)
 
     def _is_known(self, label: str) -> bool:
@@ -271,7 +271,7 @@ class SessionEnvironment:
     def fetched_values(
         self, assignment: Mapping[str, str], steps: int = 2
     ) -> dict[str, np.ndarray] | Failure:
-        """What a few steps compute under the given devices, to compare it between placements.
+        """Fetches what a few steps compute under given devices, to compare it between placements.
 
         It runs a copy of the graph in which every random operation without a seed has one, made
         from its name. Under any two placements the copy computes the same values, up to rounding.
@@ -385,7 +385,7 @@ class SessionEnvironment:
         return failure
 
     def process_ids(self) -> dict[str, int]:
-        """The ids of the running processes by name: "the worker", "task 0", "task 1", ..."""
+        """Lists the ids of running processes by name: "the worker", "task 0", "task 1", ..."""
         return {child.name: child.pid for child in self._processes.children()}
 
     def restart(self) -> None:

@@ -47,7 +47,7 @@ class SimulatedEnvironment:
         return self.measurements(placements, self.simulator.simulate(placements))
 
     def measurements(self, placements: np.ndarray, batch: SimulatedBatch) -> list[Measurement]:
-        """What the simulated steps of placements mean to a placer.
+        """Says what the simulated steps of placements mean to a placer.
 
         Args:
             placements: int32 [num_placements, num_groups], a device index per group.

@@ -76,7 +76,7 @@ def summarise(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _bytes(description: Any) -> int:
-    """The size of a tensor; strings, handles and types that are not known count nothing."""
+    """Computes the size of a tensor; strings, handles and unknown types count nothing."""
     try:
         dtype = tf.dtypes.as_dtype(description.dtype).base_dtype
     except TypeError:

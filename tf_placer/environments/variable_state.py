@@ -58,7 +58,7 @@ def variable_assignments(
 
 
 def assigned_variable(operation: tf.Operation) -> tf.Operation | None:
-    """The variable that an operation assigns to; None if it does not assign to one."""
+    """Finds the variable that an operation assigns to; None if it does not assign to one."""
     if operation.type not in _ASSIGNMENTS or operation.inputs[0].op.type not in _VARIABLES:
         return None
     return operation.inputs[0].op

@@ -61,7 +61,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
 
 
 def _handle_owners(graph: OpGraph) -> list[int]:
-    """Per assignment or initialiser the operation whose state it sets, else -1."""
+    """Finds per assignment or initialiser the operation whose state it sets, else -1."""
     owners = [-1] * graph.num_operations
     for i in range(graph.num_operations):
         op_type = graph.type_of(i)

@@ -67,6 +67,6 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
         self._placement = placement
 
     def begin(self) -> None:
-        """Called by the session before it exists."""
+        """Applies the placement; called by the session before it exists."""
         placed = apply_placement(tf.compat.v1.get_default_graph(), self._placement)
         logging.info("placed %d operations", placed)

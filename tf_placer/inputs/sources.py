@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import message, text_format
 from tensorflow.core.framework import variable_pb2
 from tensorflow.core.protobuf import queue_runner_pb2
 
@@ -17,30 +16,17 @@ from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
+from tf_placer.inputs.graph_files import meta_with, read_graph_file
 from tf_placer.inputs.initializers import find_initializers
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
 
-__all__ = [
-    "GivenGraph",
-    "Source",
-    "check_output",
-    "read_graph",
-    "read_source",
-    "with_graph",
-    "write_graph",
-]
+__all__ = ["GivenGraph", "Source", "read_graph", "read_source", "with_graph"]
 
 _KEYS = tf.compat.v1.GraphKeys
 _TRAIN_OP = "train_op"
 _INITIALIZERS = "initializers"
 _DEQUEUES = ("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2")
-_BINARY, _TEXT, _META = ".pb", ".pbtxt", ".meta"
-# TensorFlow writes a MetaGraphDef as text under the same ending, if asked to. No binary one starts
-# like this: the first letters would be tags of fields that it does not have.
-_META_TEXT_STARTS = tuple(
-    field.name.encode() for field in tf.compat.v1.MetaGraphDef.DESCRIPTOR.fields
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,21 +84,17 @@ def read_graph(graph: Any) -> GivenGraph:
     if isinstance(graph, tf.compat.v1.MetaGraphDef):
         return GivenGraph(graph.graph_def, meta_graph=graph)
     if isinstance(graph, str | os.PathLike):
-        path = os.fspath(graph)
-        return read_graph(_read_file(path, _kind(path)))
+        return read_graph(read_graph_file(graph))
     raise GraphError(
         f"a graph is a tf.Graph, a GraphDef, a MetaGraphDef or a path, not {type(graph).__name__}"
     )
 
 
 def with_graph(given: GivenGraph, graph_def: tf.compat.v1.GraphDef) -> GivenGraph:
-    """The same with another GraphDef in it, in its MetaGraphDef too; not for a live graph."""
+    """Puts another GraphDef in its place, in its MetaGraphDef too; not for a live graph."""
     if given.meta_graph is None:
         return GivenGraph(graph_def)
-    meta_graph = tf.compat.v1.MetaGraphDef()
-    meta_graph.CopyFrom(given.meta_graph)
-    meta_graph.graph_def.CopyFrom(graph_def)
-    return GivenGraph(graph_def, meta_graph)
+    return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph))
 
 
 def read_source(
@@ -175,96 +157,8 @@ def read_source(
     return Source(op_graph, step, given_graph.live)
 
 
-def write_graph(
-    path: str | os.PathLike[str],
-    graph_def: tf.compat.v1.GraphDef,
-    meta_graph: tf.compat.v1.MetaGraphDef | None = None,
-) -> None:
-    """Writes a graph file, whole or not at all.
-
-    Args:
-        path: ends in `.pb`, `.pbtxt` or `.meta`.
-        graph_def: the graph.
-        meta_graph: for `.meta`, what the graph goes into: everything but the graph is kept.
-
-    Raises:
-        GraphError: the path has another ending, or cannot be written.
-    """
-    path = os.fspath(path)
-    kind = _kind(path)
-    data: bytes
-    if kind == _META:
-        empty = meta_graph or tf.compat.v1.MetaGraphDef()
-        whole = with_graph(GivenGraph(graph_def, empty), graph_def).meta_graph
-        assert whole is not None
-        data = whole.SerializeToString()
-    elif kind == _TEXT:
-        data = text_format.MessageToString(graph_def).encode()
-    else:
-        data = graph_def.SerializeToString()
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise GraphError(f"cannot write the graph {path!r}: {error.strerror}") from error
-
-
-def check_output(path: str | os.PathLike[str]) -> None:
-    """Makes sure, before any work, that a graph can be written to a path.
-
-    Raises:
-        GraphError: the ending is not one of a graph file, or the directory does not take files.
-    """
-    path = os.fspath(path)
-    _kind(path)
-    directory = os.path.dirname(os.path.abspath(path))
-    probe = os.path.join(directory, f".tf_placer.{os.getpid()}.tmp")
-    try:
-        with open(probe, "wb"):
-            pass
-        os.unlink(probe)
-    except OSError as error:
-        raise GraphError(f"cannot write to {directory!r}: {error.strerror}") from error
-    if os.path.isdir(path):
-        raise GraphError(f"cannot write the graph {path!r}: it is a directory")
-
-
-def _kind(path: str) -> str:
-    kind = os.path.splitext(path)[1]
-    if kind not in (_BINARY, _TEXT, _META):
-        raise GraphError(
-            f"{path!r} is not a graph file: its name must end in {_BINARY}, {_TEXT} or {_META}"
-        )
-    return kind
-
-
-def _read_file(path: str, kind: str) -> tf.compat.v1.GraphDef | tf.compat.v1.MetaGraphDef:
-    parsed = tf.compat.v1.MetaGraphDef() if kind == _META else tf.compat.v1.GraphDef()
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-        if kind == _TEXT or (kind == _META and data.startswith(_META_TEXT_STARTS)):
-            text_format.Parse(data.decode(), parsed)
-        else:
-            parsed.ParseFromString(data)
-    except OSError as error:
-        raise GraphError(f"cannot read the graph {path!r}: {error.strerror}") from error
-    except (message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise GraphError(f"{path!r} is not a graph, or is cut short: {reason}") from error
-    graph_def = parsed.graph_def if kind == _META else parsed
-    if not graph_def.node:
-        what = "holds no operations" if data else "is empty"
-        raise GraphError(f"the graph file {path!r} {what}")
-    return parsed
-
-
 def _collections(given: GivenGraph) -> dict[str, list[str]]:
-    """Of a graph, what its collections name: "train_op", "initializers" and "queue_runners"."""
+    """Reads what a graph's collections name: "train_op", "initializers" and "queue_runners"."""
     graph = given.live
     if graph is not None:
         variables = graph.get_collection(_KEYS.GLOBAL_VARIABLES)
@@ -296,7 +190,7 @@ def _collections(given: GivenGraph) -> dict[str, list[str]]:
 
 
 def _names(items: Any) -> list[str]:
-    """Names of operations and tensors given as one or several objects or names."""
+    """Lists the names of operations and tensors given as one or several objects or names."""
     if isinstance(items, str) or not isinstance(items, Sequence):
         items = [items]
     names = []
@@ -312,7 +206,7 @@ def _names(items: Any) -> list[str]:
 
 
 def _check_need_no_feed(graph: OpGraph, initializers: Sequence[str]) -> None:
-    """Only steps are fed, so initialisers must do without."""
+    """Refuses initialisers that need a placeholder: only steps are fed."""
     if not initializers:
         return
     needed = graph.restricted(initializers)
@@ -324,7 +218,7 @@ def _check_need_no_feed(graph: OpGraph, initializers: Sequence[str]) -> None:
 
 
 def _check_needs_no_runner(graph: OpGraph, collections: Mapping[str, Sequence[str]]) -> None:
-    """Nothing starts the threads that would fill a queue."""
+    """Refuses a step that needs queue runners: nothing starts the threads that fill a queue."""
     waits = graph.has_type(_DEQUEUES) & graph.needed
     if waits.any() and collections.get(_KEYS.QUEUE_RUNNERS):
         name = graph.names[int(np.flatnonzero(waits)[0])]

@@ -25,7 +25,7 @@ class ValuesEnvironment(Protocol):
     """A live environment as far as comparing values needs it."""
 
     def fetched_values(self, assignment: Mapping[str, str]) -> dict[str, np.ndarray] | Failure:
-        """What a few steps compute with devices given by operation name, or why nothing."""
+        """Fetches what a few steps compute with devices given by operation name, or why nothing."""
         ...
 
 
@@ -130,7 +130,7 @@ def _compare_values(
 
 
 def _may_be_rounding(expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> bool:
-    """Whether all fetched tensors and most variables are the same.
+    """Says whether all fetched tensors and most variables are the same.
 
     Adam makes a full step of any gradient, however small. Where a gradient is nothing but rounding
     (of a bias before a batch normalisation, say), a variable follows the rounding of the kernels.

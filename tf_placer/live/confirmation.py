@@ -103,7 +103,7 @@ class Confirmation:
     best: str | None
 
     def step_secs(self, label: str) -> float | None:
-        """The step time of a label in seconds; None if it never ran.
+        """Computes the step time of a label in seconds; None if it never ran.
 
         That of the reference is the geometric mean over all rounds; that of a candidate is this,
         divided by its speed-up, so that times and speed-ups agree.
@@ -116,7 +116,7 @@ class Confirmation:
         return _mean_secs(everywhere, label)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: all fields, measurements included."""
+        """Makes the JSON form: all fields, measurements included."""
         return {
             "reference": self.reference,
             "best": self.best,
@@ -394,7 +394,7 @@ class _Confirming:
         return rounds
 
     def _rounds_left(self, count: int) -> int:
-        """How many more rounds there is time for, after so many."""
+        """Estimates how many more rounds there is time for, after so many."""
 
         def rounds_in(max_secs: float) -> int:
             left_secs = max_secs - (self._clock() - self._start_secs)
@@ -483,7 +483,7 @@ class _Confirming:
     def _is_enough(
         self, blocks: int, secs: Mapping[str, Sequence[float]], labels: Sequence[str]
     ) -> bool:
-        """Whether a round needs no further block."""
+        """Says whether a round needs no further block."""
         if blocks < (_LEAST_BLOCKS if self._fast_secs else _FIRST_BLOCKS):
             return False
         is_disturbed = any(
@@ -493,7 +493,7 @@ class _Confirming:
         return not is_disturbed and (blocks >= _UNCERTAIN_BLOCKS or self._is_certain(secs, labels))
 
     def _is_certain(self, secs: Mapping[str, Sequence[float]], labels: Sequence[str]) -> bool:
-        """Whether the steps of all labels tell how they compare with the reference."""
+        """Says whether the steps of all labels tell how they compare with the reference."""
         if self._reference not in secs:
             return True
         errors = [
@@ -538,7 +538,7 @@ class _Confirming:
     # What they say.
 
     def _logs(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> list[float]:
-        """The logarithm of a label's speed-up in each round in which it and the reference ran."""
+        """Computes a label's logarithmic speed-up in each round where it and the reference ran."""
         logs = []
         for measurements in rounds:
             if label not in measurements:
@@ -551,7 +551,7 @@ class _Confirming:
         return logs
 
     def _ranked(self, measurements: Mapping[str, Measurement], labels: Sequence[str]) -> list[str]:
-        """The labels that ran, fastest first."""
+        """Sorts the labels that ran, fastest first."""
 
         def log_secs(label: str) -> float:
             logs = self._logs([measurements], label)
@@ -602,7 +602,7 @@ class _Confirming:
         return Comparison(found.speedup, found.interval, low > 1, reason)
 
     def _progress(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> str:
-        """Where the rounds of a candidate stand, for people."""
+        """Says where the rounds of a candidate stand, for people."""
         logs = self._logs(rounds, label)
         if not logs:
             return f"{_count(len(rounds))}: {self._line(rounds[-1])}"
@@ -619,7 +619,7 @@ class _Confirming:
         return f"{text} | at most {format_duration(max(0.0, most_secs))} more"
 
     def _line(self, measurements: Mapping[str, Measurement]) -> str:
-        """What a round gave, for people."""
+        """Says what a round gave, for people."""
         parts = []
         for label in self._candidates:
             if label not in measurements or label == self._reference:
@@ -640,5 +640,5 @@ def _count(rounds: int) -> str:
 
 
 def _fast_secs(secs: Sequence[float]) -> float:
-    """What the faster steps take: the first quartile."""
+    """Finds what the faster steps take: the first quartile."""
     return sorted(secs)[len(secs) // 4]

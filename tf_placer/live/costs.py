@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,9 +15,11 @@ from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.errors import SearchError
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source
+from tf_placer.live.header import of_costs
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.search.log_header import noun_of, up_to_date
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration
 
@@ -27,17 +28,6 @@ __all__ = ["LiveCosts", "profile_costs", "read_costs"]
 _FORMAT = 1
 # As many as the command `profile` traces.
 _STEPS = 10
-# What costs depend on of what the header of a search says, and what messages call it.
-_NOUNS = {
-    "graph_fingerprint": "graph",
-    "fetches": "step",
-    "feeds": "step",
-    "initializers": "step",
-    "machine": "machine",
-    "session_config": "session configuration",
-    "grouping": "grouping",
-    "grouping_fingerprint": "grouping",
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,7 +50,7 @@ def read_costs(
 
     Args:
         directory: of the search.
-        header: what the search is of, as `search_header` says it.
+        header: what the search is of, as `live_header` says it.
 
     Returns:
         The costs, or None if there are none that can be used; and a line for people on what is
@@ -77,12 +67,12 @@ def read_costs(
         return None, f"the costs in {directory.problem} are not used: {reason}"
 
     try:
-        profile = read_json(directory.profile)
+        profile = up_to_date(read_json(directory.profile))
         if profile["format"] != _FORMAT:
             return unusable(f"{directory.profile} has format {profile['format']!r}, not {_FORMAT}")
-        for field, value in _of(header).items():
+        for field, value in of_costs(header).items():
             if profile[field] != value:
-                return unusable(f"they are of another {_NOUNS[field]}")
+                return unusable(f"they are of another {noun_of(field)}")
         if profile["problem_sha256"] != _digest(directory):
             return unusable("the file has been changed")
         costs = LiveCosts(read_problem(directory.problem), float(profile["secs"]))
@@ -110,7 +100,7 @@ def profile_costs(
         request: what is asked.
         op_graph: the graph, with what a step needs marked.
         session_config: the configuration of the user's sessions.
-        header: what the search is of, as `search_header` says it.
+        header: what the search is of, as `live_header` says it.
         report: called with lines of text for people.
         timeout_secs: seconds that each trace of the graph may take.
         trials: what was measured on the machine already.
@@ -132,7 +122,7 @@ def profile_costs(
             Source(op_graph, request.step),
             request.machine,
             steps=_STEPS,
-            grouping=header["grouping"],
+            granularity=header["granularity"],
             session_config=session_config,
             work_dir=directory.work,
             timeout_secs=timeout_secs,
@@ -150,7 +140,7 @@ def profile_costs(
     write_problem(problem, directory.problem)
     profile = {
         "format": _FORMAT,
-        **_of(header),
+        **of_costs(header),
         "steps": _STEPS,
         "secs": secs,
         "versions": header["versions"],
@@ -162,12 +152,6 @@ def profile_costs(
         f"{format_duration(secs)}; the costs are in {directory.problem}"
     )
     return LiveCosts(problem, secs)
-
-
-def _of(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What costs depend on, as a JSON file gives it back."""
-    of: dict[str, Any] = json.loads(json.dumps({field: header[field] for field in _NOUNS}))
-    return of
 
 
 def _digest(directory: RunDirectory) -> str:

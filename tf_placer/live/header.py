@@ -1,9 +1,11 @@
-"""What a live search is of, in full."""
+"""What a live search is of: what says whether it may go on with a log, or with costs."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,25 +14,64 @@ from google.protobuf import text_format
 
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.pipeline import GroupedGraph
+from tf_placer.environments.paired import PAIRED
+from tf_placer.environments.session import COLOCRL
 from tf_placer.live.run_directory import Request
-from tf_placer.placers import Units, describe_placer
+from tf_placer.placers import Granularity
+from tf_placer.search.log_header import search_header
 
-__all__ = ["request_digest", "search_header", "size_lines"]
+__all__ = ["live_header", "of_costs", "request_digest", "with_costs"]
+
+# What the costs of the operations depend on.
+_COST_FIELDS = (
+    "graph_fingerprint",
+    "fetches",
+    "feeds",
+    "initializers",
+    "machine",
+    "session_config",
+    "granularity",
+    "grouping_fingerprint",
+)
 
 
-def search_header(
+def _request_header(
+    request: Request, graph_def: tf.compat.v1.GraphDef, session_config: tf.compat.v1.ConfigProto
+) -> dict[str, Any]:
+    """Says what is asked, but for the budget and the devices that the graph came with."""
+    feeds = {
+        name: f"{value.dtype.name}{list(value.shape)}"
+        for name, value in sorted(request.step.feeds.items())
+    }
+    subject = {
+        "graph_fingerprint": graph_fingerprint(graph_def),
+        "fetches": list(request.step.fetches),
+        "feeds": feeds,
+        "initializers": list(request.step.initializers),
+        # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
+        "machine": {
+            "spec": request.machine.spec,
+            "devices": [{"name": d.name, "type": d.type} for d in request.machine.devices],
+        },
+        "protocol": dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED),
+        "session_config": text_format.MessageToString(session_config, as_one_line=True),
+    }
+    return search_header(subject, request.placer, request.placer_options, request.seed)
+
+
+def live_header(
     request: Request,
     grouped: GroupedGraph,
-    units: Units,
+    granularity: Granularity,
     legal: np.ndarray,
     session_config: tf.compat.v1.ConfigProto,
 ) -> dict[str, Any]:
-    """What the log of a live search says that it is of.
+    """Says what a live search is of, as its log does.
 
     Args:
         request: what is asked.
         grouped: the graph with the groups that are placed.
-        units: which groups these are.
+        granularity: which groups these are.
         legal: bool [num_groups, num_devices], where they may go.
         session_config: the configuration of the user's sessions.
 
@@ -43,19 +84,28 @@ def search_header(
         # The devices that the graph came with count; its own fingerprint leaves them out.
         digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
     digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
-    settings = describe_placer(request.placer, request.placer_options).settings
-    return request.log_header(graph_fingerprint(graph_def)) | {
-        "configuration": {setting.name: setting.value for setting in settings},
-        "session_config": text_format.MessageToString(session_config, as_one_line=True),
-        "grouping": units,
+    return {
+        **_request_header(request, graph_def, session_config),
+        "granularity": granularity,
         "grouping_fingerprint": digest.hexdigest(),
     }
+
+
+def with_costs(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds to a header that the placer knows the costs: then it proposes something else."""
+    return {**header, "costs": "profiled"}
+
+
+def of_costs(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Picks from a header what the costs of the operations depend on, as a JSON file has it."""
+    of: dict[str, Any] = json.loads(json.dumps({field: header[field] for field in _COST_FIELDS}))
+    return of
 
 
 def request_digest(
     request: Request, graph_def: tf.compat.v1.GraphDef, session_config: tf.compat.v1.ConfigProto
 ) -> str:
-    """A name for all that a search depends on but its budget, for which nothing is grouped.
+    """Names all that a search depends on but its budget, for which nothing is grouped.
 
     Args:
         request: what is asked.
@@ -66,26 +116,8 @@ def request_digest(
         64 hexadecimal digits. Requests with the same have the same header; another serialisation of
         a graph has the same, too.
     """
-    asked = request.log_header(graph_fingerprint(graph_def)) | {
-        "session_config": text_format.MessageToString(session_config, as_one_line=True),
-    }
+    asked = _request_header(request, graph_def, session_config)
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     for node in graph_def.node:
         digest.update(f"{node.name}\0{node.device}\0".encode())
     return digest.hexdigest()
-
-
-def size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
-    """How large a search is, as lines for people."""
-    needed = grouped.op_graph.needed
-    num_devices = len(request.machine.devices)
-    coarse = grouped.coarse or grouped
-    lines = [
-        f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
-        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups in "
-        f"{coarse.grouping.num_groups} groups, to place on {num_devices} devices of "
-        f"{request.machine.spec}"
-    ]
-    if coarse.num_decisions < 4 * num_devices:
-        lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
-    return lines

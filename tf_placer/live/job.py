@@ -26,7 +26,7 @@ from tf_placer.live.choice import choose_finalists, choose_winner, hopeful_final
 from tf_placer.live.confirmation import Confirmation, confirm
 from tf_placer.live.costs import LiveCosts, profile_costs, read_costs
 from tf_placer.live.explanation import explain_trials
-from tf_placer.live.header import request_digest, search_header, size_lines
+from tf_placer.live.header import live_header, request_digest, with_costs
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.live.search_result import (
     confirmed_measurement,
@@ -35,7 +35,7 @@ from tf_placer.live.search_result import (
     write_result,
 )
 from tf_placer.live.time_plan import ConfirmationPlan, TimePlan
-from tf_placer.placers import AUTO, make_placer, needs_problem, units_of
+from tf_placer.placers import AUTO, granularity_of, make_placer, needs_problem
 from tf_placer.placers.auto.warm_up import warm_up
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
@@ -72,7 +72,7 @@ class LiveJob:
         directory: where everything goes.
         grouped: the graph and its groups.
         legal: bool [num_groups, num_devices], where they may go.
-        header: what the search is of, as `search_header` says it.
+        header: what the search is of, as `live_header` says it.
         session_config: the configuration of the user's sessions.
         environment_type: makes the environments that measure.
         plan: how long everything may take.
@@ -154,7 +154,7 @@ class LiveJob:
         return trials
 
     def _made(self, name: str, log: TrialLog) -> Placer | None:
-        """The placer of a stage; None if it cannot be made, or somebody did not want to wait."""
+        """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
             with self.interrupts.breakable():
                 if name == self.request.placer and needs_problem(name) and self.costs is None:
@@ -169,7 +169,7 @@ class LiveJob:
         return None
 
     def _ask(self, placer: Placer, count: int) -> np.ndarray:
-        """What a placer proposes, nothing if somebody did not want to wait for it."""
+        """Asks a placer for placements; there are none if somebody did not want to wait for it."""
         try:
             with self.interrupts.breakable():
                 return proposed(placer, count)
@@ -202,7 +202,7 @@ class LiveJob:
     def _placer(self, name: str, log: TrialLog) -> Placer:
         coarse = self.grouped.coarse
         options = self.request.placer_options if name == self.request.placer else None
-        if coarse is not None and units_of(name, options) == "heuristic":
+        if coarse is not None and granularity_of(name, options) == "coarse":
             # One kind of groups for all stages, so that each can take over what another measured.
             devices = tuple(device.name for device in self.request.machine.devices)
             coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
@@ -249,7 +249,7 @@ class LiveJob:
         return self.grouped.assignment(row, devices)
 
     def _assignment(self, trial: Trial) -> dict[str, str]:
-        """The devices of a trial by operation."""
+        """Finds the devices of a trial by operation."""
         if trial.assignment is None:
             return {}
         return self._assign(np.array(trial.assignment, np.int32))
@@ -261,7 +261,7 @@ class LiveJob:
         return min(max(_TIMEOUT_SECS, max_secs / 4), max(max_secs, _SHORTEST_TIMEOUT_SECS))
 
     def _timeout_secs(self, trials: Sequence[Trial]) -> float:
-        """How long the next trial may take."""
+        """Computes how long the next trial may take."""
         secs = self._first_timeout_secs()
         if not trials or trials[0].measurement.step_secs is None:
             return secs
@@ -398,7 +398,7 @@ class LiveJob:
             )
 
     def _too_little_time(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> str:
-        """Why nothing was confirmed, and how much time would do."""
+        """Says why nothing was confirmed, and how much time would do."""
         needed_secs = self.plan.needed_secs(trials, finalists)
         enough_secs = math.ceil(self.request.max_secs + needed_secs)
         return (
@@ -444,26 +444,23 @@ def run(
     interrupts = interrupts or Interrupts()
     request, config_bytes = request_directory.read_request()
     session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
-    graph_bytes = request_directory.graph.read_bytes()
-    graph_def = tf.compat.v1.GraphDef.FromString(graph_bytes)
-    units = units_of(request.placer, request.placer_options)
-    grouped = group_operations(
-        OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds)), units
-    )
+    graph_def = tf.compat.v1.GraphDef.FromString(request_directory.graph.read_bytes())
+    granularity = granularity_of(request.placer, request.placer_options)
+    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+    grouped = group_operations(op_graph, granularity)
     if grouped.num_decisions == 0:
         return Outcome.NOTHING_TO_PLACE
     devices = tuple(device.name for device in request.machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    header = search_header(request, grouped, units, legal, session_config)
+    header = live_header(request, grouped, granularity, legal, session_config)
     costs, note_on_costs = read_costs(directory, header)
     if needs_problem(request.placer) or costs is not None:
-        # A placer that knows costs proposes something else.
-        header["costs"] = "profiled"
-    with TrialLog.open(directory.trials, header) as log:
+        header = with_costs(header)
+    with TrialLog(directory.trials, header) as log:
         # A search that was killed has left its files there.
         shutil.rmtree(directory.work, ignore_errors=True)
         old = directory.read_result()
-        directory.write_request(request, graph_bytes, config_bytes)
+        directory.take_request(request_directory)
         if old is not None and is_finished(old, request, len(log.trials)):
             report("the log is complete and its result is known: nothing to measure again")
             return Outcome(old["outcome"])
@@ -481,53 +478,72 @@ def run(
             costs=costs,
         )
         report(f"searching; the log is in {directory.path}")
-        for line in size_lines(request, grouped):
+        for line in _size_lines(request, grouped):
             report(line)
         if note_on_costs is not None:
             report(note_on_costs)
         trials = job.search(log)
-        was_interrupted = interrupts.count > 0
-        finalists = choose_finalists(trials, BASELINES)
-        confirmation, winner, note = None, None, None
-        if finalists:
-            outcome, confirmation, winner, note = job.confirm(trials, finalists)
-        elif was_interrupted:
-            outcome = Outcome.INTERRUPTED
-        elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:
-            outcome, note = Outcome.NOTHING_RUNS, failures[-1].message
-        else:
-            outcome = Outcome.NOT_CONFIRMED
-            note = (
-                "only the graph as it came was measured within "
-                f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
-            )
-        explanation = None
-        if job.costs is not None and finalists and interrupts.count < 2:
-            with (
-                contextlib.suppress(KeyboardInterrupt),
-                interrupts.breakable(interrupts.count + 1),
-            ):
-                explanation = explain_trials(
-                    job.costs.problem,
-                    grouped.group_graph,
-                    trials,
-                    finalists,
-                    winner,
-                    search_secs=job.plan.explain_secs,
-                    seed=request.seed,
-                )
-        write_result(
-            directory,
-            request,
-            outcome,
-            trials,
-            finalists=finalists,
-            confirmation=confirmation,
-            winner=winner,
-            notes=[text for text in (*job.notes, note) if text],
-            explanation=explanation,
-            # Else the same call goes on.
-            is_complete=not interrupts.count and not job.notes,
-            digest=request_digest(request, graph_def, session_config),
+        return _conclude(job, trials, request_digest(request, graph_def, session_config))
+
+
+def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
+    """Confirms what a search found, explains it, and writes how the search ended."""
+    request, interrupts = job.request, job.interrupts
+    was_interrupted = interrupts.count > 0
+    finalists = choose_finalists(trials, BASELINES)
+    confirmation, winner, note = None, None, None
+    if finalists:
+        outcome, confirmation, winner, note = job.confirm(trials, finalists)
+    elif was_interrupted:
+        outcome = Outcome.INTERRUPTED
+    elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:
+        outcome, note = Outcome.NOTHING_RUNS, failures[-1].message
+    else:
+        outcome = Outcome.NOT_CONFIRMED
+        note = (
+            "only the graph as it came was measured within "
+            f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
         )
-        return outcome
+    explanation = None
+    if job.costs is not None and finalists and interrupts.count < 2:
+        with contextlib.suppress(KeyboardInterrupt), interrupts.breakable(interrupts.count + 1):
+            explanation = explain_trials(
+                job.costs.problem,
+                job.grouped.group_graph,
+                trials,
+                finalists,
+                winner,
+                search_secs=job.plan.explain_secs,
+                seed=request.seed,
+            )
+    write_result(
+        job.directory,
+        request,
+        outcome,
+        trials,
+        finalists=finalists,
+        confirmation=confirmation,
+        winner=winner,
+        notes=[text for text in (*job.notes, note) if text],
+        explanation=explanation,
+        # Else the same call goes on.
+        is_complete=not interrupts.count and not job.notes,
+        digest=digest,
+    )
+    return outcome
+
+
+def _size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
+    """Says how large a search is, as lines for people."""
+    needed = grouped.op_graph.needed
+    num_devices = len(request.machine.devices)
+    coarse = grouped.coarse or grouped
+    lines = [
+        f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
+        f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups in "
+        f"{coarse.grouping.num_groups} groups, to place on {num_devices} devices of "
+        f"{request.machine.spec}"
+    ]
+    if coarse.num_decisions < 4 * num_devices:
+        lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
+    return lines

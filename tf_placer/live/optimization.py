@@ -156,7 +156,7 @@ def _is_answered(
     source: Source,
     session_config: tf.compat.v1.ConfigProto,
 ) -> bool:
-    """Whether a search of just this has ended there: then no process is needed."""
+    """Says whether a search of just this has ended there: then no process is needed."""
     try:
         result = directory.read_result()
         if result is None or not result.get("is_complete"):
@@ -171,7 +171,7 @@ def _is_answered(
 
 @contextlib.contextmanager
 def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory]:
-    """The directory of the search: the given one, or a temporary one that stays if used."""
+    """Yields the directory of the search: the given one, or a temporary one that stays if used."""
     if path is not None:
         yield RunDirectory(path)
         return

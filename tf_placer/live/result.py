@@ -70,7 +70,7 @@ class OptimizeResult:
         return self.confirmation.step_secs(self.winner)
 
     def table(self) -> str:
-        """Original and finalists side by side, for people; empty if no placement ran.
+        """Compares original and finalists side by side, for people; empty if no placement ran.
 
         Step times are those of the original, divided by the speed-ups: on a machine whose speed
         drifts only ratios can be compared. The last column says what a row rests on.
@@ -109,7 +109,7 @@ class OptimizeResult:
     def _known(
         self, label: str, searched: float | None
     ) -> tuple[float | None, tuple[float, float] | None, str]:
-        """What is known of a finalist: speed-up, interval, and what they rest on."""
+        """Finds what is known of a finalist: speed-up, interval, and what they rest on."""
         comparison = self.confirmation.comparisons.get(label) if self.confirmation else None
         if comparison is None:
             return searched, None, "in the search"
@@ -122,7 +122,7 @@ class OptimizeResult:
         return None, None, _FAILED if comparison.reason.startswith("failed") else "runs"
 
     def explanation_table(self) -> str:
-        """The explanation for people; empty if there is none."""
+        """Shows the explanation for people; empty if there is none."""
         return "" if self.explanation is None else explanation_table(self.explanation)
 
 

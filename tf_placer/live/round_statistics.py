@@ -15,19 +15,22 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 import statistics
 from collections.abc import Sequence
+
+from scipy import special
 
 __all__ = ["LEAST_ROUNDS", "MOST_ROUNDS", "Estimate", "Verdict", "estimate", "judge"]
 
 LEAST_ROUNDS, MOST_ROUNDS = 4, 12
 """Rounds before the first look, and at the last."""
 
-# The 99.5 % quantile of Student's t after 4, 5, ..., 12 rounds, so with 3, 4, ... degrees of
-# freedom. Nine looks at these thresholds alarm in 2.0 % of normally distributed samples around 0:
-# tests/tf_placer/live/round_statistics_test.py simulates it.
-_THRESHOLDS = (5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106)
+# The quantile of Student's t that a look demands. Nine looks, after 4, 5, ..., 12 rounds, alarm in
+# 2.0 % of normally distributed samples around 0: tests/tf_placer/live/round_statistics_test.py
+# simulates it.
+_QUANTILE = 0.995
 # Given up is what would not pass the last threshold even if the truth were so many standard errors
 # better than it seems.
 _BENEFIT_OF_DOUBT = 2.0
@@ -99,5 +102,6 @@ def _standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values))
 
 
+@functools.cache
 def _threshold(rounds: int) -> float:
-    return _THRESHOLDS[min(rounds, MOST_ROUNDS) - LEAST_ROUNDS]
+    return float(special.stdtrit(min(rounds, MOST_ROUNDS) - 1, _QUANTILE))

@@ -19,18 +19,17 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tf_placer.environments.paired import PAIRED
-from tf_placer.environments.session import COLOCRL
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.files import write_bytes
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Machine
-from tf_placer.search.log_header import package_versions
 
 __all__ = ["TRIALS", "Outcome", "Request", "RunDirectory", "check_writable"]
 
 #: Name of the log in its directory.
 TRIALS = "trials.jsonl"
+# What `write_request` writes.
+_REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
 
 
 class Outcome(enum.Enum):
@@ -67,36 +66,6 @@ class Request:
     max_trials: int
     max_secs: float
     seed: int
-
-    def log_header(self, fingerprint: str) -> dict[str, Any]:
-        """What the log of a search says that it is of.
-
-        Args:
-            fingerprint: of the graph.
-
-        Returns:
-            JSON values. A search may go on with a log if they are the same, versions apart.
-        """
-        feeds = {
-            name: f"{value.dtype.name}{list(value.shape)}"
-            for name, value in sorted(self.step.feeds.items())
-        }
-        return {
-            "graph_fingerprint": fingerprint,
-            "fetches": list(self.step.fetches),
-            "feeds": feeds,
-            "initializers": list(self.step.initializers),
-            # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
-            "machine": {
-                "spec": self.machine.spec,
-                "devices": [{"name": d.name, "type": d.type} for d in self.machine.devices],
-            },
-            "protocol": dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED),
-            "placer": self.placer,
-            "configuration": dict(self.placer_options),
-            "seed": self.seed,
-            "versions": package_versions(),
-        }
 
 
 class RunDirectory:
@@ -191,12 +160,22 @@ class RunDirectory:
         )
         return request, (self.path / "session_config").read_bytes()
 
+    def take_request(self, other: RunDirectory) -> None:
+        """Takes over what is asked, as it is in another directory.
+
+        Raises:
+            OSError: it cannot be read, or this directory cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in _REQUEST_FILES:
+            write_bytes(self.path / name, (other.path / name).read_bytes())
+
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes how the search ended, whole or not at all."""
         write_bytes(self.result, json.dumps(result, indent=1).encode())
 
     def read_result(self) -> dict[str, Any] | None:
-        """How the search ended, or None if it has not."""
+        """Reads how the search ended; None if it has not."""
         try:
             result: dict[str, Any] = json.loads(self.result.read_text())
         except FileNotFoundError:

@@ -21,11 +21,11 @@ def found_placement(
     trial: Trial,
     measurement: Mapping[str, Any],
 ) -> Placement:
-    """A placement with what was measured of it and where it comes from.
+    """Makes a placement with what was measured of it and where it comes from.
 
     Args:
         request: what was asked.
-        header: what the search is of, as `search_header` says it.
+        header: what the search is of, as `live_header` says it.
         assignment: full device names by operation name.
         trial: the trial that it is.
         measurement: what was measured; JSON values.
@@ -46,7 +46,7 @@ def found_placement(
 
 
 def confirmed_measurement(confirmation: Confirmation, label: str) -> dict[str, Any]:
-    """What a confirmation says of a placement, for its file."""
+    """Extracts what a confirmation says of a placement, for its file."""
     comparison = confirmation.comparisons[label]
     return {
         "original_step_secs": confirmation.step_secs(ORIGINAL),
@@ -57,7 +57,7 @@ def confirmed_measurement(confirmation: Confirmation, label: str) -> dict[str, A
 
 
 def is_finished(result: Mapping[str, Any], request: Request, num_trials: int) -> bool:
-    """Whether a result answers a request that is that of its log, apart from the budget.
+    """Says whether a result answers a request that is that of its log, apart from the budget.
 
     Args:
         result: as `write_result` wrote it.

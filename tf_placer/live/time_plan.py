@@ -109,7 +109,7 @@ class TimePlan:
         return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
 
     def can_confirm(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> bool:
-        """Whether the time that is left is enough for a confirmation of the fastest.
+        """Says whether the time that is left is enough for a confirmation of the fastest.
 
         Args:
             trials: all so far.
@@ -123,7 +123,7 @@ class TimePlan:
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
     def can_profile(self, trials: Sequence[Trial], left_secs: float) -> bool:
-        """Whether there is time for a profile, by what the graph as it came took.
+        """Says whether there is time for a profile, by what the graph as it came took.
 
         Args:
             trials: all so far, the graph as it came first.
@@ -168,7 +168,7 @@ class TimePlan:
         return ConfirmationPlan(tuple(chosen), max(left_secs, needed_secs))
 
     def _candidates(self, finalists: Mapping[str, Trial]) -> list[Trial]:
-        """What is confirmed beside the graph as it came, those first that matter most."""
+        """Lists what is confirmed beside the graph as it came, those first that matter most."""
         return [finalists[label] for label in _by_importance(finalists, self._baselines)[1:]]
 
     def _confirmation_secs(
@@ -198,7 +198,7 @@ class TimePlan:
 
 
 def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:
-    """The labels, those first that are confirmed before others where time is short."""
+    """Sorts the labels, those first that are confirmed before others where time is short."""
 
     def median_secs(label: str) -> float:
         return finalists[label].measurement.median_secs or math.inf
@@ -211,7 +211,7 @@ def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> 
 
 
 def _restart_secs(trials: Sequence[Trial]) -> float:
-    """What the first trial took to start its processes."""
+    """Computes what the first trial took to start its processes."""
     if not trials:
         return _RESTART_SECS
     return max(0.0, trials[0].elapsed_secs - trials[0].measurement.total_secs)

@@ -53,7 +53,7 @@ def verdict(outcome: Outcome, result: Mapping[str, Any] | None = None) -> str:
 
 
 def best_comparison(confirmation: Confirmation | None) -> Comparison | None:
-    """What is known best of a confirmation: of the candidate that its verdict is on.
+    """Finds what is known best of a confirmation: of the candidate that its verdict is on.
 
     Returns:
         How it compares; None if there is none, or no candidate was compared with the graph as it
@@ -78,7 +78,7 @@ def _how_sure(comparison: Comparison, confirmation: Confirmation) -> str:
 
 
 def _advice(outcome: Outcome, confirmation: Confirmation | None) -> str | None:
-    """What would help."""
+    """Says what would help."""
     if outcome is Outcome.INTERRUPTED:
         return "the same call goes on where it was"
     best = best_comparison(confirmation)

@@ -45,12 +45,12 @@ _CPU = f"{_PREFIX}CPU:0"
 
 
 def catalogue_names() -> str:
-    """The names that there are, for messages: "NxK80, post-NxK80, ..."."""
+    """Lists the names that there are, for messages: "NxK80, post-NxK80, ..."."""
     return ", ".join(entry["name"] for entry in _entries().values())
 
 
 def catalogue_table() -> str:
-    """Text for people: every machine and every class of device, with the sources."""
+    """Describes, for people, every machine and every class of device, with the sources."""
     lines = []
     for entry in _entries().values():
         lines.append(f"{entry['name']}, N from 1 to {entry['max_gpus']}")
@@ -88,12 +88,12 @@ def _summary(machine: Machine) -> list[str]:
 
 
 def is_described(spec: str) -> bool:
-    """Whether this is the path of a machine file or a name like those of the catalogue."""
+    """Says whether this is the path of a machine file or a name like those of the catalogue."""
     return spec.endswith(".json") or _entry(spec) is not None
 
 
 def described_machine(spec: str) -> Machine:
-    """The machine of a file or of a name.
+    """Makes the machine of a file or of a name.
 
     Args:
         spec: one that `is_described`.
@@ -123,14 +123,14 @@ def described_machine(spec: str) -> Machine:
 
 @functools.cache
 def _entries() -> dict[tuple[str, str], dict[str, Any]]:
-    """The entries by what is before and behind the number in their names."""
+    """Reads the entries, by what is before and behind the number in their names."""
     file = importlib.resources.files("tf_placer.machines") / "data" / _FILE
     machines = json.loads(file.read_text(encoding="utf-8"))["machines"]
     return {tuple(machine["name"].split("N", 1)): machine for machine in machines}
 
 
 def _entry(spec: str) -> tuple[int, dict[str, Any]] | None:
-    """The number of GPUs that a name asks for and the entry that it names."""
+    """Finds the number of GPUs that a name asks for and the entry that it names."""
     for (prefix, suffix), entry in _entries().items():
         match = re.fullmatch(f"{re.escape(prefix)}([0-9]+){re.escape(suffix)}", spec)
         if match:
@@ -139,7 +139,7 @@ def _entry(spec: str) -> tuple[int, dict[str, Any]] | None:
 
 
 def _description(spec: str, gpus: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What a machine file of this machine would say."""
+    """Makes what a machine file of this machine would say."""
     names = [f"{_PREFIX}GPU:{i}" for i in range(gpus)]
     links = []
     for i, name in enumerate(names):
@@ -163,7 +163,7 @@ def _description(spec: str, gpus: int, entry: Mapping[str, Any]) -> dict[str, An
 
 
 def _peer_link(i: int, j: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Speed and channel of the link from the i-th GPU to the j-th."""
+    """Finds the speed and channel of the link from the i-th GPU to the j-th."""
     if "nvswitch" in entry:
         return {"speed": entry["nvswitch"], "channel": f"GPU {i} to the others"}
     count = entry["nvlink"]["links"][i][j] if "nvlink" in entry else 0

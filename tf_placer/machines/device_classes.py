@@ -34,7 +34,7 @@ _ENTRIES = (
 
 @functools.cache
 def device_classes() -> dict[str, DeviceClass]:
-    """The classes that ship with this package, by name."""
+    """Reads the classes that ship with this package, by name."""
     file = importlib.resources.files("tf_placer.machines") / "data" / _FILE
     value = json.loads(file.read_text(encoding="utf-8"))
     classes = [

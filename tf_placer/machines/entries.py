@@ -47,7 +47,7 @@ class Entries:
         return name in self._value
 
     def place(self, name: str) -> str:
-        """The file and an entry, as errors name it."""
+        """Names the file and an entry, as errors do."""
         return f"{self.where} {name}" if self.where.endswith(":") else f"{self.where}.{name}"
 
     def __getitem__(self, name: str) -> Any:
@@ -61,14 +61,14 @@ class Entries:
         return self._value[name]
 
     def text(self, name: str) -> str:
-        """A text that is not empty."""
+        """Reads a text that is not empty."""
         value = self[name]
         if not isinstance(value, str) or not value:
             raise MachineError(f"{self.place(name)} is not a name: {value!r}")
         return value
 
     def number(self, name: str, *, positive: bool = False) -> float:
-        """A finite number that is not negative, and not 0 where it must be `positive`."""
+        """Reads a finite number that is not negative, and not 0 where it must be `positive`."""
         value = self[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise MachineError(f"{self.place(name)} is not a number: {value!r}")
@@ -83,14 +83,14 @@ class Entries:
         return float(value)
 
     def whole(self, name: str) -> int:
-        """A whole number above 0; it may be written like 12e9."""
+        """Reads a whole number above 0; it may be written like 12e9."""
         value = self.number(name, positive=True)
         if not value.is_integer():
             raise MachineError(f"{self.place(name)} is not a whole number: {self[name]!r}")
         return int(value)
 
     def items(self, name: str) -> list[tuple[Any, str]]:
-        """The items of a list, each with its place."""
+        """Reads the items of a list, each with its place."""
         value = self[name]
         if not isinstance(value, list):
             raise MachineError(f"{self.place(name)} is not a list: {value!r}")

@@ -147,7 +147,7 @@ def _local_devices(spec: str) -> list[Device]:
 
 
 def _ask_tensorflow(target: str, environ: Mapping[str, str]) -> list[Device]:
-    """The devices that a session with this target sees, first the session's own CPU."""
+    """Asks for the devices that a session with this target sees, first the session's own CPU."""
     what = target or "the attached devices"
     with tempfile.TemporaryDirectory() as directory:
         child = ChildProcess(

@@ -110,7 +110,7 @@ class Machine:
     classes: tuple[DeviceClass, ...] = ()
 
     def class_of(self, device: Device) -> DeviceClass:
-        """The class of a device of a described machine.
+        """Finds the class of a device of a described machine.
 
         Raises:
             MachineError: the device has no model, or it is not among the classes.
@@ -124,7 +124,7 @@ class Machine:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form, without what only described machines have where there is none of it."""
+        """Makes the JSON form, without what only described machines have if there is none of it."""
         value: dict[str, Any] = {
             "spec": self.spec,
             "kind": self.kind,
@@ -163,5 +163,5 @@ class Machine:
 
 
 def _without(value: dict[str, Any], *optional: str) -> dict[str, Any]:
-    """The value without those of some entries that are None."""
+    """Leaves out those of some entries that are None."""
     return {name: item for name, item in value.items() if name not in optional or item is not None}

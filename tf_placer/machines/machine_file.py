@@ -86,7 +86,7 @@ def machine_from_description(value: object, where: str) -> Machine:
 
 
 def _read_devices(entries: Entries) -> tuple[tuple[Device, ...], tuple[DeviceClass, ...]]:
-    """The devices, and the classes that they have."""
+    """Reads the devices, and the classes that they have."""
     devices: dict[str, Device] = {}
     known, used = dict(device_classes()), dict[str, DeviceClass]()
     for item, where in entries.items("devices"):
@@ -138,7 +138,7 @@ def _read_class(entry: Entries, known: dict[str, DeviceClass]) -> DeviceClass:
 
 
 def _read_links(entries: Entries, devices: tuple[Device, ...]) -> tuple[Link, ...]:
-    """The links, in the order of the pairs of devices."""
+    """Reads the links, in the order of the pairs of devices."""
     names = [device.name for device in devices]
     links: dict[tuple[str, str], Link] = {}
     for item, where in entries.items("links"):

@@ -19,16 +19,16 @@ from tf_placer.problem.placement_problem import PlacementProblem
 __all__ = [
     "AUTO",
     "PLACERS",
+    "Granularity",
     "PlacerDescription",
-    "Units",
     "check_options",
     "describe_placer",
+    "granularity_of",
     "make_placer",
     "needs_problem",
-    "units_of",
 ]
 
-Units = Literal["heuristic", "per_operation"]
+Granularity = Literal["coarse", "fine"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Heuristic:
         config: where the dataclass of its settings is, as "module:class"; None without settings.
         needs_problem: whether it is made for a `PlacementProblem`.
         uses_problem: whether it is given the problem where that is known.
-        units: see `units_of`.
+        granularity: see `granularity_of`.
     """
 
     summary: str
@@ -53,7 +53,7 @@ class _Heuristic:
     config: str | None = None
     needs_problem: bool = False
     uses_problem: bool = False
-    units: Units = "heuristic"
+    granularity: Granularity = "coarse"
 
 
 AUTO = "auto"
@@ -67,7 +67,7 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
         "AutoPlacer",
         "tf_placer.placers.auto.auto_config:AutoConfig",
         needs_problem=True,
-        units="per_operation",
+        granularity="fine",
     ),
     "single_device": _Heuristic(
         "everything on each device in turn",
@@ -219,7 +219,7 @@ def describe_placer(name: str, options: Mapping[str, object] | None = None) -> P
 
 
 def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, Any]:
-    """The options of a placer in the types of its settings.
+    """Converts the options of a placer to the types of its settings.
 
     Args:
         name: one of `PLACERS`.
@@ -236,15 +236,15 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
     return {option: values[option] for option in options}
 
 
-def units_of(name: str, options: Mapping[str, object] | None = None) -> Units:
-    """What a placer wants placements to be made of.
+def granularity_of(name: str, options: Mapping[str, object] | None = None) -> Granularity:
+    """Says what a placer wants placements to be made of.
 
     Args:
         name: one of `PLACERS`.
         options: settings that differ from the placer's defaults.
 
     Returns:
-        "heuristic" for the groups of the model rules, "per_operation" for one group per colocation
+        "coarse" for the groups of the model rules, "fine" for one group per colocation
         group: for placers that group operations themselves, or refine groups.
 
     Raises:
@@ -252,13 +252,13 @@ def units_of(name: str, options: Mapping[str, object] | None = None) -> Units:
     """
     entry = _entry(name)
     if isinstance(entry, _Heuristic):
-        return entry.units
+        return entry.granularity
     grouper = (options or {}).get("grouper", entry.grouper)
-    return "heuristic" if grouper == "heuristic" else "per_operation"
+    return "coarse" if grouper == "coarse" else "fine"
 
 
 def needs_problem(name: str) -> bool:
-    """Whether a placer can only be made for a problem whose costs are known.
+    """Says whether a placer can only be made for a problem whose costs are known.
 
     Args:
         name: one of `PLACERS`.
@@ -330,7 +330,7 @@ def make_placer(
 
 
 def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) -> Any:
-    """The settings of a placer that is no composition; None if it has none."""
+    """Makes the settings of a placer that is no composition; None if it has none."""
     config_type = None
     if entry.config is not None:
         module, _, class_name = entry.config.partition(":")

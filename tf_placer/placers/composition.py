@@ -26,7 +26,7 @@ class Composition:
     configs: Mapping[str, Any]
 
     def settings(self) -> list[Setting]:
-        """All settings, the parts first."""
+        """Lists all settings, the parts first."""
         found = [
             Setting(kind, name, f"one of {', '.join(_choices(kind))}", kind)
             for kind, name in self.parts.items()
@@ -89,7 +89,7 @@ def _choices(kind: str) -> Iterator[str]:
 
 
 def _parts(kind: str, name: str) -> Iterator[tuple[str, Part]]:
-    """The parts that a name stands for: one, or two algorithms."""
+    """Yields the parts that a name stands for: one, or two algorithms."""
     if name not in _choices(kind):
         known = list(_choices(kind))
         raise ValueError(f"no {kind} {name!r}{suggest(name, known)}; there are: {', '.join(known)}")

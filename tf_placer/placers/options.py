@@ -32,7 +32,7 @@ class Setting:
 
 
 def settings_of(part: str, config: Any) -> list[Setting]:
-    """The settings in a configuration.
+    """Lists the settings in a configuration.
 
     Args:
         part: whose configuration it is.
@@ -88,7 +88,7 @@ def config_from_options(
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What somebody may have meant who wrote a name that there is not, for a message.
+    """Suggests, for a message, what somebody may have meant who wrote a name that there is not.
 
     Args:
         name: what was written.
@@ -107,7 +107,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _converted(value: object, kind: Any) -> object:
-    """The value as one of the given type."""
+    """Converts the value to the given type."""
     if types.NoneType in typing.get_args(kind):
         if value is None or value == "none":
             return None

@@ -36,11 +36,11 @@ class Part:
     shares: tuple[str, ...] = ()
 
     def config_type(self) -> type[Any] | None:
-        """The dataclass of its settings, or None."""
+        """Imports the dataclass of its settings; returns None if there is none."""
         return self._member(self.config)
 
     def made_by(self) -> Any:
-        """What makes it, or None."""
+        """Imports what makes it; returns None if there is nothing."""
         return self._member(self.factory)
 
     def _member(self, name: str | None) -> Any:
@@ -56,8 +56,8 @@ _GROUPERS = f"{_LEARNED}.groupers"
 
 PARTS: Mapping[str, Mapping[str, Part]] = {
     "grouper": {
-        "heuristic": Part("the groups of the model rules and of the single-consumer merge"),
-        "per_operation": Part("one group per colocation group"),
+        "coarse": Part("the groups of the model rules and of the single-consumer merge"),
+        "fine": Part("one group per colocation group"),
         "metis": Part(
             "a partition of the operations by METIS, few bytes between parts",
             f"{_GROUPERS}.metis",

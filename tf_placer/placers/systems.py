@@ -56,7 +56,7 @@ SYSTEMS: Mapping[str, System] = {
     "colocrl": System(
         "sequence-to-sequence policy trained by REINFORCE",
         "ColocRL 2017",
-        "heuristic",
+        "coarse",
         "seq2seq",
         "reinforce",
         # Ten times as fast, the policy settles on one of the first placements it samples.
@@ -67,7 +67,7 @@ SYSTEMS: Mapping[str, System] = {
     "policy_gradient": System(
         "ColocRL's policy as Post runs it: batches of 12",
         "Post 2018, baseline",
-        "heuristic",
+        "coarse",
         "seq2seq",
         "reinforce",
         {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
@@ -92,7 +92,7 @@ SYSTEMS: Mapping[str, System] = {
     "spotlight": System(
         "ColocRL's policy trained by PPO with a penalty on divergence",
         "Spotlight 2018",
-        "heuristic",
+        "coarse",
         "seq2seq",
         "ppo_kl",
         {"batch_size": 12, "optimizer": "adam", "learning_rate": 1e-4, "clip_norm": 1.0}
@@ -101,7 +101,7 @@ SYSTEMS: Mapping[str, System] = {
     "post": System(
         "a softmax per group, trained by PPO and cross-entropy minimisation",
         "Post 2018",
-        "heuristic",
+        "coarse",
         "softmax",
         "ppo_kl+ce",
         _POST_OPTIMIZER | _POST_SIGNAL,
@@ -109,7 +109,7 @@ SYSTEMS: Mapping[str, System] = {
     "post_ppo": System(
         "Post without cross-entropy minimisation",
         "Post 2018, figure 2",
-        "heuristic",
+        "coarse",
         "softmax",
         "ppo_kl",
         _POST_OPTIMIZER | _POST_SIGNAL,
@@ -117,7 +117,7 @@ SYSTEMS: Mapping[str, System] = {
     "post_ce": System(
         "Post with cross-entropy minimisation only",
         "Post 2018, figure 2",
-        "heuristic",
+        "coarse",
         "softmax",
         "ce",
         _POST_SIGNAL,
@@ -173,7 +173,7 @@ SYSTEMS: Mapping[str, System] = {
     "graph_neural": System(
         "a graph network that can be trained on other graphs and machines",
         "ours, after Placeto and GDP 2019",
-        "heuristic",
+        "coarse",
         "graph_neural",
         "ppo",
         {"batch_size": 16, "optimizer": "adam", "learning_rate": 3e-3, "clip_norm": 1.0}

@@ -46,7 +46,7 @@ class UpdateRecord:
     batch_size: int
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: the fields.
+        """Makes the JSON form: the fields.
 
         A number that JSON does not have, as in the curves of a placer that came apart, is text:
         "nan", "inf" or "-inf".

@@ -12,7 +12,7 @@ __all__ = ["clusters_of", "coarse_problem"]
 
 
 def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndarray]:
-    """The problem of placing coarse groups.
+    """Makes the problem of placing coarse groups.
 
     Args:
         problem: what is placed.
@@ -29,7 +29,7 @@ def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndar
 
 
 def clusters_of(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:
-    """In which coarse group each group is.
+    """Finds the coarse group that each group is in.
 
     Args:
         groups: int [num_operations], the group of every operation.

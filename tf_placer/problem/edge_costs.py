@@ -11,7 +11,7 @@ __all__ = ["edge_secs"]
 
 
 def edge_secs(problem: PlacementProblem, groups: GroupGraph) -> np.ndarray:
-    """What it takes to send the tensors of each edge from device to device, on an average link.
+    """Estimates the time to send each edge's tensors from device to device, on an average link.
 
     Args:
         problem: what is placed.

@@ -81,7 +81,7 @@ def list_at(value: object, where: str) -> list[Any]:
 
 
 def whole_numbers(values: Sequence[Any], entry: Callable[[int], str]) -> np.ndarray:
-    """Whole numbers, each of which may be written as 12e9.
+    """Reads whole numbers, each of which may be written as 12e9.
 
     Args:
         values: the values.
@@ -106,7 +106,7 @@ def whole_numbers(values: Sequence[Any], entry: Callable[[int], str]) -> np.ndar
 
 
 def whole_number(value: object, entry: Callable[[], str]) -> int:
-    """A whole number, which may be written as 12e9.
+    """Reads a whole number, which may be written as 12e9.
 
     Args:
         value: the value.

@@ -23,7 +23,7 @@ _SHOWN_ON_CYCLE = 8
 
 
 def int_array(name: str, values: object) -> np.ndarray:
-    """A new int64 array of the same whole numbers.
+    """Makes a new int64 array of the same whole numbers.
 
     Raises:
         ProblemError: they are of another kind; the message says so of `name`.
@@ -37,7 +37,7 @@ def int_array(name: str, values: object) -> np.ndarray:
 
 
 def float_array(name: str, values: object) -> np.ndarray:
-    """A new float64 array of the same numbers.
+    """Makes a new float64 array of the same numbers.
 
     Raises:
         ProblemError: they are of another kind; the message says so of `name`.
@@ -49,7 +49,7 @@ def float_array(name: str, values: object) -> np.ndarray:
 
 
 def may_go(compute_secs: np.ndarray, groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """Where groups may go: where all their operations may.
+    """Finds where groups may go: where all their operations may.
 
     Args:
         compute_secs: float64 [num_operations, num_devices], infinite where one may not go.
@@ -261,7 +261,7 @@ def _check_order(problem: PlacementProblem) -> None:
 
 
 def _check_sums(problem: PlacementProblem) -> None:
-    """No sum that a simulation forms may leave its type."""
+    """Checks that no sum that a simulation forms can leave its type."""
     held = sum(
         float(values.sum(dtype=np.float64))
         for values in (problem.resident_bytes, problem.temp_bytes, problem.tensor_bytes)

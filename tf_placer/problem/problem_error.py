@@ -14,7 +14,7 @@ class ProblemError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as the file format writes it, short enough for a message."""
+    """Formats a value as the file format writes it, short enough for a message."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, list | tuple):
         return "a list"

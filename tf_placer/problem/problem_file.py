@@ -72,7 +72,7 @@ def write_problem(problem: PlacementProblem, path: str | os.PathLike[str]) -> No
 
 
 def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
-    """The JSON form of a problem."""
+    """Makes the JSON form of a problem."""
     starts = problem.consumer_start.tolist()
     consumers = problem.consumers.tolist()
     optional = {
@@ -217,7 +217,7 @@ def _device(index: int, device: dict[str, Any]) -> ProblemDevice:
 
 
 def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.ndarray:
-    """float64 [num_operations, num_devices], null as infinity."""
+    """Reads the seconds, float64 [num_operations, num_devices], null as infinity."""
     rows = [operation["compute_secs"] for operation in operations]
     for row, secs in enumerate(rows):
         if len(list_at(secs, f"operations[{row}].compute_secs")) != num_devices:
@@ -256,7 +256,7 @@ def _fits_float(value: object) -> bool:
 
 
 def _column(items: Sequence[dict[str, Any]], where: str, name: str) -> np.ndarray:
-    """int64 [len(items)], an entry of each; 0 where it is left out."""
+    """Reads an entry of each item, int64 [len(items)]; 0 where it is left out."""
     values = [item.get(name, 0) for item in items]
     return whole_numbers(values, lambda index: f"{where}[{index}].{name}")
 
@@ -272,7 +272,7 @@ def _pairs(rows: Sequence[Any]) -> Sequence[Sequence[Any]]:
 
 
 def _whole_rows(rows: Sequence[Sequence[Any]], entry: Callable[[int], str]) -> np.ndarray:
-    """int64, the rows one after the other."""
+    """Joins the rows one after the other, int64."""
 
     def place(index: int) -> str:
         row = 0

@@ -15,7 +15,7 @@ _ELEMENT_BYTES = 4
 
 
 def legal_devices(problem: PlacementProblem) -> np.ndarray:
-    """Where groups may go: where all their operations may.
+    """Finds where groups may go: where all their operations may.
 
     Returns:
         bool [num_groups, num_devices]; every row has a true entry.
@@ -24,7 +24,7 @@ def legal_devices(problem: PlacementProblem) -> np.ndarray:
 
 
 def device_secs(problem: PlacementProblem) -> np.ndarray:
-    """What the operations of each group take on each device.
+    """Adds up what the operations of each group take on each device.
 
     Returns:
         float64 [num_groups, num_devices], seconds; infinite where one of them may not go.
@@ -80,7 +80,7 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
 
 
 def group_layers(problem: PlacementProblem) -> np.ndarray | None:
-    """The layer of the model that each group is of, if the problem knows.
+    """Finds the layer of the model that each group is of, if the problem knows.
 
     Returns:
         int32 [num_groups]; a group without operations goes with the last layer.
@@ -93,7 +93,7 @@ def group_layers(problem: PlacementProblem) -> np.ndarray | None:
 
 
 def topological_groups(problem: PlacementProblem) -> np.ndarray:
-    """The groups by their earliest operations in topological order, int64 [num_groups].
+    """Sorts the groups by their earliest operations in topological order, int64 [num_groups].
 
     Groups without operations are the last.
     """
@@ -101,7 +101,7 @@ def topological_groups(problem: PlacementProblem) -> np.ndarray:
 
 
 def _earliest_operations(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
-    """For each group the place of its earliest operation in the order, and how many it has.
+    """Finds the place of each group's earliest operation in the order, and how many each has.
 
     A group without operations is behind all others.
     """

@@ -47,7 +47,7 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
 
 
 def explanation_table(explanation: Explanation) -> str:
-    """Predicted and measured steps, what bounds the best of them, and what would help it.
+    """Shows predicted and measured steps, what bounds the best of them, and what would help it.
 
     Returns:
         Tables without a final newline.
@@ -73,7 +73,7 @@ def explanation_table(explanation: Explanation) -> str:
 
 
 def _limits_table(limits: Limits, label: str) -> str:
-    """What bounds a placement: a sentence, and how near each limit is."""
+    """Says what bounds a placement: a sentence, and how near each limit is."""
     labels = device_labels([limit.where for limit in limits.limits if limit.kind == "compute"])
 
     def where(limit: Limit) -> str:
@@ -95,7 +95,7 @@ def _verdict(
     by_kind: Mapping[str, Sequence[Limit]],
     where: Callable[[Limit], str],
 ) -> str:
-    """What bounds a placement, as a clause."""
+    """Says what bounds a placement, as a clause."""
     bound_share = limits.lower_bound_secs / max(limits.step_secs, 1e-300)
     is_path_longer = limits.critical_path_secs >= limits.work_secs
     compute = max(by_kind["compute"], key=_used)

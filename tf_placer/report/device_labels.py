@@ -10,7 +10,7 @@ _WIDTH = 20
 
 
 def device_labels(names: Sequence[str]) -> dict[str, str]:
-    """Short names of devices: "task:1/GPU:0" where all are "/job:a/replica:0/task:…/device:…"."""
+    """Shortens names of devices: "task:1/GPU:0" if all are "/job:a/replica:0/task:…/device:…"."""
     num_common = 0
     for parts in zip(*(name.split("/")[:-1] for name in names), strict=False):
         if len(set(parts)) > 1:
@@ -21,7 +21,7 @@ def device_labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text on one line, shortened in the middle."""
+    """Puts the text on one line, shortened in the middle."""
     text = " ".join(text.split())
     if len(text) <= width:
         return text

@@ -58,7 +58,7 @@ class Explanation:
     changes: tuple[WhatIf, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: all fields."""
+        """Makes the JSON form: all fields."""
         return dataclasses.asdict(self)
 
     @classmethod

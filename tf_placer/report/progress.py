@@ -11,7 +11,7 @@ __all__ = ["format_measurement", "progress_line"]
 
 
 def progress_line(trial: Trial, progress: Progress) -> str:
-    """What a trial gave and where the search stands.
+    """Says what a trial gave and where the search stands.
 
     The numbers in front count trials, from 1; ± is the distance between the quartiles of the step
     times. Without line breaks, for example:
@@ -43,7 +43,7 @@ def progress_line(trial: Trial, progress: Progress) -> str:
 
 
 def format_measurement(measurement: Measurement) -> str:
-    """Median and spread of the step time, or the kind of the failure."""
+    """Formats the median and spread of the step time, or the kind of the failure."""
     if measurement.failure is not None:
         return measurement.failure.kind.value
     median_secs, spread_secs = measurement.median_secs, measurement.spread_secs

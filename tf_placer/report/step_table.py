@@ -32,7 +32,7 @@ _REASONS: dict[Wait, str] = {
 
 
 def step_table(report: StepReport, bounds: LowerBounds) -> str:
-    """Several tables, in lines of at most 100 characters, without a final newline.
+    """Shows a step as several tables, in lines of at most 100 characters, without a final newline.
 
     Args:
         report: the step.

@@ -21,7 +21,7 @@ _HEADERS = (
 
 
 def training_table(updates: Sequence[UpdateRecord]) -> str:
-    """The updates of a search for people: all, or twenty from the first to the last.
+    """Shows the updates of a search for people: all, or twenty from the first to the last.
 
     Args:
         updates: as `read_training_log` gives them; at least one.

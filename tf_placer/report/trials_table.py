@@ -19,7 +19,7 @@ _MAX_VALUE_WIDTH = 100
 
 
 def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
-    """The log of a search for people: its header, a line for each trial, and the outcome.
+    """Shows the log of a search for people: its header, a line for each trial, and the outcome.
 
     Args:
         header: as `read_log` gives it.
@@ -62,7 +62,7 @@ def _row(trial: Trial, original_secs: float | None, best: Trial | None) -> list[
 
 
 def _groups(trial: Trial) -> str:
-    """How many groups are on each device: "12/0/8"."""
+    """Counts the groups on each device: "12/0/8"."""
     if trial.assignment is None:
         return "as it came"
     counts = collections.Counter(trial.assignment)
@@ -92,7 +92,7 @@ def _outcome(trials: Sequence[Trial]) -> str:
 
 
 def _field(name: str, value: Any) -> str:
-    """A field of the header on one line."""
+    """Formats a field of the header on one line."""
     if isinstance(value, str):
         return _cut(value, _MAX_VALUE_WIDTH)
     if name == "machine" and isinstance(value, Mapping) and isinstance(value.get("spec"), str):

@@ -85,7 +85,7 @@ def what_if(
 
 
 def with_another_device(problem: PlacementProblem) -> PlacementProblem:
-    """The problem with a copy of the last device, linked as that is.
+    """Adds a copy of the last device to the problem, linked as that is.
 
     The link between the two is like that between the last device and another of its kind, or to the
     first device if there is no other. All links of the copy are channels of their own. A single

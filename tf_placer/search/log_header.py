@@ -10,18 +10,32 @@ from typing import Any
 
 from absl import logging
 
-__all__ = ["LogError", "LogMismatchError", "check_header", "package_versions"]
+from tf_placer.placers import describe_placer
 
-# What a log is of when one field of its header differs; other fields are named as they are.
+__all__ = [
+    "LogError",
+    "LogMismatchError",
+    "check_header",
+    "noun_of",
+    "package_versions",
+    "search_header",
+    "up_to_date",
+]
+
+# What something is of when one field of its header differs; other fields are named as they are.
 _NOUNS = {
     "graph_fingerprint": "graph",
+    "fetches": "step",
+    "feeds": "step",
+    "initializers": "step",
     "grouping_fingerprint": "grouping",
     "protocol": "measuring protocol",
+    "session_config": "session configuration",
 }
 
 
-# What a field is in the logs from before it was there.
-_FORMERLY = {"grouping": "heuristic"}
+# What granularities and groupers were called in the logs of earlier versions.
+_FORMER_NAMES = {"heuristic": "coarse", "per_operation": "fine"}
 
 
 class LogError(ValueError):
@@ -38,14 +52,47 @@ class LogMismatchError(LogError):
     """
 
     def __init__(self, path: str, field: str, logged: Any, given: Any) -> None:
-        root = field.split(".")[0].split("[")[0]
         super().__init__(
-            f"a log of another {_NOUNS.get(root, root)}: {path} has {field} {_brief(logged)}, "
+            f"a log of another {noun_of(field)}: {path} has {field} {_brief(logged)}, "
             f"this search has {_brief(given)}"
         )
         self.field = field
         self.logged = logged
         self.given = given
+
+
+def search_header(
+    subject: Mapping[str, Any], placer: str, placer_options: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """Says what a search is of: what is placed, and who places it how.
+
+    Args:
+        subject: what says which problem it is, as JSON values.
+        placer: name of the placer that searches.
+        placer_options: its settings that are not the defaults.
+        seed: of everything random.
+
+    Returns:
+        JSON values. A search may go on with a log if they are the same, versions apart.
+
+    Raises:
+        ImportError: the placer needs TensorFlow, which is not installed.
+        ValueError: there is no such placer or setting.
+    """
+    settings = describe_placer(placer, placer_options).settings
+    return {
+        **subject,
+        "placer": placer,
+        "configuration": {setting.name: setting.value for setting in settings},
+        "seed": seed,
+        "versions": package_versions(),
+    }
+
+
+def noun_of(field: str) -> str:
+    """Says what a field of a header is about, in the words of messages."""
+    root = field.split(".")[0].split("[")[0]
+    return _NOUNS.get(root, root)
 
 
 def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -62,7 +109,9 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
     Raises:
         LogMismatchError: another field differs, or only one header has it.
     """
-    logged = {name: _FORMERLY[name] for name in given if name in _FORMERLY} | dict(logged)
+    logged = up_to_date(logged)
+    if "granularity" in given:
+        logged.setdefault("granularity", "coarse")
     for field in [*given, *(field for field in logged if field not in given)]:
         difference = _first_difference(field, logged.get(field), given.get(field))
         if difference is None:
@@ -76,8 +125,21 @@ def check_header(path: str, logged: Mapping[str, Any], given: Mapping[str, Any])
         )
 
 
+def up_to_date(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives the fields of a header the names and values that they have today."""
+    today = dict(header)
+    if "grouping" in today:
+        former = today.pop("grouping")
+        today["granularity"] = _FORMER_NAMES.get(former, former)
+    configuration = today.get("configuration")
+    if isinstance(configuration, dict) and "grouper" in configuration:
+        former = configuration["grouper"]
+        today["configuration"] = {**configuration, "grouper": _FORMER_NAMES.get(former, former)}
+    return today
+
+
 def package_versions() -> dict[str, str]:
-    """The versions of the packages that decide what a search does, for the field "versions"."""
+    """Finds the versions of packages that decide what a search does, for the field "versions"."""
     return {name: _version(name) for name in ("tensorflow", "keras", "numpy")}
 
 
@@ -90,7 +152,7 @@ def _version(package: str) -> str:
 
 
 def _first_difference(name: str, logged: Any, given: Any) -> tuple[str, Any, Any] | None:
-    """The first place where two JSON values differ, as deep down as it can be named."""
+    """Finds the first place where two JSON values differ, as deep down as it can be named."""
     if logged == given:
         return None
     pairs: list[tuple[str, Any, Any]] = []

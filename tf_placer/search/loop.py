@@ -86,7 +86,7 @@ class LaterStage:
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
-    """The trial with the lowest median step time, the earlier of equals; None if all failed."""
+    """Finds the trial with the lowest median step time, the first of equals; None if all failed."""
     ran = [trial for trial in trials if trial.measurement.median_secs is not None]
     return min(ran, key=_median_secs, default=None)
 
@@ -208,7 +208,7 @@ class _Run:
         self._start_secs = time.monotonic() - earlier_secs
 
     def is_over(self) -> bool:
-        """Whether no further trial may start."""
+        """Says whether no further trial may start."""
         return (
             self._num_trials >= self._budget.max_trials
             or self._elapsed_secs() >= self._budget.max_secs

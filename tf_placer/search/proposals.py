@@ -10,7 +10,7 @@ __all__ = ["proposed"]
 
 
 def proposed(placer: Placer, count: int) -> np.ndarray:
-    """What a placer proposes, checked to be no more than it was asked for.
+    """Asks a placer for placements, and checks that they are no more than it was asked for.
 
     Args:
         placer: who proposes.

@@ -15,7 +15,7 @@ __all__ = ["complete", "logged_batches", "observe"]
 
 
 def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
-    """The batches in a log, by placer, checked to be such as these stages write.
+    """Splits a log into batches, by placer, and checks that they are such as these stages write.
 
     Raises:
         LogError: they are not.
@@ -45,7 +45,7 @@ def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[T
 def complete(
     placer: Placer, batch: int, logged: Sequence[Trial], proposal: list[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
-    """The assignments of a batch: those in the log, then what was proposed beyond them.
+    """Lists the assignments of a batch: those in the log, then what was proposed beyond them.
 
     Args:
         placer: who proposed it.

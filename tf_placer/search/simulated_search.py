@@ -50,7 +50,7 @@ class SearchOutcome:
     interrupted: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form: all fields but `interrupted`."""
+        """Makes the JSON form: all fields but `interrupted`."""
         value = dataclasses.asdict(self)
         del value["interrupted"]
         return value | {"assignment": list(self.assignment), "peak_bytes": list(self.peak_bytes)}
@@ -159,7 +159,7 @@ class _Run:
         return True
 
     def outcome(self, *, interrupted: bool = False) -> SearchOutcome:
-        """What there is so far; there must be something."""
+        """Sums up what there is so far; there must be something."""
         best = self._best
         assert best is not None
         return SearchOutcome(
@@ -176,14 +176,14 @@ class _Run:
         )
 
     def eta_secs(self) -> float:
-        """Expected time until the budget ends."""
+        """Estimates the time until the budget ends."""
         elapsed_secs = self._elapsed_secs()
         trials_left = self._budget.max_trials - self._num_trials
         by_trials_secs = trials_left * elapsed_secs / self._num_trials
         return max(0.0, min(by_trials_secs, self._budget.max_secs - elapsed_secs))
 
     def _best_of(self, placements: np.ndarray, batch: SimulatedBatch) -> _Candidate:
-        """The best placement of a batch, the first of equals."""
+        """Finds the best placement of a batch, the first of equals."""
         excess_bytes = np.maximum(batch.peak_bytes - self._memory_bytes, 0).sum(axis=1)
         # One that cannot even be simulated is worse than any that is only too large.
         kinds = np.where(batch.feasible, 0, np.where(np.isfinite(batch.step_secs), 1, 2))

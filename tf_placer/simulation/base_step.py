@@ -131,7 +131,7 @@ class Move(NamedTuple):
 
 
 def make_base_step(tables: StepTables, state: StepState) -> BaseStep:
-    """Space for a step that is to be the base of others."""
+    """Makes space for a step that is to be the base of others."""
     num_devices, num_operations = tables.compute_secs.shape
     num_groups = len(tables.group_bytes)
     groups = tables.operations["group"][:num_operations]
@@ -156,7 +156,7 @@ def make_base_step(tables: StepTables, state: StepState) -> BaseStep:
 def make_snapshots(
     tables: StepTables, state: StepState, memory: MemoryAccount, count: int
 ) -> Snapshots:
-    """Space for `count` states, of which there is the first."""
+    """Makes space for `count` states, and fills in the first."""
     num_devices, num_operations = tables.compute_secs.shape
     # Most of it is never touched, and what is not touched takes no memory.
     snapshots = Snapshots(
@@ -183,7 +183,7 @@ def make_snapshots(
 
 
 def make_move(tables: StepTables, state: StepState, snapshots: Snapshots) -> Move:
-    """Space for what is tried."""
+    """Makes space for what is tried."""
     num_devices, num_groups = len(tables.compute_secs), len(tables.group_bytes)
     return Move(
         placement=np.zeros(num_groups, np.int32),

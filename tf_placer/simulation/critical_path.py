@@ -63,7 +63,7 @@ def critical_path(trace: StepTrace) -> tuple[PathItem, ...]:
 
 
 def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
-    """The critical path by numbers.
+    """Finds the critical path by numbers.
 
     Returns:
         For each item, in order, what it is: the index of an operation, or the number of operations
@@ -112,7 +112,7 @@ def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
 
 
 def _channels(problem: PlacementProblem) -> np.ndarray:
-    """Which links share a channel.
+    """Finds which links share a channel.
 
     Returns:
         int64 [num_devices, num_devices], from source to destination: the position of the first
@@ -129,7 +129,7 @@ def _channels(problem: PlacementProblem) -> np.ndarray:
 
 
 def _last_inputs(trace: StepTrace) -> np.ndarray:
-    """What brought each operation the input that made it ready.
+    """Finds what brought each operation the input that made it ready.
 
     Returns:
         int64 [num_operations]: an operation, or num_operations + the index of a transfer; -1 for an

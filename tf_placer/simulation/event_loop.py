@@ -41,7 +41,7 @@ def _receive(jobs, reader, arrived, count):
 
 @numba.njit
 def _note_peak(held, peak_bytes, device, now):
-    """What a device held until now counts; what comes and goes at one instant does not."""
+    """Counts what a device held until now, but not what comes and goes at one instant."""
     if held[device].known_secs != now:
         held[device].known_secs = now
         peak_bytes[device] = max(peak_bytes[device], held[device].bytes)

@@ -77,7 +77,7 @@ class IncrementalSimulator:
         self._cut_share = 1.0
 
     def another(self) -> IncrementalSimulator:
-        """One for another thread, without a base; what describes the problem is shared."""
+        """Makes one for another thread, without a base; what describes the problem is shared."""
         other = IncrementalSimulator.__new__(IncrementalSimulator)
         other._problem, other._tables, other._slots = self._problem, self._tables, self._slots
         other._make_space()
@@ -214,7 +214,7 @@ class IncrementalSimulator:
 
 
 def _as_integers(name: str, numbers: np.ndarray) -> np.ndarray:
-    """int64."""
+    """Converts numbers to int64, and refuses those that are not integers."""
     numbers = np.asarray(numbers)
     # What is empty has no type of its own.
     if numbers.size and numbers.dtype.kind not in "iu":

@@ -70,7 +70,7 @@ def lower_bounds(problem: PlacementProblem) -> LowerBounds:
 
 
 def _critical_path_secs(problem: PlacementProblem, least_secs: np.ndarray) -> float:
-    """The longest path, float64 [num_operations] being the length of each operation."""
+    """Computes the longest path, float64 [num_operations] being the length of each operation."""
     position = np.empty(problem.num_operations, np.int64)
     position[problem.order] = np.arange(problem.num_operations)
     edges = problem.edges
@@ -83,7 +83,7 @@ def _critical_path_secs(problem: PlacementProblem, least_secs: np.ndarray) -> fl
 
 
 def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> float:
-    """The best balance of groups over devices, when a group may be split among several.
+    """Bounds the best balance of groups over devices, when a group may be split among several.
 
     In T seconds the slots of device d do at most slots_d T seconds of work. So for any weights
     w >= 0 with sum_d slots_d w_d = 1, whatever the placement,

@@ -36,15 +36,15 @@ class Holdings:
     end_secs: np.ndarray
 
     def on(self, device: int) -> Holdings:
-        """What one device holds."""
+        """Selects what one device holds."""
         return self.only(self.devices == device)
 
     def at(self, secs: float) -> Holdings:
-        """What is held right after an instant."""
+        """Selects what is held right after an instant."""
         return self.only((self.start_secs <= secs) & (secs < self.end_secs))
 
     def only(self, mask: np.ndarray) -> Holdings:
-        """Some entries, those where bool [num_holdings] is true."""
+        """Selects the entries where bool [num_holdings] is true."""
         return Holdings(
             self.kinds[mask],
             self.operations[mask],
@@ -74,7 +74,7 @@ class MemoryLevels:
 
 
 def holdings(trace: StepTrace) -> Holdings:
-    """What is held, where and when, beside what is resident.
+    """Lists what is held, where and when, beside what is resident.
 
     An output is held from the start of its operation to the end of its last consumer there and of
     its last transfer; a copy from the start of its transfer to the end of its last consumer there.
@@ -119,7 +119,7 @@ def holdings(trace: StepTrace) -> Holdings:
 
 
 def memory_levels(held: Holdings, resident_bytes: int) -> MemoryLevels:
-    """How much one device holds over the step.
+    """Computes how much one device holds over the step.
 
     Args:
         held: what it holds, as `Holdings.on` gives it.

@@ -235,7 +235,7 @@ class Simulator:
         )
 
     def _checked(self, placements: np.ndarray) -> np.ndarray:
-        """int32 [num_placements, num_groups], after a look at every index."""
+        """Checks every index of placements, and makes them int32 [num_placements, num_groups]."""
         num_groups, num_devices = self._problem.num_groups, self._problem.num_devices
         if placements.ndim != 2 or placements.shape[1] != num_groups:
             raise ValueError(

@@ -15,7 +15,7 @@ __all__ = ["is_same_memory", "is_same_state"]
 
 @numba.njit
 def _is_same_job(tables, state, base, move, job, other):
-    """Whether a job of the working space is one of the base, and not on its way to moved groups.
+    """Says whether a job of the working space is one of the base, not on its way to moved groups.
 
     A moved operation may miss as many inputs as in the base, but others. Where nothing is under way
     to it, it has all that were made.
@@ -43,7 +43,7 @@ def _is_same_job(tables, state, base, move, job, other):
 
 @numba.njit
 def is_same_state(tables, state, watch, base, snapshots, move, number):
-    """Whether the working space is in a state of the base, but for what moved groups hold.
+    """Says whether the working space is in a state of the base, but for what moved groups hold.
 
     Transfers may have other numbers: those that are not over all by the same number.
     """
@@ -96,7 +96,7 @@ def is_same_state(tables, state, watch, base, snapshots, move, number):
 
 @numba.njit
 def is_same_memory(tables, state, memory, base, snapshots, move, number):
-    """Whether what is held is the same as in a state, but for what moved groups hold."""
+    """Says whether what is held is the same as in a state, but for what moved groups hold."""
     find_moved_bytes(tables, base, snapshots, move, number)
     for device in range(len(memory.held)):
         other_bytes = snapshots.held[number, device].bytes + move.resident_bytes[device]

@@ -82,7 +82,7 @@ def set_limit(state, watch, base, limit_secs):
 
 @numba.njit
 def arrive(tables, state, number):
-    """What is ready at once if a step goes on from a state; returns how many jobs that are."""
+    """Notes the jobs ready at once if a step goes on from a state; returns how many they are."""
     # All but the first are between two times.
     if number > 0:
         return 0
@@ -93,7 +93,7 @@ def arrive(tables, state, number):
 
 @numba.njit
 def next_active(is_active, first, end):
-    """The first segment from one on in which something differs from the base, or `end`."""
+    """Finds the first segment from one on in which something differs from the base, or `end`."""
     while first < end and not is_active[first]:
         first += 1
     return first

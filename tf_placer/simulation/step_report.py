@@ -136,7 +136,7 @@ class StepReport:
         return all(device.peak_bytes <= device.memory_bytes for device in self.devices)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Makes the JSON form."""
         return {
             "step_secs": self.step_secs,
             "fits": self.fits,

@@ -173,7 +173,7 @@ def make_state(tables: StepTables, slots: np.ndarray) -> tuple[StepState, Memory
 
 
 def make_times(state: StepState) -> np.ndarray:
-    """Space for when each job starts and ends, _TIMES [max_jobs]."""
+    """Makes space for when each job starts and ends, _TIMES [max_jobs]."""
     return np.zeros(len(state.jobs), _TIMES)
 
 

@@ -148,12 +148,12 @@ def make_tables(problem: PlacementProblem) -> tuple[StepTables, np.ndarray]:
 
 
 def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:
-    """Where the entries of each owner start when they are sorted by owner, [num_owners + 1]."""
+    """Finds where each owner's entries start when they are sorted by owner, [num_owners + 1]."""
     return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=num_owners))])
 
 
 def _links(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
-    """_LINK [num_devices, num_devices], and the slots of devices and channels."""
+    """Makes _LINK [num_devices, num_devices], and the slots of devices and channels."""
     # More slots than operations are of no use.
     slots = [min(device.slots, problem.num_operations) for device in problem.devices]
     number = {device.name: index for index, device in enumerate(problem.devices)}

@@ -8,7 +8,7 @@ __all__ = ["table"]
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], alignment: str = "") -> str:
-    """A table as lines of text, without a final newline.
+    """Formats a table as lines of text, without a final newline.
 
     Args:
         headers: one per column.

@@ -6,7 +6,7 @@ __all__ = ["format_bytes", "format_duration", "format_step"]
 
 
 def format_bytes(size: int) -> str:
-    """A size with four digits, such as "850 B", "12.34 KiB" or "1.234 GiB".
+    """Formats a size with four digits, such as "850 B", "12.34 KiB" or "1.234 GiB".
 
     Example:
         >>> format_bytes(12 * 2**20)
@@ -22,7 +22,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_duration(secs: float) -> str:
-    """A stretch of waiting, such as "4.2 s", "3 min 05 s" or "2 h 03 min".
+    """Formats a stretch of waiting, such as "4.2 s", "3 min 05 s" or "2 h 03 min".
 
     Example:
         >>> format_duration(185)
@@ -40,7 +40,7 @@ def format_duration(secs: float) -> str:
 
 
 def format_step(secs: float) -> str:
-    """A step time with four digits, such as "850.0 µs", "12.34 ms" or "1.234 s".
+    """Formats a step time with four digits, such as "850.0 µs", "12.34 ms" or "1.234 s".
 
     Example:
         >>> format_step(0.01234)

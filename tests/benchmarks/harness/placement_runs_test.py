@@ -16,7 +16,7 @@ from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.problems.paper import ProblemKey
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs
 from tests.benchmarks.made_up_runs import write_small_problem
-from tf_placer.cli.problem_commands import read_assignment
+from tf_placer.problem.assignment_file import read_assignment
 
 _BUDGET = SearchBudget(600.0, 200)
 _RANDOM = RunKey("rnnlm_2", "2xK80", "random")
@@ -37,8 +37,9 @@ class PlacementRunsTest(absltest.TestCase):
         self.lines = []
         self.write_problem("heterogeneous")
 
-    def write_problem(self, name, units="heuristic"):
-        write_small_problem(ProblemKey("rnnlm_2", "2xK80", units), self.folder / "problems", name)
+    def write_problem(self, name, granularity="coarse"):
+        key = ProblemKey("rnnlm_2", "2xK80", granularity)
+        write_small_problem(key, self.folder / "problems", name)
 
     def run_all(self, keys, budget=_BUDGET, **settings):
         self.lines = []
@@ -59,7 +60,7 @@ class PlacementRunsTest(absltest.TestCase):
         self.assertIsNone(run.failure)
 
     def test_auto_gets_all_of_the_budget_and_both_kinds_of_groups(self):
-        self.write_problem("heterogeneous", "per_operation")
+        self.write_problem("heterogeneous", "fine")
         run = self.run_all([RunKey("rnnlm_2", "2xK80", "auto")])
         [run] = run.values()
         self.assertIsNone(run.failure)
@@ -138,10 +139,10 @@ class PlacementRunsTest(absltest.TestCase):
         self.assertEqual(self.new_runs(), ["rnnlm_2 2xK80 no_such_placer (seed 0)"])
 
     def test_a_missing_library_is_a_row_with_its_message(self):
-        error = ImportError("pip install 'tf_placer[solvers]'")
+        error = ImportError("pip install 'tf_placer[cpu]'")
         with mock.patch.object(placement_runs, "make_run_placer", side_effect=error):
             run = self.run_all([_SINGLE])[_SINGLE]
-        self.assertEqual(run.failure, "pip install 'tf_placer[solvers]'")
+        self.assertEqual(run.failure, "pip install 'tf_placer[cpu]'")
 
     def test_a_process_that_dies_is_a_row_with_what_happened(self):
         def dies(calls, jobs):

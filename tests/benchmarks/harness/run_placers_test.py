@@ -11,7 +11,7 @@ from benchmarks.harness.run_placers import (
     check_placer,
     is_learned,
     make_run_placer,
-    run_units,
+    run_granularity,
     uses_seed,
 )
 from benchmarks.problems import experts
@@ -65,10 +65,10 @@ class RunPlacersTest(absltest.TestCase):
                 check_placer(name, {"rate": "1"})
 
     def test_placers_that_group_operations_get_operations(self):
-        self.assertEqual(run_units("hierarchical", {}), "per_operation")
-        self.assertEqual(run_units("hierarchical", {"grouper": "metis"}), "per_operation")
-        self.assertEqual(run_units("post", {}), "heuristic")
-        self.assertEqual(run_units("model_expert", {}), "heuristic")
+        self.assertEqual(run_granularity("hierarchical", {}), "fine")
+        self.assertEqual(run_granularity("hierarchical", {"grouper": "metis"}), "fine")
+        self.assertEqual(run_granularity("post", {}), "coarse")
+        self.assertEqual(run_granularity("model_expert", {}), "coarse")
 
     def test_only_what_is_random_has_seeds(self):
         self.assertTrue(uses_seed("random"))

@@ -21,7 +21,7 @@ from tf_placer.live.confirmation import Comparison, Confirmation
 from tf_placer.live.result import OptimizeResult
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
-from tf_placer.placers import AUTO, units_of
+from tf_placer.placers import AUTO, granularity_of
 from tf_placer.search.trial_log import ORIGINAL
 
 
@@ -88,7 +88,7 @@ class MeasureAgainTest(absltest.TestCase):
         request = Request(step, machine, AUTO, {}, max_trials=9, max_secs=9.0, seed=0)
         directory.write_request(request, graph_def.SerializeToString(), b"")
         op_graph = OpGraph.from_graph_def(graph_def, graph.fetches, list(graph.feeds))
-        groups = group_operations(op_graph, units_of(AUTO)).group_graph.num_groups
+        groups = group_operations(op_graph, granularity_of(AUTO)).group_graph.num_groups
         split = np.arange(groups) % 2
         script = Script(
             secs=lambda assignment: {

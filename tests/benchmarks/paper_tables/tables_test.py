@@ -179,7 +179,7 @@ class CommandsTest(absltest.TestCase):
             comparison._problem(text)
 
     def test_problems_are_exported(self):
-        self.write_problems([ProblemKey("nmt_2", "2xK80", "per_operation", small=True)])
+        self.write_problems([ProblemKey("nmt_2", "2xK80", "fine", small=True)])
         text, status = self.call(export_problems, "--models=nmt_2", "--machines=2xK80", "--small")
         self.assertEqual(status, 0, text)
         path = self.folder / "out" / "nmt_2-2xK80.json"

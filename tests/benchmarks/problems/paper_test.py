@@ -68,18 +68,18 @@ class PaperProblemsTest(absltest.TestCase):
         self.assertFalse(paper_problems._is_made(_KEY, self.folder))
 
     def test_a_model_of_the_catalogue_is_built_and_costed(self):
-        units = [ProblemKey("rnnlm_2", "2xK80", each, small=True) for each in
-                 ("heuristic", "per_operation")]  # fmt: skip
-        self.assertEqual(make_problems(units, self.folder, report=self.lines.append), {})
+        granularity = [ProblemKey("rnnlm_2", "2xK80", each, small=True) for each in
+                 ("coarse", "fine")]  # fmt: skip
+        self.assertEqual(make_problems(granularity, self.folder, report=self.lines.append), {})
         self.assertEqual(self.lines, ["[1/1] costs of rnnlm_2 (small) on 2xK80"])
-        coarse, fine = (read_paper_problem(key, self.folder) for key in units)
+        coarse, fine = (read_paper_problem(key, self.folder) for key in granularity)
         self.assertEqual(coarse.problem.operation_names, fine.problem.operation_names)
         self.assertLess(coarse.groups.num_groups, fine.groups.num_groups)
         self.assertGreaterEqual(coarse.num_graph_operations, coarse.problem.num_operations)
         self.assertEqual(coarse.legal.shape, (coarse.problem.num_groups, 3))
         np.testing.assert_array_equal(coarse.legal, legal_devices(coarse.problem))
         self.assertEqual(
-            read_problem(problem_path(units[0], self.folder)).num_groups,
+            read_problem(problem_path(granularity[0], self.folder)).num_groups,
             coarse.groups.num_groups,
         )
 

@@ -88,9 +88,9 @@ class TableTest(absltest.TestCase):
 class CommandTest(absltest.TestCase):
     def test_runs_are_kept_and_not_made_again(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        for problem, units in zip(problems(), ("per_operation", "heuristic"), strict=True):
+        for problem, granularity in zip(problems(), ("fine", "coarse"), strict=True):
             write_parts(
-                ProblemKey("nmt_2", "4xK80", units, True),
+                ProblemKey("nmt_2", "4xK80", granularity, True),
                 folder / "problems",
                 group_graph(problem),
                 legal_devices(problem),

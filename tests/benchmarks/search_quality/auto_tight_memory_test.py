@@ -13,13 +13,6 @@ from benchmarks.search_quality.auto_tight_memory import (
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.simulation.simulator import Simulator
 
-try:
-    import scipy
-except ImportError:  # It is not needed for anything else.
-    scipy = None
-
-needs_scipy = absltest.skipIf(scipy is None, "SciPy is not installed")
-
 
 class AutoTightMemoryTest(absltest.TestCase):
     def test_weights_fill_most_of_all_memory(self):
@@ -34,7 +27,6 @@ class AutoTightMemoryTest(absltest.TestCase):
             beside = problem.tensor_bytes.sum() + problem.temp_bytes.sum()
             self.assertAlmostEqual((1.0 - full) * memory / beside, tight.room, delta=1.0)
 
-    @needs_scipy
     def test_the_check_finds_what_fits_and_nothing_else(self):
         for sizes, fits in (([30, 25, 15, 10], True), ([35, 25, 15, 10], False)):
             problem = make_problem([[1.0, 1.0]] * 4, resident_bytes=sizes, memory_bytes=[40, 40])
@@ -43,7 +35,6 @@ class AutoTightMemoryTest(absltest.TestCase):
             if fits:
                 self.assertTrue(Simulator(problem, threads=1).simulate(packed[None]).feasible[0])
 
-    @needs_scipy
     def test_the_check_counts_what_a_step_needs_beside(self):
         # 30 and 30 fit on 35 and 35 without the tensor of 10 only.
         for size, fits in ((5, True), (10, False)):
@@ -55,13 +46,11 @@ class AutoTightMemoryTest(absltest.TestCase):
             )
             self.assertEqual(packed_placement(problem, 1.0) is not None, fits)
 
-    @needs_scipy
     def test_auto_fits_in_what_the_check_fits_in(self):
         for number in range(10):
             run = run_one(0, number, 600.0, max_simulated=2000, max_groups=60)
             self.assertEqual(run.excess_bytes, 0, run)
 
-    @needs_scipy
     def test_the_same_seed_and_number_are_the_same_problem(self):
         first, second = (run_one(0, 1, 600.0, 100, max_groups=30) for _ in range(2))
         self.assertEqual(

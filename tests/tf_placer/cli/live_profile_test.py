@@ -17,7 +17,7 @@ from tf_placer.cli import main as cli
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.inputs.sources import write_graph
+from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.problem.problem_file import read_problem

@@ -12,7 +12,9 @@ import tensorflow as tf
 
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, wait_until_gone
-from tf_placer.inputs.sources import read_graph, write_graph
+from tf_placer.cli.main import COMMANDS
+from tf_placer.inputs.graph_files import write_graph
+from tf_placer.inputs.sources import read_graph
 
 tf1 = tf.compat.v1
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
@@ -43,18 +45,7 @@ class CommandLineTest(tf.test.TestCase):
     def test_every_command_explains_itself(self):
         code, output, errors = self.call("--help")
         self.assertEqual((code, errors), (0, ""))
-        commands = [
-            "optimize",
-            "apply",
-            "profile",
-            "search",
-            "simulate",
-            "machines",
-            "placers",
-            "log",
-            "serve",
-        ]
-        for command in commands:
+        for command in COMMANDS:
             self.assertIn(f"\n    {command} ", output)
             code, explained, errors = self.call(command, "--help")
             self.assertEqual((code, errors), (0, ""))

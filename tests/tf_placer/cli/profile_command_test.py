@@ -13,7 +13,7 @@ import tensorflow as tf
 from graph_passes.placement import Placement, write_placement
 from tests import graphs
 from tf_placer.cli import main as cli
-from tf_placer.inputs.sources import write_graph
+from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import read_problem
 
 v1 = tf.compat.v1
@@ -82,11 +82,11 @@ class ProfileTest(ProfileCommandTestCase):
         output = f"--output={self.path('p.json')}"
         source = (f"--input_graph={self.path('lstm.pb')}", f"--fetches={','.join(graph.fetches)}")
         problems = {}
-        for groups in ("heuristic", "operations"):
+        for granularity in ("coarse", "fine"):
             machine = f"--machine={_MACHINE}"
-            self.call("profile", *source, machine, output, f"--groups={groups}")
-            problems[groups] = read_problem(self.path("p.json"))
-        fine, coarse = problems["operations"], problems["heuristic"]
+            self.call("profile", *source, machine, output, f"--granularity={granularity}")
+            problems[granularity] = read_problem(self.path("p.json"))
+        fine, coarse = problems["fine"], problems["coarse"]
         self.assertEqual(fine.operation_names, coarse.operation_names)
         self.assertGreater(fine.num_groups, 3 * coarse.num_groups)
         # What shares a device always is together either way.
@@ -100,8 +100,8 @@ class ProfileTest(ProfileCommandTestCase):
         self.call("profile", *source, machine, output)
         np.testing.assert_array_equal(read_problem(self.path("p.json")).groups, fine.groups)
         with contextlib.redirect_stderr(io.StringIO()) as errors, self.assertRaises(SystemExit):
-            cli.main(["profile", *source, output, "--groups=metis"])
-        self.assertIn("--groups: invalid choice: 'metis'", errors.getvalue())
+            cli.main(["profile", *source, output, "--granularity=metis"])
+        self.assertIn("--granularity: invalid choice: 'metis'", errors.getvalue())
 
     def test_a_wrong_input_is_refused_in_one_sentence(self):
         output, machine = f"--output={self.path('p.json')}", f"--machine={_MACHINE}"

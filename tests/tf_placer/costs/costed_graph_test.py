@@ -65,14 +65,14 @@ class CostedGraphTest(tf.test.TestCase):
         graph = graphs.lstm()
         source = read_source(graph.graph, graph.fetches)
         machine = find_machine(_MACHINE)
-        costed = cost_graph(source, machine, steps=1, grouping="per_operation")
+        costed = cost_graph(source, machine, steps=1, granularity="fine")
         problem, (wanted, _) = costed.problem(), costed.placed(None)
         # Those that no step needs have numbers there, but no operations.
         self.assertLen(set(wanted.groups.tolist()), problem.num_groups)
         pairs = set(zip(problem.groups.tolist(), wanted.groups.tolist(), strict=True))
         self.assertLen(pairs, problem.num_groups)
-        with self.assertRaisesRegex(ValueError, "unknown grouping 'none'"):
-            cost_graph(source, machine, steps=1, grouping="none")
+        with self.assertRaisesRegex(ValueError, "unknown granularity 'none'"):
+            cost_graph(source, machine, steps=1, granularity="none")
 
     def test_without_gpus_everything_is_on_the_first_cpu(self):
         known = find_machine(_MACHINE)

@@ -13,7 +13,8 @@ from absl.testing import parameterized
 from graph_passes.errors import GraphError
 from tests import graphs
 from tests.graph_parts import new_graph
-from tf_placer.inputs.sources import check_output, read_graph, read_source, with_graph, write_graph
+from tf_placer.inputs.graph_files import check_output, write_graph
+from tf_placer.inputs.sources import read_graph, read_source, with_graph
 
 tf1 = tf.compat.v1
 

@@ -72,14 +72,14 @@ class Profiler:
         machine: Machine,
         *,
         steps,
-        grouping,
+        granularity,
         session_config,
         work_dir,
         timeout_secs,
         known_secs,
     ) -> CostedGraph:
         self.settings.append(
-            {"steps": steps, "grouping": grouping, "session_config": session_config}
+            {"steps": steps, "granularity": granularity, "session_config": session_config}
         )
         self.work_dirs.append(os.listdir(work_dir))
         if self.error is not None:
@@ -99,7 +99,7 @@ class Profiler:
             devices=tuple(dataclasses.replace(d, memory_bytes=2**30) for d in machine.devices),
             links=tuple(Link(a, b, 1e-5, 1e9) for a in names for b in names if a != b),
         )
-        return CostedGraph(group_operations(graph, grouping), known, costs)
+        return CostedGraph(group_operations(graph, granularity), known, costs)
 
 
 class LiveCostsTest(tf.test.TestCase):
@@ -155,7 +155,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.run_search(config=config)
         self.assertEqual(
             self.profiler.settings,
-            [{"steps": 10, "grouping": "heuristic", "session_config": config}],
+            [{"steps": 10, "granularity": "coarse", "session_config": config}],
         )
         [problem] = Cheapest.made_for
         header, trials = read_log(self.directory.trials)

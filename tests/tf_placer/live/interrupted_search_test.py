@@ -17,7 +17,8 @@ from graph_passes.placement import read_placement
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
-from tf_placer.inputs.sources import read_source, write_graph
+from tf_placer.inputs.graph_files import write_graph
+from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import Interrupts
 from tf_placer.live import job as live_job
 from tf_placer.live.round_statistics import LEAST_ROUNDS

@@ -36,7 +36,7 @@ def split_is_faster(assignment) -> float:
 
 
 # A placer that decides about colocation groups.
-_OF_COLOCATION_GROUPS = {"placer": "post", "placer_options": {"grouper": "per_operation"}}
+_OF_COLOCATION_GROUPS = {"placer": "post", "placer_options": {"grouper": "fine"}}
 
 
 class JobTest(tf.test.TestCase):
@@ -199,7 +199,7 @@ class JobTest(tf.test.TestCase):
         with mock.patch.object(live_job, "make_placer", make):
             for placer, options in (
                 ("post", {"grouper": "metis", "num_groups": 4}),
-                ("post", {"grouper": "heuristic", "learning_rate": 0.5}),
+                ("post", {"grouper": "coarse", "learning_rate": 0.5}),
             ):
                 self.directory = RunDirectory(self.create_tempdir().full_path)
                 made.clear()
@@ -328,7 +328,7 @@ class JobTest(tf.test.TestCase):
             ("machine", {"machine": find_machine("local:3")}),
             ("placer: ", {"placer": "expert"}),
             ("placer: ", _OF_COLOCATION_GROUPS),
-            ("session_config", {"config": tf1.ConfigProto(inter_op_parallelism_threads=1)}),
+            ("session configuration", {"config": tf1.ConfigProto(inter_op_parallelism_threads=1)}),
         ):
             script = Script(secs=split_is_faster)
             with self.assertRaisesRegex(LogMismatchError, f"another {difference}"):
@@ -348,20 +348,20 @@ class JobTest(tf.test.TestCase):
 
     def test_all_stages_place_what_the_placer_needs(self):
         header_of, sizes = {}, {}
-        for units, asked in (("heuristic", {}), ("per_operation", _OF_COLOCATION_GROUPS)):
+        for granularity, asked in (("coarse", {}), ("fine", _OF_COLOCATION_GROUPS)):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(), max_trials=6, **asked)
-            header_of[units], trials = read_log(self.directory.trials)
-            sizes[units] = {len(trial.assignment) for trial in trials[1:]}
-            self.assertEqual(header_of[units]["grouping"], units)
-            self.assertLen(sizes[units], 1)
-        self.assertGreater(max(sizes["per_operation"]), max(sizes["heuristic"]))
+            header_of[granularity], trials = read_log(self.directory.trials)
+            sizes[granularity] = {len(trial.assignment) for trial in trials[1:]}
+            self.assertEqual(header_of[granularity]["granularity"], granularity)
+            self.assertLen(sizes[granularity], 1)
+        self.assertGreater(max(sizes["fine"]), max(sizes["coarse"]))
 
     def test_baselines_place_whole_groups_where_the_placer_refines_them(self):
         given = graphs.lstm()
         self.run_search(Script(), given, max_trials=6, **_OF_COLOCATION_GROUPS)
         op_graph = read_source(given.graph, given.fetches).op_graph
-        clusters = group_operations(op_graph, "per_operation").clusters
+        clusters = group_operations(op_graph, "fine").clusters
         _, trials = read_log(self.directory.trials)
         baselines = [t for t in trials if t.placer in ("single_device", "expert")]
         self.assertNotEmpty(baselines)
@@ -370,11 +370,11 @@ class JobTest(tf.test.TestCase):
             for cluster, device in zip(clusters.tolist(), trial.assignment, strict=True):
                 self.assertEqual(devices.setdefault(cluster, device), device)
 
-    def test_a_log_from_before_there_were_groupings_is_gone_on_with(self):
+    def test_a_log_from_before_there_were_granularities_is_gone_on_with(self):
         self.run_search(Script(), max_trials=4)
         header, *rest = self.directory.trials.read_text().splitlines()
         value = json.loads(header)
-        del value["grouping"]
+        del value["granularity"]
         self.directory.trials.write_text("\n".join([json.dumps(value), *rest]) + "\n")
         self.run_search(Script(), max_trials=5)
         self.assertLen(read_log(self.directory.trials)[1], 5)

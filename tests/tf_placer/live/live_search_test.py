@@ -18,7 +18,8 @@ from tests import graphs
 from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
 from tests.tf_placer.scripted import Script
 from tf_placer.errors import SearchError
-from tf_placer.inputs.sources import read_source, write_graph
+from tf_placer.inputs.graph_files import write_graph
+from tf_placer.inputs.sources import read_source
 from tf_placer.live import costs as live_costs
 from tf_placer.live import job as live_job
 from tf_placer.live.confirmation import Confirmation
@@ -78,7 +79,7 @@ class LiveSearchTest(tf.test.TestCase):
             optimize(graphs.v1_ref_variables().graph, **{**settings, "seed": 6})
         header, _ = read_log(f"{log_dir}/trials.jsonl")
         with (
-            TrialLog.open(f"{log_dir}/trials.jsonl", header),
+            TrialLog(f"{log_dir}/trials.jsonl", header),
             self.assertRaisesRegex(LogError, "another search is writing"),
         ):
             optimize(graphs.v1_ref_variables().graph, **{**settings, "max_trials": 5})

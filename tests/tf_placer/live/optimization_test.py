@@ -11,7 +11,7 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
-from tf_placer.inputs.sources import write_graph
+from tf_placer.inputs.graph_files import write_graph
 from tf_placer.live import job as live_job
 from tf_placer.live import optimization
 from tf_placer.live.optimization import optimize

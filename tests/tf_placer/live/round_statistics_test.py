@@ -10,6 +10,10 @@ from absl.testing import absltest
 from tf_placer.live import round_statistics
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, Verdict, estimate, judge
 
+_THRESHOLDS = [
+    round_statistics._threshold(rounds) for rounds in range(LEAST_ROUNDS, MOST_ROUNDS + 1)
+]
+
 
 def decided(values: np.ndarray, most_rounds: int = MOST_ROUNDS) -> tuple[Verdict, int]:
     """What is said of rounds that come one by one, and after how many."""
@@ -30,7 +34,7 @@ class JudgeTest(absltest.TestCase):
         squares = np.cumsum(samples**2, axis=1) - counts * means**2
         errors = np.sqrt(squares[:, 1:] / (counts[1:] - 1) / counts[1:])
         looks = (means[:, 1:] / errors)[:, LEAST_ROUNDS - 2 :]
-        found = (looks > np.array(round_statistics._THRESHOLDS)).any(axis=1)
+        found = (looks > np.array(_THRESHOLDS)).any(axis=1)
         self.assertBetween(found.sum(), 330, 460)
         # And what `judge` says is just that, for those that it does not give up.
         for sample, is_found in zip(samples[:300], found[:300], strict=True):
@@ -66,10 +70,10 @@ class EstimateTest(absltest.TestCase):
         logs = [0.1, 0.2, 0.3, 0.2]
         found = estimate(logs)
         self.assertAlmostEqual(found.speedup, math.exp(0.2))
-        # The standard deviation is sqrt(0.02 / 3), and the threshold of four rounds 5.841.
-        half_width = 5.841 * math.sqrt(0.02 / 3) / 2
-        self.assertAlmostEqual(found.interval[0], math.exp(0.2 - half_width))
-        self.assertAlmostEqual(found.interval[1], math.exp(0.2 + half_width))
+        # The standard deviation is sqrt(0.02 / 3), and the threshold of four rounds 5.8409.
+        half_width = 5.8409 * math.sqrt(0.02 / 3) / 2
+        self.assertAlmostEqual(found.interval[0], math.exp(0.2 - half_width), delta=1e-5)
+        self.assertAlmostEqual(found.interval[1], math.exp(0.2 + half_width), delta=1e-5)
 
     def test_faster_is_what_has_its_interval_above_one(self):
         for shift in np.linspace(0.0, 0.3, 31):
@@ -82,7 +86,7 @@ class EstimateTest(absltest.TestCase):
             estimate([])
 
     def test_the_thresholds_are_quantiles_of_students_t(self):
-        for rounds, quantile in enumerate(round_statistics._THRESHOLDS, start=LEAST_ROUNDS):
+        for rounds, quantile in enumerate(_THRESHOLDS, start=LEAST_ROUNDS):
             degrees = rounds - 1
             x = np.linspace(0, quantile, 200_001)
             scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)

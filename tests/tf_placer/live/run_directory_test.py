@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-from dataclasses import asdict
 
 import numpy as np
 from absl.testing import absltest
 
-from tf_placer.environments.paired import PAIRED
-from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.step import Step
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.machines.lookup import find_machine
@@ -57,6 +53,13 @@ class RunDirectoryTest(absltest.TestCase):
             os.listdir(self.path), ["request.json", "graph.pb", "feeds", "session_config"]
         )
 
+    def test_a_request_can_be_taken_from_another_directory(self):
+        asked, directory = RunDirectory(self.path / "asked"), RunDirectory(self.path / "run")
+        asked.write_request(request(), b"graph", b"config")
+        directory.take_request(asked)
+        for path in asked.path.iterdir():
+            self.assertEqual((directory.path / path.name).read_bytes(), path.read_bytes())
+
     def test_a_result_is_read_as_it_was_written(self):
         directory = RunDirectory(self.path)
         self.assertIsNone(directory.read_result())
@@ -65,33 +68,6 @@ class RunDirectoryTest(absltest.TestCase):
 
     def test_the_path_does_not_depend_on_the_working_directory(self):
         self.assertTrue(RunDirectory("runs/a").path.is_absolute())
-
-
-class LogHeaderTest(absltest.TestCase):
-    def test_it_is_json_and_says_what_the_search_is_of(self):
-        header = request().log_header("f" * 64)
-        self.assertEqual(json.loads(json.dumps(header)), header)
-        self.assertEqual(header["graph_fingerprint"], "f" * 64)
-        self.assertEqual(header["fetches"], ["train", "loss:0"])
-        self.assertEqual(header["feeds"], {"x:0": "float32[2, 3]", "s:0": "object[1]"})
-        self.assertEqual(header["protocol"], asdict(COLOCRL) | asdict(PAIRED))
-        self.assertEqual(header["machine"]["spec"], "local:2,memory_mb=10")
-        self.assertNotIn("unknown", header["versions"].values())
-
-    def test_budgets_may_change_between_runs(self):
-        header = request(max_trials=7, max_secs=1.0).log_header("f")
-        self.assertEqual(request(max_trials=9, max_secs=2.0).log_header("f"), header)
-
-    def test_everything_else_may_not(self):
-        header = request().log_header("f")
-        for change in (
-            {"seed": 4},
-            {"placer": "expert"},
-            {"machine": find_machine("local:3")},
-            {"placer_options": {}},
-            {"step": Step(("train",))},
-        ):
-            self.assertNotEqual(request(**change).log_header("f"), header, change)
 
 
 class CheckWritableTest(absltest.TestCase):

@@ -9,9 +9,9 @@ from tf_placer.placers import (
     PLACERS,
     check_options,
     describe_placer,
+    granularity_of,
     make_placer,
     needs_problem,
-    units_of,
 )
 
 _LEGAL = np.ones([4, 2], np.bool_)
@@ -66,14 +66,14 @@ class RegistryTest(parameterized.TestCase):
         self.assertEqual(describe_placer("random").settings, [])
 
     def test_placers_that_group_want_units_of_one_colocation_group(self):
-        self.assertEqual(units_of("colocrl"), "heuristic")
-        self.assertEqual(units_of("random"), "heuristic")
-        self.assertEqual(units_of("hierarchical"), "per_operation")
-        self.assertEqual(units_of("colocrl", {"grouper": "metis"}), "per_operation")
-        self.assertEqual(units_of("eagle", {"grouper": "heuristic"}), "heuristic")
+        self.assertEqual(granularity_of("colocrl"), "coarse")
+        self.assertEqual(granularity_of("random"), "coarse")
+        self.assertEqual(granularity_of("hierarchical"), "fine")
+        self.assertEqual(granularity_of("colocrl", {"grouper": "metis"}), "fine")
+        self.assertEqual(granularity_of("eagle", {"grouper": "coarse"}), "coarse")
 
     def test_an_unknown_placer_is_named_and_the_nearest_one_suggested(self):
-        for call in (units_of, describe_placer, lambda name: check_options(name, {})):
+        for call in (granularity_of, describe_placer, lambda name: check_options(name, {})):
             with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):
                 call("colocr")
         with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):

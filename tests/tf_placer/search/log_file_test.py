@@ -1,16 +1,33 @@
-"""Tests of writing to logs on disks that take only a part, or nothing."""
+"""Tests of JSON Lines files: what a kill or a full disk leaves of them, and what is refused."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
+import subprocess
+import sys
 from unittest import mock
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from tf_placer.search import log_file
-from tf_placer.search.log_file import LogLockedError, lock, write_lines
+from tf_placer.search.log_file import LogFile, LogKind, LogLockedError, read_log_file
+from tf_placer.search.log_header import LogError, LogMismatchError
+
+HEADER = {"seed": 3, "cores": (0, 1)}
+RECORDS = [{"text": "“one”\n"}, {"text": "two", "secs": 0.30000000000000004}, {"text": ""}]
+
+
+def read_record(value, number):
+    if value.get("number", number) != number:
+        raise LogError(f"number {value['number']} where {number} should be")
+    if not isinstance(value["text"], str):
+        raise TypeError("the text is none")
+    return value
+
+
+KIND = LogKind("book of notes", "a note", 2, dict, read_record)
 
 
 class ShortWrites(io.FileIO):
@@ -26,49 +43,223 @@ class ShortWrites(io.FileIO):
         return super().write(data[:count])
 
 
-class LogFileTest(absltest.TestCase):
+class LogFileTestCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.path = os.path.join(self.create_tempdir().full_path, "log.jsonl")
+        self.path = os.path.join(self.create_tempdir().full_path, "notes.jsonl")
+
+    def open(self, header=HEADER) -> LogFile:
+        return LogFile(self.path, KIND, header)
+
+    def write(self, records=RECORDS) -> bytes:
+        with self.open() as log:
+            log.extend(records)
+        return self.content()
 
     def content(self) -> bytes:
         with open(self.path, "rb") as file:
             return file.read()
 
+    def put(self, content: bytes) -> None:
+        with open(self.path, "wb") as file:
+            file.write(content)
+
+    def read(self):
+        return read_log_file(self.path, KIND)
+
+
+class WritingTest(LogFileTestCase):
+    def test_what_is_written_is_read_again_and_gone_on_with(self):
+        before = self.write(RECORDS[:1])
+        with self.open() as log:
+            self.assertEqual(log.records, RECORDS[:1])
+            log.extend(RECORDS[1:])
+            self.assertEqual(log.records, RECORDS)
+        self.assertStartsWith(self.content(), before)
+        header = {"format": 2, "seed": 3, "cores": [0, 1]}
+        self.assertEqual((log.header, log.path), (header, self.path))
+        self.assertEqual(self.read(), (header, tuple(RECORDS)))
+
+    def test_makes_its_directory(self):
+        self.path = os.path.join(os.path.dirname(self.path), "a", "b", "notes.jsonl")
+        self.write()
+        self.assertLen(self.read()[1], 3)
+
+    def test_a_restart_drops_the_records_and_keeps_the_header(self):
+        self.write()
+        with self.open() as log:
+            log.restart()
+            self.assertEqual(log.records, [])
+            log.extend(RECORDS[:1])
+        self.assertEqual(self.read()[1], tuple(RECORDS[:1]))
+        self.assertEqual(self.read()[0]["seed"], 3)
+
+    def test_a_reader_sees_every_record_while_a_search_writes(self):
+        with self.open() as log:
+            for count, record in enumerate(RECORDS, start=1):
+                log.extend([record])
+                self.assertLen(self.read()[1], count)
+
+    def test_records_are_on_disk_when_they_are_written(self):
+        sizes = []
+        with mock.patch.object(os, "fsync", lambda fd: sizes.append(os.fstat(fd).st_size)):
+            log = self.open()
+            self.assertLen(sizes, 2)  # the header and the directory
+            log.extend(RECORDS)
+        self.assertEqual(sizes[2:], [os.path.getsize(self.path)])
+        log.close()
+
     def test_lines_that_the_disk_takes_in_parts_get_there_whole(self):
-        with ShortWrites(self.path, "a+") as file:
-            write_lines(file, b"first line\n")
-            write_lines(file, b"second line\nthird line\n")
-        self.assertEqual(self.content(), b"first line\nsecond line\nthird line\n")
+        whole = self.write()
+        os.remove(self.path)
+        with self.on_small_disk() as log:
+            log.extend(RECORDS)
+        self.assertEqual(self.content(), whole)
 
     def test_lines_that_the_disk_has_no_room_for_leave_nothing(self):
-        with ShortWrites(self.path, "a+") as file:
-            write_lines(file, b"first line\n")
-            file.room_bytes = 10
+        with self.on_small_disk() as log:
+            log.extend(RECORDS[:1])
+            log._file.room_bytes = 10
             with self.assertRaisesRegex(OSError, "No space left") as raised:
-                write_lines(file, b"second line\n")
+                log.extend(RECORDS[1:])
             self.assertEqual(raised.exception.filename, self.path)
-            file.room_bytes = 100
-            write_lines(file, b"third line\n")
-        self.assertEqual(self.content(), b"first line\nthird line\n")
+            self.assertEqual(log.records, RECORDS[:1])
+            log._file.room_bytes = 100
+            log.extend(RECORDS[2:])
+        self.assertEqual(self.read()[1], (RECORDS[0], RECORDS[2]))
 
-    def test_a_file_has_one_writer(self):
-        with open(self.path, "a+b", buffering=0) as first:
-            lock(first)
-            with open(self.path, "a+b", buffering=0) as second:
-                with self.assertRaisesRegex(LogLockedError, "another search is writing .*log.json"):
-                    lock(second)
-                first.close()
-                lock(second)
+    def on_small_disk(self) -> LogFile:
+        def opened(path, mode, buffering):
+            return ShortWrites(path, "a+")
+
+        with mock.patch.object(log_file, "open", opened, create=True):
+            return self.open()
+
+    def test_numbers_that_json_does_not_have_are_refused(self):
+        with self.open() as log:
+            before = self.content()
+            with self.assertRaises(ValueError):
+                log.extend([{"text": "", "secs": float("inf")}])
+        self.assertEqual(self.content(), before)
+
+
+class LockTest(LogFileTestCase):
+    def test_a_second_writer_is_refused_until_the_first_closes(self):
+        log = self.open()
+        with self.assertRaisesRegex(LogLockedError, "another search is writing .*notes.jsonl"):
+            self.open()
+        self.assertEqual(self.read()[1], ())
+        log.extend(RECORDS[:1])
+        log.close()
+        self.open().close()
+
+    def test_the_lock_holds_against_another_process_and_ends_with_it(self):
+        code = (
+            "import sys; from tf_placer.search.log_file import LogFile, LogKind\n"
+            "log = LogFile(sys.argv[1], LogKind('log', 'line', 2, dict, dict), {'seed': 1})\n"
+            "print('open', flush=True)\n"
+            "sys.stdin.read()"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, self.path],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with child:
+            self.assertEqual(child.stdout.readline(), b"open\n")
+            with self.assertRaises(LogLockedError):
+                self.open({"seed": 1})
+            child.kill()
+        self.open({"seed": 1}).close()
 
     def test_a_file_system_without_locks_is_a_warning(self):
+        error = OSError(95, "unsupported")
         with (
-            mock.patch.object(log_file.fcntl, "flock", side_effect=OSError(95, "unsupported")),
+            mock.patch.object(log_file.fcntl, "flock", side_effect=error),
             self.assertLogs(level="WARNING") as logs,
-            open(self.path, "a+b", buffering=0) as file,
         ):
-            lock(file)
-        self.assertIn("log.jsonl cannot be locked", logs.output[0])
+            self.open().close()
+        self.assertIn("notes.jsonl cannot be locked", logs.output[0])
+
+
+class DamagedFileTest(LogFileTestCase):
+    def test_a_cut_at_any_byte_loses_only_the_record_that_was_cut(self):
+        content = self.write()
+        line_ends = [i for i, byte in enumerate(content) if byte == ord("\n")]
+        with mock.patch.object(os, "fsync"):
+            for size in range(len(content)):
+                self.put(content[:size])
+                # A line is whole without its newline.
+                whole = sum(end <= size for end in line_ends)
+                with self.open() as log:
+                    self.assertEqual(log.records, RECORDS[: max(0, whole - 1)], size)
+                    log.extend(RECORDS[len(log.records) :])
+                self.assertEqual(self.content(), content, size)
+
+    def test_a_torn_last_line_is_dropped_with_a_warning(self):
+        content = self.write()
+        self.put(content[:-5])
+        with self.assertLogs(level="WARNING") as logs:
+            self.assertLen(self.read()[1], 2)
+        self.assertIn("notes.jsonl:4: dropping the last line", logs.output[0])
+        self.assertEqual(self.content(), content[:-5])  # reading changes nothing
+
+    def test_garbage_that_a_power_failure_left_at_the_end_is_dropped(self):
+        content = self.write()
+        for garbage in (b"\0" * 40, b"\0" * 40 + b"\n", b"\xff\xfe\n"):
+            self.put(content + garbage)
+            self.open().close()
+            self.assertEqual(self.content(), content)
+
+    def test_zeros_instead_of_a_header_count_as_new(self):
+        self.put(b"\0" * 100)
+        self.write()
+        self.assertEqual(self.read()[1], tuple(RECORDS))
+
+    def test_a_file_with_only_a_torn_header_counts_as_new_but_is_no_log_to_read(self):
+        header = self.write([])
+        for size in (0, 1, 5, len(header) // 2, len(header) - 2):
+            self.put(header[:size])
+            with self.assertRaisesRegex(LogError, "notes.jsonl:1: not a book of notes"):
+                self.read()
+            self.assertEqual(self.write([]), header)
+
+    @parameterized.parameters(
+        (b"[1]\n", ":1: not the header of a book of notes"),
+        (b'{"a": 1}\n', ":1: not the header"),
+        (b"7", ":1: not the header"),
+        (b"hello", ":1: not a line of a book of notes: Expecting value"),
+        (b"hello\nworld\n", ":1: not a line of a book of notes"),
+        (b"\x08\x01", ":1: not a line of a book of notes"),
+        (b'{"format": 3}\n', ":1: written by a later version .*: log format 3, .* up to 2"),
+        (b'{"format": 1}\nhello\n{}\n', ":2: not a line of a book of notes"),
+        (b'{"format": 1}\n{}\n', ":2: not a note: no 'text'"),
+        (b'{"format": 1}\n{"text": null}\n', ":2: not a note: the text is none"),
+        (b'{"format": 1}\n{"text": "", "number": 4}\n', ":2: number 4 where 0 should be"),
+    )
+    def test_a_damaged_file_is_named_and_left_alone(self, content, message):
+        self.put(content)
+        for use in (self.read, self.open):
+            with self.assertRaisesRegex(LogError, "notes.jsonl" + message):
+                use()
+        self.assertEqual(self.content(), content)
+
+    def test_a_log_of_something_else_is_refused_left_alone_and_unlocked(self):
+        content = self.write()
+        with self.assertRaisesRegex(LogMismatchError, "a log of another seed: .*notes.jsonl"):
+            self.open({**HEADER, "seed": 4})
+        self.assertEqual(self.content(), content)
+        self.open().close()
+
+    def test_an_earlier_format_is_gone_on_with(self):
+        self.put(b'{"format": 1, "seed": 3, "cores": [0, 1]}\n')
+        self.write()
+        self.assertEqual(self.read()[0]["format"], 1)
+
+    def test_a_missing_file_is_an_os_error_to_read(self):
+        with self.assertRaises(FileNotFoundError):
+            self.read()
 
 
 if __name__ == "__main__":

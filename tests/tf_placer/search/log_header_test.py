@@ -1,29 +1,88 @@
 import json
 
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
-from tf_placer.search.log_header import LogMismatchError, check_header, package_versions
+from tf_placer.search.log_header import (
+    LogMismatchError,
+    check_header,
+    package_versions,
+    up_to_date,
+)
+
+HEADER = {
+    "graph_fingerprint": "g1",
+    "fetches": ["y:0"],
+    "machine": {"spec": "local:2", "devices": [{"name": "a"}, {"name": "b", "cores": [0, 1]}]},
+    "protocol": {"steps": 10, "dropped": 1},
+    "seed": 3,
+    "versions": {"tensorflow": "2.14.0"},
+}
 
 
-class CheckHeaderTest(absltest.TestCase):
-    def test_a_log_from_before_there_were_groupings_is_of_heuristic_groups(self):
-        check_header("log", {"seed": 1}, {"seed": 1, "grouping": "heuristic"})
+class CheckHeaderTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ({"graph_fingerprint": "g2"}, "graph_fingerprint", "g1", "g2", "another graph"),
+        ({"fetches": ["z:0"]}, "fetches[0]", "y:0", "z:0", "another step"),
+        ({"seed": 4}, "seed", 3, 4, "another seed"),
+        (
+            {"protocol": {"steps": 15, "dropped": 1}},
+            "protocol.steps",
+            10,
+            15,
+            "another measuring protocol",
+        ),
+        (
+            {"machine": {"spec": "local:2", "devices": [{"name": "a"}, {"name": "c"}]}},
+            *("machine.devices[1].name", "b", "c", "another machine"),
+        ),
+        ({"extra": 1}, "extra", None, 1, "another extra"),
+    )
+    def test_a_log_of_another_search_is_refused_by_name(self, changes, field, old, new, noun):
         with self.assertRaises(LogMismatchError) as caught:
-            check_header("log", {"seed": 1}, {"seed": 1, "grouping": "per_operation"})
+            check_header("a/log", HEADER, HEADER | changes)
+        error = caught.exception
+        self.assertEqual((error.field, error.logged, error.given), (field, old, new))
+        for part in (f"a log of {noun}", "a/log", field):
+            self.assertIn(part, str(error))
+
+    def test_a_field_that_the_search_lacks_is_a_mismatch(self):
+        with self.assertRaisesRegex(LogMismatchError, "seed 3, this search has none"):
+            check_header("log", HEADER, {k: v for k, v in HEADER.items() if k != "seed"})
+
+    def test_long_values_are_cut_in_the_message(self):
+        with self.assertRaises(LogMismatchError) as caught:
+            check_header("log", {"configuration": "x" * 5000}, {"configuration": "y" * 5000})
+        self.assertLess(len(str(caught.exception)), 1000)
+
+    def test_other_versions_are_a_warning(self):
+        with self.assertLogs(level="WARNING") as logs:
+            check_header("log", HEADER, HEADER | {"versions": {"tensorflow": "2.21.0"}})
+        self.assertRegex(logs.output[0], 'versions.tensorflow was "2.14.0", is "2.21.0"')
+
+    def test_a_log_from_before_there_were_granularities_is_of_coarse_groups(self):
+        check_header("log", {"seed": 1}, {"seed": 1, "granularity": "coarse"})
+        with self.assertRaises(LogMismatchError) as caught:
+            check_header("log", {"seed": 1}, {"seed": 1, "granularity": "fine"})
         self.assertEqual(
             str(caught.exception),
-            'a log of another grouping: log has grouping "heuristic", this search has '
-            '"per_operation"',
+            'a log of another granularity: log has granularity "coarse", this search has "fine"',
         )
 
-    def test_another_grouping_is_named_before_its_fingerprint(self):
-        logged = {"grouping": "heuristic", "grouping_fingerprint": "a"}
-        given = {"grouping": "per_operation", "grouping_fingerprint": "b"}
-        with self.assertRaisesRegex(LogMismatchError, 'has grouping "heuristic"'):
+    def test_another_granularity_is_named_before_the_fingerprint_of_the_groups(self):
+        logged = {"granularity": "coarse", "grouping_fingerprint": "a"}
+        given = {"granularity": "fine", "grouping_fingerprint": "b"}
+        with self.assertRaisesRegex(LogMismatchError, 'has granularity "coarse"'):
             check_header("log", logged, given)
         check_header("log", logged, logged)
 
-    def test_a_log_without_a_grouping_needs_none(self):
+    @parameterized.parameters(("heuristic", "coarse"), ("per_operation", "fine"))
+    def test_what_earlier_versions_called_otherwise_is_the_same(self, former, today):
+        logged = {"grouping": former, "configuration": {"grouper": former, "rate": 1}}
+        given = {"granularity": today, "configuration": {"grouper": today, "rate": 1}}
+        check_header("log", logged, given)
+        self.assertEqual(up_to_date(logged), given)
+
+    def test_a_log_without_a_granularity_needs_none(self):
         check_header("log", {"seed": 1}, {"seed": 1})
 
 

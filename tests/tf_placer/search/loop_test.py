@@ -58,7 +58,7 @@ class SearchTestCase(parameterized.TestCase):
         original=doubles.ORIGINAL_MEASUREMENT,
         **kwargs,
     ):
-        with TrialLog.open(self.path, doubles.HEADER) as log:
+        with TrialLog(self.path, doubles.HEADER) as log:
             return search(
                 lambda: original,
                 self.environment,
@@ -253,7 +253,7 @@ class SearchTest(SearchTestCase):
         reports = []
         with (
             mock.patch.object(search_module, "time", clock),
-            TrialLog.open(self.path, doubles.HEADER) as log,
+            TrialLog(self.path, doubles.HEADER) as log,
         ):
             search(
                 measure_original,

@@ -48,7 +48,7 @@ class AllPlacements:
         self.size = self._heads.size * tails.size
 
     def promising(self, limit_secs: Callable[[], float]) -> Iterator[np.ndarray]:
-        """The promising placements, each once.
+        """Yields the promising placements, each once.
 
         Args:
             limit_secs: gives the limit, and is asked again and again, for it may fall.
@@ -70,7 +70,7 @@ class AllPlacements:
     def sample(
         self, limit_secs: float, num_looks: int, random: np.random.Generator
     ) -> tuple[np.ndarray, float]:
-        """Some of the promising placements, and about how many there are.
+        """Samples the promising placements, and estimates how many there are.
 
         Args:
             limit_secs: the limit.
@@ -103,7 +103,7 @@ class _Placements:
         self.size = int(np.prod([len(each) for each in self._devices], dtype=np.int64))
 
     def some(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The placements, and what each device computes, in seconds, and holds, in bytes."""
+        """Makes placements, with what each device computes, in seconds, and holds, in bytes."""
         placements = np.zeros([len(numbers), len(self._devices)], np.int32)
         secs = np.zeros([len(numbers), self._secs.shape[1]])
         held = np.zeros(secs.shape)

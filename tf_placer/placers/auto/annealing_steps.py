@@ -66,7 +66,7 @@ class Chain(NamedTuple):
 
 
 def make_chain(num_groups: int, capacities: np.ndarray) -> Chain:
-    """Space for a chain that is nowhere yet.
+    """Makes space for a chain that is nowhere yet.
 
     Args:
         num_groups: how many there are.
@@ -89,7 +89,7 @@ def make_chain(num_groups: int, capacities: np.ndarray) -> Chain:
 
 @numba.njit
 def _excess_bytes(chain):
-    """By how much the last placement that was simulated is too large."""
+    """Computes by how much the last placement that was simulated is too large."""
     excess = 0
     for device in range(len(chain.capacities)):
         excess += max(0, chain.peak_bytes[device] - chain.capacities[device])

@@ -96,7 +96,7 @@ class AutoPlacer(Placer):
         self._learn(placements, measurements)
 
     def propose(self, count: int) -> np.ndarray:
-        """The candidates of the next search; see `Placer.propose`."""
+        """Proposes the candidates of the next search; see `Placer.propose`."""
         if self._candidates is None and count:
             self._candidates = self._search()
         empty = np.zeros([0, self.groups.num_groups], np.int32)

@@ -301,7 +301,7 @@ class _Search:
                     self._report(self._state())
 
     def _plan(self, progress: float, number: int) -> ChainPlan:
-        """What a chain does next: cools down slowly, and then several times, or climbs.
+        """Plans what a chain does next: cools down slowly, and then several times, or climbs.
 
         What is out of the reach of single moves is found by the one kind of chain or by the other.
         """
@@ -341,7 +341,7 @@ class _Search:
         )
 
     def _is_over(self) -> bool:
-        """Whether nothing better can be found."""
+        """Says whether nothing better can be found."""
         return not self._num_movable or self._is_at_bound(self._state().best)
 
     def _is_at_bound(self, found: Found) -> bool:
@@ -360,7 +360,7 @@ class _Search:
         return self._num_simulated + sum(chain.num_simulated for chain in self._chains)
 
     def _left(self) -> float:
-        """How many placements may still be simulated."""
+        """Says how many placements may still be simulated."""
         return self._max_simulated - self._simulated()
 
     def _progress(self) -> float:

@@ -39,7 +39,7 @@ class CostFactors:
 def with_factors(
     problem: PlacementProblem, compute: np.ndarray, transfer: float
 ) -> PlacementProblem:
-    """The problem with other costs.
+    """Copies the problem with other costs.
 
     Args:
         problem: the problem.

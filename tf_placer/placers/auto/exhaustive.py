@@ -40,7 +40,7 @@ class ExhaustiveSearch:
         self._random = np.random.default_rng(seed)
 
     def expected(self, limit_secs: float) -> tuple[float, float]:
-        """What it takes to find what is faster than a limit.
+        """Estimates what it takes to find what is faster than a limit.
 
         Args:
             limit_secs: the step that is to be shorter.
@@ -79,7 +79,7 @@ class ExhaustiveSearch:
             yield found, len(placements)
 
     def _time(self, placements: np.ndarray) -> float:
-        """What simulating one of some placements takes, in seconds."""
+        """Measures what simulating one of some placements takes, in seconds."""
         start_secs = time.monotonic()
         self._simulator.simulate(placements)
         return (time.monotonic() - start_secs) / max(1, len(placements))

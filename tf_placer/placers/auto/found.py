@@ -37,7 +37,7 @@ class Found:
 def simulate_found(
     problem: PlacementProblem, simulator: Simulator, placements: np.ndarray
 ) -> list[Found]:
-    """What placements take.
+    """Simulates placements and says what they take.
 
     Args:
         problem: what is placed.

@@ -12,7 +12,7 @@ __all__ = ["hot_spots"]
 
 
 def hot_spots(trace: StepTrace) -> HotSpots:
-    """The groups and transfers on the critical path of a step."""
+    """Finds the groups and transfers on the critical path of a step."""
     problem, transfers = trace.problem, trace.transfers
     jobs = np.array([job for job, _ in critical_jobs(trace)])
     is_transfer = jobs >= problem.num_operations

@@ -42,7 +42,7 @@ class Level:
         return len(self.order)
 
     def groups_of(self, clusters: np.ndarray) -> np.ndarray:
-        """The groups of some clusters, int32."""
+        """Lists the groups of some clusters, int32."""
         if len(clusters) == 1:
             cluster = clusters[0]
             return self.members[self.members_start[cluster] : self.members_start[cluster + 1]]
@@ -52,12 +52,12 @@ class Level:
         return self.members[np.arange(ends[-1]) + np.repeat(stop - ends, counts)]
 
     def neighbours_of(self, cluster: int) -> np.ndarray:
-        """The clusters that a cluster exchanges tensors with, int32."""
+        """Lists the clusters that a cluster exchanges tensors with, int32."""
         return self.neighbours[self.neighbours_start[cluster] : self.neighbours_start[cluster + 1]]
 
 
 def make_levels(groups: GroupGraph, memberships: Sequence[np.ndarray]) -> tuple[Level, ...]:
-    """The levels of a graph, from the coarsest to single groups.
+    """Makes the levels of a graph, from the coarsest to single groups.
 
     Args:
         groups: the groups.

@@ -150,7 +150,7 @@ def make_move_tables(
 
 
 def make_drawn_move(num_groups: int) -> DrawnMove:
-    """Space for one move at a time."""
+    """Makes space for one move at a time."""
     return DrawnMove(
         groups=np.zeros(num_groups, np.int64),
         devices=np.zeros(num_groups, np.int64),
@@ -161,20 +161,20 @@ def make_drawn_move(num_groups: int) -> DrawnMove:
 
 
 def no_hot_spots() -> HotSpots:
-    """What is known before anybody looked."""
+    """Makes the hot spots that are known before anybody looked: none."""
     return HotSpots(np.zeros(0, np.int32), np.zeros(0), np.zeros([0, 2], np.int32))
 
 
 @numba.njit
 def _drawn(cumulated, random):
-    """A place, by what was added up."""
+    """Draws a place, weighed by what was added up."""
     at = np.searchsorted(cumulated, random.random() * cumulated[-1], side="right")
     return min(at, len(cumulated) - 1)
 
 
 @numba.njit
 def _anchor(tables, hot, random):
-    """A group, long ones and those that the step waits for more often."""
+    """Draws a group, long ones and those that the step waits for more often."""
     if len(hot.groups) and random.random() < _HOT_SHARE:
         return hot.groups[_drawn(hot.cumulated, random)]
     return np.int32(_drawn(tables.cumulated, random))
@@ -182,7 +182,7 @@ def _anchor(tables, hot, random):
 
 @numba.njit
 def _near(tables, level, cluster, number):
-    """One of the clusters that a cluster exchanges tensors with."""
+    """Picks, by its number, one of the clusters that a cluster exchanges tensors with."""
     return tables.neighbours[tables.neighbours_start[level, cluster] + number]
 
 
@@ -194,7 +194,7 @@ def _num_near(tables, level, cluster):
 
 @numba.njit
 def _ends(tables, hot, random, level):
-    """Two groups that exchange a tensor, in any order; -1 if there are none."""
+    """Draws two groups that exchange a tensor, in any order; -1 if there are none."""
     if len(hot.transfers) and random.random() < _HOT_SHARE:
         row = int(random.random() * len(hot.transfers))
         one, other = hot.transfers[row, 0], hot.transfers[row, 1]
@@ -235,7 +235,7 @@ def _add_groups(tables, drawn, placement, level, cluster, only, device, count):
 
 @numba.njit
 def _other(tables, hot, random, level, cluster):
-    """A group to exchange a cluster for."""
+    """Draws a group to exchange a cluster for."""
     if random.random() < _CLOSE_SHARE:
         count = tables.num_clusters[level]
         distance = int(count ** random.random())

@@ -69,7 +69,7 @@ class Packer:
         return repack(self._sizes, capacities, self._legal, placement, self._random)
 
     def pack(self, placement: np.ndarray) -> np.ndarray:
-        """A placement from scratch; only what needs no room is where it was.
+        """Makes a placement from scratch; only what needs no room is where it was.
 
         Args:
             placement: int32 [num_groups].
@@ -148,7 +148,7 @@ def pack(
     placement: np.ndarray,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """A distribution from scratch: fills the devices one by one, each by a sum that fits.
+    """Distributes groups from scratch: fills the devices one by one, each by a sum that fits.
 
     Args:
         sizes: int64 [num_groups], bytes.
@@ -192,7 +192,7 @@ def pack(
 
 
 def _closest_sum(sizes: np.ndarray, wanted: float, most: float) -> list[int]:
-    """Which sizes add up to about what is wanted, and to no more than the most."""
+    """Chooses sizes that add up to about what is wanted, and to no more than the most."""
     wholes = np.rint(sizes).astype(np.int64).tolist()
     limit = int(max(0.0, most))
     mask = (1 << (limit + 1)) - 1
@@ -222,9 +222,11 @@ def _best_exchange(
     crowded: np.ndarray,
     is_free: np.ndarray,
 ) -> tuple[int, int, int]:
-    """A group, what it changes places with, -1 for nothing, and its new device; or (-1, -1, -1).
+    """Finds the exchange after which least is too much.
 
-    The one after which least is too much.
+    Returns:
+        A group, what it changes places with, -1 for nothing, and its new device; (-1, -1, -1) if
+        there is none.
     """
     sources = placement[crowded]
     others = np.flatnonzero(is_free & (sizes > 0))

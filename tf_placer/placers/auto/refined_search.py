@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -69,46 +70,33 @@ def refined_search(
     clusters = np.arange(groups.num_groups)
     if problem.coarse_groups is not None:
         clusters = in_order(clusters_of(problem.groups, problem.coarse_groups))
-    num_clusters = int(clusters.max()) + 1
-    if num_clusters == groups.num_groups:
-        return auto_search(
+    search = functools.partial(auto_search, config=config, seed=seed, threads=threads)
+    if int(clusters.max()) + 1 == groups.num_groups:
+        return search(
             problem,
             groups,
             max_secs=max_secs,
             max_simulated=max_simulated,
-            config=config,
             starts=starts,
-            seed=seed,
-            threads=threads,
             report=report,
         )
-
     coarse_budget = config.coarse_budget
-
-    def lifted(found: Found) -> Found:
-        return dataclasses.replace(found, placement=found.placement[clusters])
 
     def report_coarse(progress: AutoProgress) -> None:
         if report is not None:
-            best, share = lifted(progress.best), coarse_budget * progress.share
+            best, share = _lifted(progress.best, clusters), coarse_budget * progress.share
             report(dataclasses.replace(progress, best=best, share=share))
 
-    coarse = auto_search(
-        dataclasses.replace(problem, groups=clusters[problem.groups], coarse_groups=None),
-        merge_group_graph(groups, clusters),
-        max_secs=coarse_budget * max_secs,
-        max_simulated=max(1.0, coarse_budget * max_simulated),
-        config=config,
-        starts=_coarse_starts(starts, clusters),
-        seed=seed,
-        threads=threads,
-        report=report_coarse,
-    )
-    coarse = dataclasses.replace(
-        coarse,
-        best=lifted(coarse.best),
-        finalists=tuple(lifted(found) for found in coarse.finalists),
-        starts=tuple((name, lifted(found)) for name, found in coarse.starts),
+    coarse = _lifted_result(
+        search(
+            dataclasses.replace(problem, groups=clusters[problem.groups], coarse_groups=None),
+            merge_group_graph(groups, clusters),
+            max_secs=coarse_budget * max_secs,
+            max_simulated=max(1.0, coarse_budget * max_simulated),
+            starts=_coarse_starts(starts, clusters),
+            report=report_coarse,
+        ),
+        clusters,
     )
     left_secs = max_secs - coarse.elapsed_secs
     left_simulated = max_simulated - coarse.num_simulated
@@ -126,18 +114,35 @@ def refined_search(
                 )
             )
 
-    fine = auto_search(
+    fine = search(
         problem,
         groups,
         max_secs=left_secs,
         max_simulated=left_simulated,
-        config=config,
         starts=[(COARSE_START, coarse.best.placement), *starts],
         clusters=clusters,
-        seed=seed,
-        threads=threads,
         report=report_fine,
     )
+    return _joined(coarse, fine)
+
+
+def _lifted(found: Found, clusters: np.ndarray) -> Found:
+    """Gives each group the device of its coarse group."""
+    return dataclasses.replace(found, placement=found.placement[clusters])
+
+
+def _lifted_result(coarse: AutoResult, clusters: np.ndarray) -> AutoResult:
+    """Turns the result of placing coarse groups into one of the groups in them."""
+    return dataclasses.replace(
+        coarse,
+        best=_lifted(coarse.best, clusters),
+        finalists=tuple(_lifted(found, clusters) for found in coarse.finalists),
+        starts=tuple((name, _lifted(found, clusters)) for name, found in coarse.starts),
+    )
+
+
+def _joined(coarse: AutoResult, fine: AutoResult) -> AutoResult:
+    """Adds what was found with coarse groups to the result of the search that went on from it."""
     finalists = {
         found.placement.tobytes(): found
         for found in sorted([*fine.finalists, *coarse.finalists], key=lambda each: each.rank)
@@ -156,7 +161,7 @@ def refined_search(
 def _with_starts(
     result: AutoResult, problem: PlacementProblem, starts: Sequence[tuple[str, np.ndarray]]
 ) -> AutoResult:
-    """The result of a search that has not seen all starts, if one of them is better."""
+    """Puts the best start into the result of a search that has not seen all, if it is better."""
     if not starts:
         return result
     placements = np.stack([placement for _, placement in starts]).astype(np.int32)
@@ -170,7 +175,7 @@ def _with_starts(
 def _coarse_starts(
     starts: Iterable[tuple[str, np.ndarray]], clusters: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Those that have each coarse group on one device."""
+    """Yields the starts that have each coarse group on one device."""
     for name, placement in starts:
         coarse = np.zeros(clusters.max() + 1, np.int32)
         coarse[clusters] = placement

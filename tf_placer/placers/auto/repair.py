@@ -114,7 +114,7 @@ class MemoryRepair:
     def _swap(
         self, device: int, after: np.ndarray, fixed: np.ndarray, room: np.ndarray
     ) -> tuple[int, int] | None:
-        """A group of a device, and a smaller one elsewhere that it can change places with.
+        """Chooses a group of a device, and a smaller one elsewhere to change places with.
 
         Just large enough is the difference if possible, else as large as possible.
         """

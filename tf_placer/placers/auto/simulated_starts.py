@@ -103,7 +103,7 @@ class SimulatedStarts:
         self._sort()
 
     def best(self) -> tuple[tuple[str, Found], ...]:
-        """The best of each name, best first."""
+        """Lists the best of each name, best first."""
         best: dict[str, Found] = {}
         for found, name in sorted(self.found, key=lambda pair: pair[0].rank):
             best.setdefault(name, found)

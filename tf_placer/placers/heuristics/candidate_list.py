@@ -44,7 +44,7 @@ class CandidateList(Placer):
         self._made_or_measured: set[bytes] = set()
 
     def propose(self, count: int) -> np.ndarray:
-        """The next candidates; see `Placer.propose`."""
+        """Proposes the next candidates; see `Placer.propose`."""
         while len(self._waiting) < count and (wanted := next(self._source, None)) is not None:
             is_legal = self.legal[np.arange(self.groups.num_groups), wanted]
             placement = np.where(is_legal, wanted, self._first_legal).astype(np.int32)

@@ -33,7 +33,7 @@ class Contiguous(CandidateList):
 
 
 def _candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]:
-    """The wanted device of every group, int [num_groups], cut by cut."""
+    """Yields the wanted device of every group, int [num_groups], cut by cut."""
     layer_numbers, layers = np.unique(groups.layers, return_inverse=True)
     num_operations = groups.type_counts.sum(axis=1)
     weights = [
@@ -83,7 +83,7 @@ def equal_cuts(weights: np.ndarray, num_parts: int) -> np.ndarray:
 
 
 def _with_one_more_part(least: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least sums of squares with one more part, and where that begins.
+    """Computes the least sums of squares with one more part, and where that begins.
 
     The best cut never moves back as items are added, because squares are convex. So half-way items
     come first, all of a depth at once, and tell between which cuts those of the others are: steps

@@ -59,7 +59,7 @@ class _Queue:
             heapq.heappush(self._ready, heapq.heappop(self._waiting)[1:])
 
     def first(self, now_secs: float) -> tuple[float, int, int] | None:
-        """(start, place in order, operation) of what can start first; None if there is nothing."""
+        """Finds what can start first: (start, place in order, operation); None if nothing can."""
         if self._ready:
             return (now_secs, *self._ready[0])
         return self._waiting[0] if self._waiting else None
@@ -124,7 +124,7 @@ class _Schedule:
                 self._add(follower)
 
     def _add(self, operation: int) -> None:
-        """An operation can be scheduled from now on."""
+        """Adds an operation that can be scheduled from now on."""
         place = self._places[operation]
         arrivals = {
             device: self._costs.arrival_secs(operation, device, self.devices, self.ends)
@@ -138,7 +138,7 @@ class _Schedule:
                 self._urgent[device].add(max(arrivals.values()), place, operation)
 
     def _next_on(self, device: int) -> tuple[float, int, int] | None:
-        """(start, place in order, operation) of what can start first on a device, if anything."""
+        """Finds what can start first on a device: (start, place in order, operation), if any."""
         favourite = self._awaited(device)
         if favourite == _NONE:
             return self._first(self._queues[device], device)
@@ -164,7 +164,7 @@ class _Schedule:
         )
 
     def _awaited(self, device: int) -> int:
-        """The favourite child that a device waits for; -1 if it waits for none."""
+        """Finds the favourite child that a device waits for; -1 if it waits for none."""
         if self._favourites is None or self._last[device] == _NONE:
             return _NONE
         favourite = self._favourites[self._last[device]]

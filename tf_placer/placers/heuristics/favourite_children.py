@@ -5,28 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import optimize, sparse
 
 from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts, mean_link, mean_secs
 
-__all__ = ["favourite_children", "require_scipy"]
+__all__ = ["favourite_children"]
 
 # Rounding errors of the solver must not make two favourites of one.
 _HALF = 0.5 - 1e-6
-
-
-def require_scipy() -> None:
-    """Makes sure that SciPy is installed.
-
-    Raises:
-        ImportError: it is not; the message says how to install it.
-    """
-    try:
-        import scipy  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "placer 'm_sct' solves a linear program with SciPy, which is not installed: "
-            "pip install 'tf_placer[solvers]'"
-        ) from error
 
 
 def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[int], float]:
@@ -48,7 +34,6 @@ def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[
         seconds: if no transfer takes longer than any operation, no schedule is shorter.
 
     Raises:
-        ImportError: SciPy is not installed.
         RuntimeError: the program could not be solved.
 
     References:
@@ -56,9 +41,6 @@ def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[
         with small communication delays, ETFA 1995; Jeon et al., Baechi: Fast Device Placement of
         Machine Learning Graphs, SoCC 2020.
     """
-    require_scipy()
-    from scipy import optimize, sparse
-
     secs = np.array(mean_secs(costs, allowed))
     latency_secs, secs_per_byte = mean_link(costs, allowed)
     edges = [

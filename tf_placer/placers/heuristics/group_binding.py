@@ -39,12 +39,12 @@ class GroupBinding:
         self._instants = [_Instant(self._devices, memory, memory_bytes) for memory in memories]
 
     def allowed(self, group: int) -> list[int]:
-        """The devices that a group may go to, whether or not it fits: its own, if it has one."""
+        """Lists the devices that a group may go to, fitting or not: its own, if it has one."""
         device = self._devices[group]
         return self._allowed[group] if device == _FREE else [device]
 
     def can_go(self, group: int, device: int) -> bool:
-        """Whether a group may go to a device and has room there, or is there already."""
+        """Says whether a group may go to a device and has room there, or is there already."""
         bound = self._devices[group]
         if bound != _FREE:
             return bound == device
@@ -57,7 +57,7 @@ class GroupBinding:
         return min(instant.room_after(group, device) for instant in self._instants)
 
     def choices(self, group: int) -> list[int]:
-        """The devices that a group can be bound to.
+        """Lists the devices that a group can be bound to.
 
         Returns:
             Its device, if it has one. Else those that it may go to and has room on; if it has room
@@ -75,7 +75,7 @@ class GroupBinding:
                 instant.bind(group, device)
 
     def placement(self) -> np.ndarray:
-        """int32 [num_groups], the device of each group; of one that is not bound the first."""
+        """Lists the device of each group, the first for one not bound: int32 [num_groups]."""
         return np.array([self.allowed(g)[0] for g in range(len(self._devices))], np.int32)
 
 
@@ -112,7 +112,7 @@ class _Instant:
             self._sent[self._owners[tensor]].append((tensor, reader))
 
     def room_after(self, group: int, device: int) -> float:
-        """See `GroupBinding.room_after`."""
+        """Computes the room that is left at this instant; see `GroupBinding.room_after`."""
         temporary = max(self._temporary[group], self._most_temporary[device])
         room = self._room[device] - self._kept[group] - temporary
         for tensor in self._tensors[group]:
@@ -120,7 +120,7 @@ class _Instant:
         return room
 
     def bind(self, group: int, device: int) -> None:
-        """A group is on a device from now on, and `devices` says so."""
+        """Takes room for a group that is on a device from now on, as `devices` says."""
         self._room[device] -= self._kept[group]
         self._most_temporary[device] = max(self._most_temporary[device], self._temporary[group])
         for tensor in self._tensors[group]:
@@ -130,14 +130,14 @@ class _Instant:
                 self._hold(tensor, self._devices[reader])
 
     def _missing(self, tensor: int, device: int) -> int:
-        """What a tensor would add to what a device holds."""
+        """Computes what a tensor would add to what a device holds."""
         is_copy = self._devices[self._owners[tensor]] not in (_FREE, device)
         size = self._copy_bytes[tensor] if is_copy else self._local_bytes[tensor]
         more: int = max(size - self._held[tensor].get(device, 0), 0)
         return more
 
     def _hold(self, tensor: int, device: int) -> None:
-        """A tensor is needed on a device."""
+        """Takes room for a tensor that is needed on a device."""
         more = self._missing(tensor, device)
         self._room[device] -= more
         self._held[tensor][device] = self._held[tensor].get(device, 0) + more

@@ -41,7 +41,7 @@ class GroupMemory:
     reads: np.ndarray
 
     def on_devices(self, placement: np.ndarray, num_devices: int) -> np.ndarray:
-        """What a placement holds.
+        """Computes what a placement holds.
 
         Args:
             placement: int [num_groups], the device of each group.
@@ -62,14 +62,14 @@ class GroupMemory:
         return held + temporary
 
     def without_copies(self) -> GroupMemory:
-        """The same if copies on other devices held nothing."""
+        """Makes the same as if copies on other devices held nothing."""
         return dataclasses.replace(self, reads=np.zeros([0, 2], np.int64))
 
 
 def held_bytes(
     memories: Sequence[GroupMemory], placement: np.ndarray, num_devices: int
 ) -> np.ndarray:
-    """The most that a placement holds at any of some instants.
+    """Computes the most that a placement holds at any of some instants.
 
     Args:
         memories: what groups hold at each instant.
@@ -138,14 +138,14 @@ class _Lives:
         np.maximum.at(self.lasts, self._tensors, self._read_places)
 
     def alive_bytes(self, instant: int) -> np.ndarray:
-        """int64 [num_groups], what the tensors of each group hold while an operation runs."""
+        """Computes what each group's tensors hold while an operation runs: int64 [num_groups]."""
         alive = (self.firsts <= instant) & (instant <= self.lasts)
         held = np.zeros(self._problem.num_groups, np.int64)
         np.add.at(held, self._owners[alive], self._problem.local_bytes[alive])
         return held
 
     def memory(self, instant: int) -> GroupMemory:
-        """What groups hold while the operation at a place runs."""
+        """Computes what groups hold while the operation at a place runs."""
         problem = self._problem
         kept_bytes = self.alive_bytes(instant)
         np.add.at(kept_bytes, problem.groups, problem.resident_bytes)
@@ -168,7 +168,7 @@ class _Lives:
 
 
 def _fifo_order(problem: PlacementProblem) -> list[int]:
-    """The operations, those first that have been ready for longest; ties in topological order."""
+    """Orders operations: first what has been ready for longest; ties in topological order."""
     edges = np.unique(problem.edges, axis=0)
     missing = np.bincount(edges[:, 1], minlength=problem.num_operations).tolist()
     followers: list[list[int]] = [[] for _ in missing]

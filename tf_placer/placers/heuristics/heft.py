@@ -64,7 +64,7 @@ class Heft(ListScheduler):
 
 
 def upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
-    """The mean seconds from the start of each operation to the end of the step.
+    """Computes the mean seconds from the start of each operation to the end of the step.
 
     Args:
         costs: of the operations.
@@ -130,7 +130,7 @@ class _Timeline:
         self._ends: list[float] = []
 
     def earliest_start(self, ready: float, secs: float) -> float:
-        """The first time from `ready` on at which nothing runs for so long."""
+        """Finds the first time from `ready` on at which nothing runs for so long."""
         for block in range(bisect.bisect_right(self._ends, ready), len(self._ends)):
             if ready + secs <= self._starts[block]:
                 break

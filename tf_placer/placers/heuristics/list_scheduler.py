@@ -57,7 +57,7 @@ class ListScheduler(CandidateList):
     def _placements(
         self, groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem
     ) -> Iterator[np.ndarray]:
-        """The proposals, as published first.
+        """Makes the proposals, as published first.
 
         Args:
             groups: see `__init__`.
@@ -70,7 +70,7 @@ class ListScheduler(CandidateList):
 
 
 def accelerators_first(num_devices: int) -> list[list[int]]:
-    """The devices to schedule on: all but device 0, the CPU, and then all.
+    """Lists the devices to schedule on: all but device 0, the CPU, and then all.
 
     Args:
         num_devices: how many devices there are.
@@ -80,7 +80,7 @@ def accelerators_first(num_devices: int) -> list[list[int]]:
 
 
 def legal_on(legal: np.ndarray, devices: Sequence[int]) -> np.ndarray:
-    """Where groups may go if only some devices are taken.
+    """Says where groups may go if only some devices are taken.
 
     Args:
         legal: bool [num_groups, num_devices].

@@ -92,7 +92,7 @@ class LocalSearch(Placer):
         return self._best, self._best_value
 
     def propose(self, count: int) -> np.ndarray:
-        """The next starts or, when they are measured, moves; see `Placer.propose`."""
+        """Proposes the next starts or, when they are measured, moves; see `Placer.propose`."""
         if not self._moves:
             return self._starts.propose(count)
         placements = np.empty([count, self.groups.num_groups], np.int32)

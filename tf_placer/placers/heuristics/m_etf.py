@@ -53,5 +53,5 @@ class MEtf(ListScheduler):
                 yield from bound_placements(schedule, allowed, memories, limits)
 
     def _favourites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
-        """The favourite child of each operation; see `earliest_task_first`."""
+        """Finds the favourite child of each operation; see `earliest_task_first`."""
         return None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.heuristics.favourite_children import favourite_children, require_scipy
+from tf_placer.placers.heuristics.favourite_children import favourite_children
 from tf_placer.placers.heuristics.m_etf import MEtf
 from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts
-from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["MSct"]
 
@@ -26,17 +24,6 @@ class MSct(MEtf):
     """
 
     name = "m_sct"
-
-    def __init__(
-        self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0, problem: PlacementProblem
-    ) -> None:
-        """Makes the proposals; see `ListScheduler`.
-
-        Raises:
-            ImportError: SciPy is not installed.
-        """
-        require_scipy()
-        super().__init__(groups, legal, seed=seed, problem=problem)
 
     def _favourites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
         return favourite_children(costs, allowed)[0]

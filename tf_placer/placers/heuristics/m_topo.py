@@ -49,7 +49,7 @@ class MTopo(ListScheduler):
 
 
 def equal_share(memory: GroupMemory, num_devices: int) -> float:
-    """What each device holds at most if groups are dealt out evenly, whatever their order.
+    """Computes what each device holds at most if groups are dealt out evenly, whatever their order.
 
     Args:
         memory: what groups hold.

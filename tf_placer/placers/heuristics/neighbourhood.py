@@ -56,7 +56,7 @@ class Neighbourhood:
         return len(self._movable)
 
     def moved(self, placement: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """A placement one random move away.
+        """Draws a placement one random move away.
 
         Args:
             placement: int32 [num_groups], where the groups are; each is where it may go.
@@ -92,5 +92,5 @@ class Neighbourhood:
 
 
 def _drawn(items: np.ndarray, draw: float) -> int:
-    """One of several, by a number from 0 to below 1."""
+    """Picks one of several, by a number from 0 to below 1."""
     return int(items[int(draw * len(items))])

@@ -42,7 +42,7 @@ class ScheduleCosts:
     def arrival_secs(
         self, operation: int, device: int, devices: list[int], ends: list[float]
     ) -> float:
-        """When everything that an operation waits for is on a device.
+        """Computes when everything that an operation waits for is on a device.
 
         Transfers do not wait for each other, as list schedulers have it.
 
@@ -113,7 +113,7 @@ def schedule_costs(
 
 
 def mean_secs(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
-    """What each operation takes on the mean of the devices that its group may go to.
+    """Averages what each operation takes over the devices that its group may go to.
 
     Args:
         costs: of the operations.
@@ -126,7 +126,7 @@ def mean_secs(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
 
 
 def mean_link(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[float, float]:
-    """The mean of the links between devices that groups may go to.
+    """Averages the links between devices that groups may go to.
 
     Args:
         costs: of the links.

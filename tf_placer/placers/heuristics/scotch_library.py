@@ -39,7 +39,7 @@ def require_scotch(placer: str) -> None:
 
 @functools.cache
 def _library() -> ctypes.CDLL | None:
-    """The library, or None where there is none of version 7."""
+    """Loads the library; returns None where there is none of version 7."""
     for file in _FILES:
         try:
             library = ctypes.CDLL(file)
@@ -108,7 +108,7 @@ class _Scotch:
     def graph(
         self, start: np.ndarray, neighbours: np.ndarray, weights: np.ndarray, edges: np.ndarray
     ) -> ctypes.Array[ctypes.c_double]:
-        """A graph with weights, bound to the context."""
+        """Builds a graph with weights, bound to the context."""
         plain = self._new("graph", self._library.SCOTCH_graphSizeof())
         self._call(
             "graphBuild",
@@ -129,7 +129,7 @@ class _Scotch:
         return bound
 
     def architecture(self, graph: ctypes.Array[ctypes.c_double]) -> ctypes.Array[ctypes.c_double]:
-        """The machine that a graph describes: powers on its nodes, costs on its edges."""
+        """Builds the machine that a graph describes: powers on its nodes, costs on its edges."""
         architecture = self._new("arch", self._library.SCOTCH_archSizeof())
         strategy = self._new("strat", self._library.SCOTCH_stratSizeof())
         self._call("archBuild", architecture, graph, self._number(0), None, strategy)
@@ -141,14 +141,14 @@ class _Scotch:
         architecture: ctypes.Array[ctypes.c_double],
         num_nodes: int,
     ) -> np.ndarray:
-        """int64 [num_nodes], the device of each node."""
+        """Maps a graph onto a machine: int64 [num_nodes], the device of each node."""
         strategy = self._new("strat", self._library.SCOTCH_stratSizeof())
         devices = np.zeros(num_nodes, np.dtype(self._number))
         self._call("graphMap", graph, architecture, strategy, self._pointer(devices))
         return devices.astype(np.int64)
 
     def _new(self, kind: str, size_bytes: int) -> ctypes.Array[ctypes.c_double]:
-        """An object of the library, which is freed at the end."""
+        """Makes an object of the library, which is freed at the end."""
         memory = (ctypes.c_double * (size_bytes // 8 + 1))()
         self._call(f"{kind}Init", memory)
         self._stack.callback(getattr(self._library, f"SCOTCH_{kind}Exit"), memory)

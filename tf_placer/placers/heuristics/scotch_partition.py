@@ -56,7 +56,7 @@ class Scotch(CandidateList):
         super().__init__(groups, legal, seed=seed, candidates=[placement])
 
     def _devices(self, problem: PlacementProblem) -> np.ndarray:
-        """int64, the devices to map onto."""
+        """Lists the devices to map onto, int64."""
         return np.arange(problem.num_devices)
 
 

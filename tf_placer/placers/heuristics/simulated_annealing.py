@@ -76,7 +76,7 @@ class SimulatedAnnealing(LocalSearch):
             self._take(*self.best)
 
     def _takes_worse(self, value: Value, current: Value) -> bool:
-        """Whether a move for the worse is taken; never one from what runs to what does not."""
+        """Says whether a move for the worse is taken; never one from what runs to what does not."""
         if value[0] or not current[1]:
             return False
         increase = math.log(value[1] / current[1])

@@ -31,7 +31,7 @@ class UniformRandom(Placer):
         self._num_observed = 0
 
     def propose(self, count: int) -> np.ndarray:
-        """The next random placements; see `Placer.propose`."""
+        """Draws the next random placements; see `Placer.propose`."""
         placements = np.empty([count, self.groups.num_groups], np.int32)
         each = np.arange(self.groups.num_groups)
         for row, placement in enumerate(placements, self._num_observed):

@@ -50,11 +50,11 @@ class WeightedGraph:
         return len(self.members)
 
     def device_powers(self) -> np.ndarray:
-        """The powers as int32 [num_devices], from 1 to 1000."""
+        """Scales the powers to int32 [num_devices], from 1 to 1000."""
         return np.maximum(np.rint(self.powers * _MOST_POWER), 1).astype(np.int32)
 
     def cut_bytes(self, parts: np.ndarray) -> int:
-        """The bytes of the edges whose ends are in different parts.
+        """Sums the bytes of the edges whose ends are in different parts.
 
         Args:
             parts: int [num_nodes], the part of each node.
@@ -64,7 +64,7 @@ class WeightedGraph:
 
 
 def accelerators(problem: PlacementProblem) -> np.ndarray:
-    """int64, the devices that are of another kind than device 0; all if there are no others."""
+    """Finds the devices of another kind than device 0, int64; all if there are no others."""
     kinds = np.array([device.kind for device in problem.devices])
     others = np.flatnonzero(kinds != kinds[0])
     return others if others.size else np.arange(problem.num_devices)
@@ -73,7 +73,7 @@ def accelerators(problem: PlacementProblem) -> np.ndarray:
 def weighted_graph(
     groups: GroupGraph, legal: np.ndarray, problem: PlacementProblem, devices: np.ndarray
 ) -> WeightedGraph:
-    """The graph to be distributed over some devices.
+    """Builds the graph to be distributed over some devices.
 
     Groups that have no choice, or may go to none of these devices, are left out. A group weighs its
     mean seconds on the accelerators that it may go to; a device is as powerful as the groups that
@@ -109,7 +109,10 @@ def weighted_graph(
 
 
 def _mean_secs(secs: np.ndarray, devices: np.ndarray) -> np.ndarray:
-    """float64 [num_rows], over some devices; over all for groups that may go to none of those."""
+    """Averages seconds over some devices, float64 [num_rows].
+
+    Groups that may go to none of those are averaged over all devices.
+    """
     finite = np.isfinite(secs)
     favoured = finite.copy()
     favoured[:, np.setdiff1d(np.arange(secs.shape[1]), devices)] = False
@@ -119,7 +122,7 @@ def _mean_secs(secs: np.ndarray, devices: np.ndarray) -> np.ndarray:
 
 
 def _powers(work: np.ndarray, secs: np.ndarray) -> np.ndarray:
-    """float64 [num_devices], the work that each device does per second, by that of the fastest."""
+    """Computes each device's work per second by that of the fastest, float64 [num_devices]."""
     finite = np.isfinite(secs)
     taken = np.where(finite, secs, 0.0).sum(axis=0)
     done = np.where(finite, work[:, None], 0.0).sum(axis=0)
@@ -129,7 +132,7 @@ def _powers(work: np.ndarray, secs: np.ndarray) -> np.ndarray:
 
 
 def link_costs(problem: PlacementProblem, devices: np.ndarray, num_bytes: float) -> np.ndarray:
-    """What it costs to send as much between devices, whichever way.
+    """Computes what it costs to send the same amount between devices, whichever way.
 
     Args:
         problem: has the links.

@@ -41,7 +41,7 @@ class Agent(tf.keras.Model, abc.ABC):
 
     @abc.abstractmethod
     def decisions(self, actions: Actions) -> tuple[DecisionSet, ...]:
-        """How probable decisions are; traceable, differentiable.
+        """Computes how probable decisions are; traceable, differentiable.
 
         Args:
             actions: what was decided, as from `sample`.
@@ -49,7 +49,7 @@ class Agent(tf.keras.Model, abc.ABC):
 
     @abc.abstractmethod
     def placements(self, actions: Actions) -> np.ndarray:
-        """The placements that decisions are.
+        """Turns decisions into placements.
 
         Args:
             actions: what was decided, as from `sample`; tensors or arrays.

@@ -67,7 +67,7 @@ def attend(query: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor]:
 def attend_gradient(
     query: tf.Tensor, memory: Memory, shares: tf.Tensor, to_average: tf.Tensor
 ) -> AttentionGradient:
-    """The gradient of `attend`, as far as it does not sum over steps.
+    """Computes the gradient of `attend`, as far as it does not sum over steps.
 
     The hidden layer is computed anew: kept for all steps of a decoder, its numbers would take
     gigabytes for a few hundred groups.
@@ -95,7 +95,7 @@ def attend_gradient(
 
 
 def _hidden(query: tf.Tensor, memory: Memory) -> tf.Tensor:
-    """The r of the hidden layer, float32 [count, num_items, units]."""
+    """Computes the r of the hidden layer, float32 [count, num_items, units]."""
     # Bounds far beyond what a network says: infinity times zero is not a number.
     to_query, to_keys = (
         tf.exp(tf.clip_by_value(2 * each, -80.0, 80.0)) for each in (query, memory.keys)

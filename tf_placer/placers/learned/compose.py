@@ -152,7 +152,7 @@ def _merged_secs(
     unit_secs: np.ndarray,
     sending_secs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What groups of units take on each device, and the edges between them."""
+    """Adds up what groups of units take on each device, and what the edges between them take."""
     count = groups.num_groups
     merged = np.zeros([count, unit_secs.shape[1]])
     # A unit that may not go where its group goes takes the time of where it goes instead.
@@ -169,7 +169,7 @@ def _merged_secs(
 
 
 def _algorithm(name: str, configs: Mapping[str, Any], agent: Agent) -> Algorithm:
-    """One algorithm, or one with cross-entropy minimisation every so many samples."""
+    """Makes one algorithm, or one with cross-entropy minimisation every so many samples."""
     first, _, second = name.partition("+")
     # Post and EAGLE keep one optimiser for all that they do by gradient.
     optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None

@@ -36,20 +36,23 @@ class DecisionSet(NamedTuple):
 
 
 def chosen_log_probs(decisions: DecisionSet) -> tf.Tensor:
-    """The log-probability of what was chosen, float32 [count, num_decisions]; 0 if not counted."""
+    """Picks each choice's log-probability, float32 [count, num_decisions]; 0 if not counted."""
     return _chosen_entries(decisions.log_dists, decisions.chosen) * decisions.counted
 
 
 def entropies(decisions: DecisionSet) -> tf.Tensor:
-    """The entropy of each decision in nats, float32 [count or 1, num_decisions]; 0 if not counted.
+    """Computes the entropy of each decision in nats.
 
     A product of both counts, where `log_dists` and `counted` have different first dimensions.
+
+    Returns:
+        float32 [count or 1, num_decisions]; 0 if not counted.
     """
     return _row_entropies(decisions.log_dists) * decisions.counted
 
 
 def divergences(old_log_dists: tf.Tensor, decisions: DecisionSet) -> tf.Tensor:
-    """The Kullback-Leibler divergence of each decision from what its distribution was.
+    """Computes the Kullback-Leibler divergence of each decision from what its distribution was.
 
     Args:
         old_log_dists: float32, `log_dists` at another time.
@@ -66,7 +69,7 @@ def divergences(old_log_dists: tf.Tensor, decisions: DecisionSet) -> tf.Tensor:
 def _chosen_entries(
     log_dists: tf.Tensor, chosen: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, None]]]:
-    """The chosen entry of each row.
+    """Picks the chosen entry of each row.
 
     Distributions that all placements share are not repeated for each of them: those of the groups
     of 20,000 units would take hundreds of megabytes.
@@ -99,7 +102,7 @@ def _chosen_entries(
 def _row_entropies(
     log_dists: tf.Tensor,
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """The entropy of each row and its gradient.
+    """Computes the entropy of each row and its gradient.
 
     With a gradient of one term: where TensorFlow adds three or more, as it would for this entropy
     and the probability of a choice, it adds any two of them first, and sums differ in the last bit.

@@ -54,7 +54,7 @@ def decoder_step(
     hidden: tf.Tensor,
     cell: tf.Tensor,
 ) -> Step:
-    """One step of the decoder.
+    """Takes one step of the decoder.
 
     With attention "before", the output before asks for the context that the cell reads:
     s_t = LSTM([x_t ; c_t], s_t-1). With "after", the new output asks for it:
@@ -89,7 +89,7 @@ def decode(
     hidden: tf.Tensor,
     cell: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """All steps of the decoder, for inputs that are known; differentiable.
+    """Takes all steps of the decoder, for inputs that are known; differentiable.
 
     Args:
         attention: before or after the cell.
@@ -138,7 +138,7 @@ def _run(
     hidden: tf.Tensor,
     cell: tf.Tensor,
 ) -> Step:
-    """All steps, each field stacked along a first dimension."""
+    """Takes all steps and stacks each field along a first dimension."""
     num_steps = inputs.shape[0]
     count, units = hidden.shape
     num_items, value_units = memory.values.shape[1:]
@@ -171,7 +171,7 @@ def _run_back(
     to_hiddens: tf.Tensor,
     to_contexts: tf.Tensor,
 ) -> tuple[tf.Tensor, ...]:
-    """The gradient of what `decode` runs with respect to each argument, in their order."""
+    """Computes the gradient of what `decode` runs with respect to each argument, in their order."""
     num_steps, count, units = steps.hidden.shape
     hidden_before = tf.concat([hidden[tf.newaxis], steps.hidden[:-1]], axis=0)
     cell_before = tf.concat([cell[tf.newaxis], steps.cell[:-1]], axis=0)

@@ -73,7 +73,7 @@ class EmbeddingConfig:
 
 
 def fixed_inputs(groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig) -> GroupInputs:
-    """What a policy reads about groups that stay as they are.
+    """Makes what a policy reads about groups that stay as they are.
 
     Args:
         groups: the groups.
@@ -94,7 +94,7 @@ def fixed_inputs(groups: GroupGraph, legal: np.ndarray, config: EmbeddingConfig)
 
 
 def legal_inputs(legal: np.ndarray) -> GroupInputs:
-    """For a policy that reads nothing about groups but where they may go.
+    """Makes the inputs of a policy that reads nothing about groups but where they may go.
 
     Args:
         legal: bool [num_groups, num_devices], true where a group may go; every row has one.
@@ -113,7 +113,7 @@ def legal_inputs(legal: np.ndarray) -> GroupInputs:
 
 
 def type_weights(type_counts: np.ndarray) -> np.ndarray:
-    """The weights with which a group averages the vectors of its operation types.
+    """Computes the weights with which a group averages the vectors of its operation types.
 
     Args:
         type_counts: int32 [num_groups, num_types].
@@ -126,7 +126,7 @@ def type_weights(type_counts: np.ndarray) -> np.ndarray:
 
 
 def group_shapes(groups: GroupGraph, config: EmbeddingConfig) -> np.ndarray:
-    """`output_shapes` of groups by settings, float32 [num_groups, config.num_features]."""
+    """Applies `output_shapes` to groups by settings, float32 [num_groups, config.num_features]."""
     return output_shapes(
         groups.output_shapes,
         num_dims=config.shape_dims,
@@ -144,7 +144,7 @@ def output_shapes(
     layout: ShapeLayout = "slots",
     raw: bool = False,
 ) -> np.ndarray:
-    """The sizes of each group's output tensors, in one zero-padded list of fixed size.
+    """Puts the sizes of each group's output tensors in one zero-padded list of fixed size.
 
     Args:
         shapes: per group, the shapes of its outputs; a negative dimension is unknown.
@@ -182,7 +182,7 @@ def output_shapes(
 
 
 def adjacency_matrix(groups: GroupGraph, kind: AdjacencyKind) -> np.ndarray:
-    """What each group sends to each other one.
+    """Builds the matrix of what each group sends to each other one.
 
     Args:
         groups: the groups.

@@ -62,7 +62,7 @@ class FixedGroupsAgent(Agent):
         return (self.policy.sample(self._inputs, noise),)
 
     def decisions(self, actions: Actions) -> tuple[DecisionSet, ...]:
-        """One set of decisions: the devices of the groups; see `Agent.decisions`."""
+        """Makes one set of decisions: the devices of the groups; see `Agent.decisions`."""
         (devices,) = actions
         log_dists = self.policy.log_dists(self._inputs, devices)
         return (DecisionSet(log_dists, devices, self._inputs.counted),)

@@ -78,16 +78,19 @@ class GCNPolicy(Policy):
         self.built = True
 
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
-        """See `Policy.sample`."""
+        """Chooses devices; see `Policy.sample`."""
         return choose(self._compute_logits(inputs), inputs.legal, noise)
 
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """See `Policy.log_dists`; [1, ...] where the inputs are the same for all placements."""
+        """Computes the distributions; see `Policy.log_dists`.
+
+        Their shape is [1, ...] where the inputs are the same for all placements.
+        """
         del devices  # No group's device depends on another's.
         return masked_log_softmax(self._compute_logits(inputs), inputs.legal)
 
     def _compute_logits(self, inputs: GroupInputs) -> tf.Tensor:
-        """float32 [n, num_groups, num_devices]."""
+        """Computes the logits, float32 [n, num_groups, num_devices]."""
         spread = _normalised(inputs.adjacency)
         items = tf.concat([inputs.types, inputs.features], axis=2)
         hidden = self._first(tf.matmul(spread, items))
@@ -95,7 +98,7 @@ class GCNPolicy(Policy):
 
 
 def _normalised(adjacency: tf.Tensor) -> tf.Tensor:
-    """D^-1/2 (A + 1) D^-1/2 of undirected edges A, D the row sums of A + 1."""
+    """Computes D^-1/2 (A + 1) D^-1/2 of undirected edges A, D the row sums of A + 1."""
     undirected = tf.maximum(adjacency, tf.linalg.matrix_transpose(adjacency))
     loops = undirected + tf.eye(adjacency.shape[-1])
     scale = tf.math.rsqrt(tf.reduce_sum(loops, axis=2))

@@ -132,7 +132,7 @@ class GraphFeatures:
 
 
 def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
-    """A topological order; of what can come next, the lowest layer, then the lowest number.
+    """Orders groups topologically: of what can come next, the lowest layer, then the lowest number.
 
     Where groups wait for each other in a circle, the one that is next by layer and number goes
     first.
@@ -176,7 +176,7 @@ def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
 
 
 def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The longest paths to and from each group.
+    """Measures the longest paths to and from each group.
 
     Args:
         edges: int32 [num_edges, 2], (producer, consumer); those that lead back, to a lower number,
@@ -199,7 +199,7 @@ def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def shares(rows: np.ndarray, amounts: np.ndarray, num_rows: int) -> np.ndarray:
-    """The share of each amount in the sum of its row.
+    """Computes the share of each amount in the sum of its row.
 
     Args:
         rows: int32 [num_amounts].
@@ -223,7 +223,7 @@ def _group_features(
     edge_secs: np.ndarray,
     num_devices: int,
 ) -> np.ndarray:
-    """What is known of each group, and of the graph as a whole in every row."""
+    """Collects what is known of each group, and of the graph as a whole in every row."""
     count = len(secs)
     producers, consumers = edges.T
 
@@ -255,7 +255,7 @@ def _group_features(
 
 
 def _device_features(legal: np.ndarray, device_secs: np.ndarray, fastest: np.ndarray) -> np.ndarray:
-    """What is known of each group on each device."""
+    """Collects what is known of each group on each device."""
     tiny = np.finfo(np.float32).tiny
     ratios = np.log(np.maximum(device_secs, tiny) / np.maximum(fastest, tiny)[:, None])
     ratios = np.where(legal, np.minimum(ratios, _MAX_LOG_RATIO), 0.0)
@@ -276,5 +276,5 @@ def _rank_fractions(layers: np.ndarray) -> np.ndarray:
 
 
 def _positive_mean(values: np.ndarray) -> float:
-    """The mean, or 1 where it is 0 or there are no values: something to divide by."""
+    """Computes the mean, or 1 where it is 0 or there are no values: something to divide by."""
     return float(np.mean(values)) or 1.0 if len(values) else 1.0

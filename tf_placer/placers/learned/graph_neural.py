@@ -113,7 +113,7 @@ class GraphNeuralNetwork(tf.keras.Model):
             self._load(config.initial_weights)
 
     def describe(self, graph: GraphTensors) -> tf.Tensor:
-        """What a graph says about each group on each device, whatever is placed.
+        """Computes what a graph says about each group on each device, whatever is placed.
 
         Args:
             graph: the graph.
@@ -208,7 +208,7 @@ class GraphNeuralPolicy(Policy):
         self.built = True
 
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
-        """See `Policy.sample`."""
+        """Chooses devices; see `Policy.sample`."""
         graph, count, num_devices = self.graph, noise.shape[0], self.num_devices
         described = self.network.describe(graph)
         legal = tf.gather(inputs.legal, graph.order, axis=1)
@@ -248,7 +248,7 @@ class GraphNeuralPolicy(Policy):
         return tf.transpose(tf.ensure_shape(devices, [self.num_groups, count]))
 
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """See `Policy.log_dists`."""
+        """Computes the distributions; see `Policy.log_dists`."""
         graph, count = self.graph, devices.shape[0]
         shape = [self.num_groups, count, self.num_devices]
         # Groups come first here, so that the products see each as one row.
@@ -278,7 +278,7 @@ class GraphNeuralPolicy(Policy):
         near_bytes: tf.Tensor,
         near_secs: tf.Tensor,
     ) -> tf.Tensor:
-        """What is known about the devices when a group is placed.
+        """Collects what is known about the devices when a group is placed.
 
         Args:
             secs: float32 [..., num_devices], what the group takes on each device.

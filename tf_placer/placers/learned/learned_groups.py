@@ -97,7 +97,7 @@ class LearnedGroupsAgent(Agent):
         return grouping, self.policy.sample(self._inputs(grouping), noise)
 
     def decisions(self, actions: Actions) -> tuple[DecisionSet, ...]:
-        """Two sets of decisions: groups of units, devices of groups; see `Agent.decisions`."""
+        """Makes two decision sets: groups of units, devices of groups; see `Agent.decisions`."""
         grouping, devices = actions
         inputs = self._inputs(grouping)
         return (
@@ -113,7 +113,7 @@ class LearnedGroupsAgent(Agent):
         return legal_placements(np.take_along_axis(devices, grouping, axis=1), self._legal)
 
     def _inputs(self, grouping: tf.Tensor) -> GroupInputs:
-        """What the policy reads about the groups of a batch of placements."""
+        """Makes what the policy reads about the groups of a batch of placements."""
         inputs = self._grouped_inputs(grouping)
         if self.bridge is None:
             return inputs

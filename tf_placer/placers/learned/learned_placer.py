@@ -117,7 +117,7 @@ class LearnedPlacer(Placer):
         write_weights(self.agent.save_weights, os.path.join(directory, WEIGHTS_FILE))
 
     def _batch(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """The decisions and the placements of the batch that is being measured."""
+        """Returns the decisions and the placements of the batch that is being measured."""
         if self._sampled is None:
             first = self._num_observed - len(self._measurements)
             seed = tf.constant([self.seed, first], tf.int64)
@@ -126,7 +126,7 @@ class LearnedPlacer(Placer):
         return self._sampled
 
     def _learn(self, actions: tuple[np.ndarray, ...], measurements: Sequence[Measurement]) -> None:
-        """One full batch, unless there is nothing to compare it with yet."""
+        """Learns from one full batch, unless there is nothing to compare it with yet."""
         batch = self._signal.advantages(measurements)
         if batch is None:
             return

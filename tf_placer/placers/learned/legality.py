@@ -27,7 +27,7 @@ def check_legal(legal: np.ndarray, num_units: int) -> None:
 
 
 def group_legal(legal: np.ndarray, membership: np.ndarray, num_groups: int) -> np.ndarray:
-    """Where groups may go: where all their units may, or else where at least one may.
+    """Says where groups may go: where all their units may, or else where at least one may.
 
     Args:
         legal: bool [num_units, num_devices], true where a unit may go; every row has one.

@@ -19,7 +19,7 @@ __all__ = ["lstm", "lstm_step", "lstm_step_gradient", "weight_gradient"]
 
 
 def lstm_step(gates: tf.Tensor, cell: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """What the cells make of their gates.
+    """Computes what the cells make of their gates.
 
     Args:
         gates: float32 [..., 4 * units], the gates before their activation, each the sum of what
@@ -43,7 +43,7 @@ def lstm_step_gradient(
     to_hidden: tf.Tensor,
     to_cell: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The gradient of `lstm_step`.
+    """Computes the gradient of `lstm_step`.
 
     Args:
         activated: the activated gates.
@@ -68,7 +68,7 @@ def lstm_step_gradient(
 
 
 def weight_gradient(inputs: tf.Tensor, to_outputs: tf.Tensor) -> tf.Tensor:
-    """The gradient with respect to `weights` of inputs @ weights, summed over steps and rows.
+    """Sums the gradient with respect to `weights` of inputs @ weights over steps and rows.
 
     Args:
         inputs: float32 [steps, ..., rows, a], the same in all steps and rows.

@@ -11,7 +11,7 @@ __all__ = ["choose", "masked_log_softmax"]
 
 
 def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
-    """The logarithm of the softmax over what is legal.
+    """Computes the logarithm of the softmax over what is legal.
 
     Args:
         logits: float32 [..., num_devices], any real numbers.
@@ -25,7 +25,7 @@ def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
 
 
 def choose(scores: tf.Tensor, legal: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-    """The legal device with the largest sum of score and noise.
+    """Chooses the legal device with the largest sum of score and noise.
 
     With Gumbel noise that is a sample of the softmax of the scores.
 

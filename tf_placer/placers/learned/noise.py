@@ -11,7 +11,7 @@ __all__ = ["gumbel_noise", "uniform_noise"]
 
 
 def uniform_noise(count: int, seed: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-    """Uniform random numbers of a batch of placements; traceable, without state.
+    """Draws uniform random numbers for a batch of placements; traceable, without state.
 
     Args:
         count: how many placements.
@@ -25,7 +25,7 @@ def uniform_noise(count: int, seed: tf.Tensor, shape: Sequence[int]) -> tf.Tenso
 
 
 def gumbel_noise(count: int, seed: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-    """Standard Gumbel noise of a batch of placements; traceable, without state.
+    """Draws standard Gumbel noise for a batch of placements; traceable, without state.
 
     The largest sum of log-probability and such noise is a sample of the distribution.
 
@@ -46,7 +46,7 @@ def _by_placement(
     shape: Sequence[int],
     transform: Callable[[tf.Tensor], tf.Tensor],
 ) -> tf.Tensor:
-    """Uniform numbers above 0 and below 1, transformed.
+    """Draws uniform numbers above 0 and below 1, and transforms them.
 
     Placement by placement: the last bit of a logarithm depends on where the number is in its array.
     """

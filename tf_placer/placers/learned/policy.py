@@ -114,7 +114,7 @@ class Policy(tf.keras.Model, abc.ABC):
 
     @abc.abstractmethod
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """The distribution of each group's device; traceable, differentiable.
+        """Computes the distribution of each group's device; traceable, differentiable.
 
         Args:
             inputs: what is known about the groups.

@@ -160,7 +160,7 @@ class _Course:
         self._environment = SimulatedEnvironment(problem)
 
     def update(self, seed: tf.Tensor) -> np.ndarray:
-        """One update; returns the step times of its placements, infinite for a failure."""
+        """Makes one update; returns the step times of its placements, infinite for a failure."""
         actions = self._agent.sample(self._batch_size, seed)
         measurements = self._environment.measure(self._agent.placements(actions))
         batch = self._signal.advantages(measurements)
@@ -179,7 +179,7 @@ class _Course:
 
 
 def _after(before: PretrainedProblem, step_secs: np.ndarray) -> PretrainedProblem:
-    """The result after one more batch."""
+    """Computes the result after one more batch."""
     ran = step_secs[np.isfinite(step_secs)]
     mean_secs = float(ran.mean()) if ran.size else np.inf
     return PretrainedProblem(

@@ -162,15 +162,15 @@ class Seq2SeqPolicy(Policy):
         self.built = True
 
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
-        """See `Policy.sample`."""
+        """Chooses devices; see `Policy.sample`."""
         return self._sample(inputs, noise)
 
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """See `Policy.log_dists`; always [count, ...]."""
+        """Computes the distributions, always [count, ...]; see `Policy.log_dists`."""
         return self._log_dists(inputs, devices)
 
     def _decode_freely(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
-        """`sample`: each step reads what the one before chose."""
+        """Does the work of `sample`: each step reads what the one before chose."""
         count = noise.shape[0]
         encoded = self._encode(inputs)
         legal = tf.transpose(inputs.legal, [1, 0, 2])
@@ -201,7 +201,7 @@ class Seq2SeqPolicy(Policy):
         return tf.transpose(chosen.stack())
 
     def _decode_forced(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """`log_dists`: the same steps over choices that are known."""
+        """Does the work of `log_dists`: the same steps over choices that are known."""
         count = devices.shape[0]
         encoded = self._encode(inputs)
         go = tf.fill([1, count], self.num_devices)
@@ -266,7 +266,7 @@ class Seq2SeqPolicy(Policy):
         )
 
     def _items(self, inputs: GroupInputs) -> tf.Tensor:
-        """What the encoder reads, float32 [n, num_groups, item_units]."""
+        """Joins what the encoder reads, float32 [n, num_groups, item_units]."""
         types = inputs.types
         if self._config.type_units:
             types = tf.tensordot(types, tf.convert_to_tensor(self._type_vectors), 1)
@@ -279,13 +279,13 @@ class Seq2SeqPolicy(Policy):
         return tf.concat(items, axis=2)
 
     def _gates(self, encoded: _Encoded, previous: tf.Tensor) -> tf.Tensor:
-        """What the choices before say to the gates, float32 [..., 4 * hidden_units]."""
+        """Computes what the choices before say to the gates, float32 [..., 4 * hidden_units]."""
         # A product with one-hot rows instead of a gather, whose gradient adds in any order.
         rows = tf.one_hot(previous, self.num_devices + 1)
         return tf.tensordot(rows, encoded.by_device, 1)
 
     def _compute_logits(self, outputs: tf.Tensor, contexts: tf.Tensor) -> tf.Tensor:
-        """float32 [..., num_devices]."""
+        """Computes the logits, float32 [..., num_devices]."""
         after = self._config.attention == "after"
         read = tf.concat([outputs, contexts], axis=-1) if after else outputs
         logits = _affine(read, self._logits.kernel, self._logits.bias)
@@ -299,6 +299,6 @@ def _affine(inputs: tf.Tensor, kernel: tf.Variable, bias: tf.Variable) -> tf.Ten
 
 
 def _initial_state(encoded: _Encoded, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Output and state of the decoder's cells before the first group, for each placement."""
+    """Repeats the decoder cells' output and state before the first group for each placement."""
     shape = [count, encoded.hidden.shape[1]]
     return tf.broadcast_to(encoded.hidden, shape), tf.broadcast_to(encoded.cell, shape)

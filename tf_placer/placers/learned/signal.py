@@ -167,7 +167,7 @@ class Signal:
         return SignalBatch(rewards, baseline, advantages, counted, step_secs)
 
     def _step_secs(self, measurement: Measurement) -> float:
-        """The averaged step time, infinite for a failure."""
+        """Averages the step times of a measurement; infinite for a failure."""
         steady_secs = measurement.steady_secs
         if steady_secs is None:
             return math.inf
@@ -180,7 +180,7 @@ class Signal:
         return np.sqrt(step_secs) if self._config.signal == "sqrt" else step_secs
 
     def _compared_with(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
-        """The baseline of a batch, and moves it for the next."""
+        """Computes the baseline of a batch, and moves it for the next."""
         failing = -float(self._failing_signal or 0.0)
         if not counted.any():
             return failing if self._average is None else self._average

@@ -54,16 +54,16 @@ class SoftmaxPolicy(Policy):
         self.built = True
 
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
-        """See `Policy.sample`."""
+        """Chooses devices; see `Policy.sample`."""
         return choose(tf.convert_to_tensor(self._preferences), inputs.legal, noise)
 
     def log_dists(self, inputs: GroupInputs, devices: tf.Tensor) -> tf.Tensor:
-        """See `Policy.log_dists`; float32 [1, num_groups, num_devices]."""
+        """Computes distributions, float32 [1, num_groups, num_devices]; see `Policy.log_dists`."""
         del devices  # No group's device depends on another's.
         return masked_log_softmax(tf.convert_to_tensor(self._preferences), inputs.legal)
 
     def probabilities(self) -> np.ndarray:
-        """How probable each device of each group is.
+        """Computes how probable each device of each group is.
 
         Returns:
             float64 [num_groups, num_devices], rows that sum to 1; 0 where not legal.

@@ -46,7 +46,7 @@ class SparseMatrix:
         return product(dense)
 
     def row(self, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The columns int32 [n] and the values float32 [n] of the entries of one row."""
+        """Reads the columns int32 [n] and the values float32 [n] of the entries of one row."""
         _, columns, values = self._entries
         first, last = self._starts[index], self._starts[index + 1]
         return columns[first:last], values[first:last]

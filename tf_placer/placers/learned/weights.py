@@ -11,16 +11,16 @@ __all__ = ["glorot", "orthogonal", "seeds"]
 
 
 def seeds(seed: int) -> Iterator[int]:
-    """Independent seeds, one per weight, from one seed."""
+    """Derives independent seeds, one per weight, from one seed."""
     for child in np.random.SeedSequence(seed).generate_state(64):
         yield int(child) % 2**31
 
 
 def glorot(seeds: Iterator[int]) -> tf.keras.initializers.Initializer:
-    """Uniform weights of Glorot's scale, from the next of `seeds`."""
+    """Makes an initialiser: uniform weights of Glorot's scale, from the next of `seeds`."""
     return tf.keras.initializers.GlorotUniform(seed=next(seeds))
 
 
 def orthogonal(seeds: Iterator[int]) -> tf.keras.initializers.Initializer:
-    """Orthogonal weights, from the next of `seeds`."""
+    """Makes an initialiser: orthogonal weights, from the next of `seeds`."""
     return tf.keras.initializers.Orthogonal(seed=next(seeds))

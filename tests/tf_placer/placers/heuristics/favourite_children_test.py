@@ -1,6 +1,4 @@
 import itertools
-import sys
-from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
@@ -9,11 +7,6 @@ from tests.tf_placer.placers import problems
 from tf_placer.placers.heuristics.favourite_children import favourite_children
 from tf_placer.placers.heuristics.schedule_costs import schedule_costs
 from tf_placer.problem.problem_groups import legal_devices
-
-try:
-    import scipy
-except ImportError:
-    scipy = None
 
 
 def solve(problem):
@@ -56,7 +49,6 @@ def random_task_graph(rng, count):
     return secs, edges
 
 
-@absltest.skipIf(scipy is None, "SciPy is not installed")
 class FavouriteChildrenTest(absltest.TestCase):
     def test_in_a_chain_each_is_the_favourite_of_the_one_before(self):
         favourites, length = solve(
@@ -105,16 +97,6 @@ class FavouriteChildrenTest(absltest.TestCase):
 
     def test_operations_that_nothing_connects_have_none(self):
         self.assertEqual(solve(problems.task_problem([(3, 1), (1, 1)])), ([-1, -1], 2.0))
-
-
-class WithoutScipyTest(absltest.TestCase):
-    def test_says_how_to_install_it(self):
-        problem = problems.task_problem([(1, 1)])
-        with (
-            mock.patch.dict(sys.modules, {"scipy": None}),
-            self.assertRaisesRegex(ImportError, r"'m_sct'.*pip install 'tf_placer\[solvers\]'"),
-        ):
-            solve(problem)
 
 
 if __name__ == "__main__":

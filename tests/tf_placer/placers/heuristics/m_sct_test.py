@@ -6,13 +6,7 @@ from tf_placer.placers.heuristics.m_etf import MEtf
 from tf_placer.placers.heuristics.m_sct import MSct
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
-try:
-    import scipy
-except ImportError:
-    scipy = None
 
-
-@absltest.skipIf(scipy is None, "SciPy is not installed")
 class MSctTest(placer_conformance.PlacerConformance, absltest.TestCase):
     def new_placer(self, groups, legal, seed):
         problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))

@@ -113,7 +113,7 @@ class CrossEntropy(EliteAlgorithm):
 
 
 def elite_frequencies(devices: np.ndarray, num_devices: int) -> np.ndarray:
-    """How often the best placements chose each device: Post's equation 10.
+    """Computes how often the best placements chose each device: Post's equation 10.
 
     Args:
         devices: int32 [num_elites, num_groups].
@@ -126,5 +126,5 @@ def elite_frequencies(devices: np.ndarray, num_devices: int) -> np.ndarray:
 
 
 def _logarithms(probabilities: np.ndarray) -> np.ndarray:
-    """The logarithms; finite for a probability of 0, so that 0 * log 0 is 0."""
+    """Computes the logarithms; finite for a probability of 0, so that 0 * log 0 is 0."""
     return np.log(np.maximum(probabilities, np.finfo(np.float32).tiny))

@@ -62,7 +62,9 @@ class GradientSteps:
     def run(
         self, actions: Sequence[np.ndarray], advantages: np.ndarray, counted: np.ndarray
     ) -> Update | None:
-        """One update. Compiled once per number of placements, a first step that compares apart.
+        """Makes one update.
+
+        Compiled once per number of placements, a first step that compares apart.
 
         Args:
             actions: int32 [count, num_decisions] for each set of decisions.
@@ -97,7 +99,7 @@ class GradientSteps:
     def _step(
         self, actions: Actions, reference: Decisions, advantages: tf.Tensor, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, Decisions]:
-        """One step: the loss, the norm of its gradient and the decisions before it."""
+        """Takes one step; returns loss, norm of its gradient and the decisions before the step."""
         with tf.GradientTape() as tape:
             decisions = self._agent.decisions(actions)
             if self._compares and not reference:
@@ -115,7 +117,7 @@ class GradientSteps:
     def _statistics(
         self, before: Decisions, after: Decisions, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean entropy and mean divergence of a counted decision; every set weighs the same."""
+        """Averages entropy and divergence over counted decisions; every set weighs the same."""
         divergence = tf.add_n(
             [
                 mean_over_placements(

@@ -21,12 +21,12 @@ _LARGEST_LOG_RATIO = 20.0
 
 
 def joint_log_probs(decisions: Sequence[DecisionSet]) -> tf.Tensor:
-    """The log-probability of everything that was decided for a placement, float32 [count]."""
+    """Sums the log-probabilities of all that was decided for a placement, float32 [count]."""
     return tf.add_n([tf.reduce_sum(chosen_log_probs(each), axis=1) for each in decisions])
 
 
 def mean_over_decisions(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
-    """The mean of what counts.
+    """Averages what counts.
 
     Args:
         values: float32 [count or 1, num_decisions].
@@ -41,7 +41,7 @@ def mean_over_decisions(values: tf.Tensor, counted: tf.Tensor) -> tf.Tensor:
 
 
 def mean_over_placements(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The weighted mean.
+    """Computes the weighted mean.
 
     Args:
         values: float32 [count or 1].
@@ -54,11 +54,11 @@ def mean_over_placements(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def mean_entropy(decisions: Sequence[DecisionSet], weights: tf.Tensor) -> tf.Tensor:
-    """The mean entropy of a counted decision of each set, summed over the sets; float32 []."""
+    """Sums the mean entropy of a counted decision of each set over the sets; float32 []."""
     means = [mean_over_decisions(entropies(each), each.counted) for each in decisions]
     return tf.add_n([mean_over_placements(mean, weights) for mean in means])
 
 
 def probability_ratios(log_ratios: tf.Tensor) -> tf.Tensor:
-    """The ratio of two probabilities from the difference of their logarithms; always finite."""
+    """Computes ratios of probabilities from the differences of their logarithms; always finite."""
     return tf.exp(tf.minimum(log_ratios, _LARGEST_LOG_RATIO))

@@ -96,7 +96,7 @@ class Optimizer:
 
 
 def _global_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The norm of all numbers, float32 []; their squares may be too large for float32."""
+    """Computes the norm of all numbers, float32 []; their squares may be too large for float32."""
     norm = tf.linalg.global_norm(gradients)
 
     def scaled() -> tf.Tensor:

@@ -52,7 +52,7 @@ class FeedForwardConfig:
             raise ValueError(f"bridge must be none, concat or replace, not {self.bridge!r}")
 
     def num_features(self, embedding: EmbeddingConfig) -> int:
-        """The width of a group's features as a policy reads them.
+        """Computes the width of a group's features as a policy reads them.
 
         Args:
             embedding: how the groups are described.
@@ -120,7 +120,7 @@ class FeedForwardGrouper(tf.keras.Model):
         self.built = True
 
     def log_dists(self) -> tf.Tensor:
-        """The distributions of the units' groups; traceable, differentiable.
+        """Computes the distributions of the units' groups; traceable, differentiable.
 
         Returns:
             float32 [num_units, num_groups], log-probabilities.
@@ -131,7 +131,7 @@ class FeedForwardGrouper(tf.keras.Model):
         return tf.nn.log_softmax(self._logits(hidden))
 
     def columns(self) -> tf.Tensor:
-        """The last layer's weights and bias, by group; traceable, differentiable.
+        """Joins the last layer's weights and bias, by group; traceable, differentiable.
 
         Returns:
             float32 [num_groups, column_size].
@@ -142,7 +142,7 @@ class FeedForwardGrouper(tf.keras.Model):
 
 
 def neighbour_positions(units: GroupGraph, num_neighbours: int) -> np.ndarray:
-    """The bounded adjacency of units: where their neighbours are in the topological order.
+    """Builds the bounded adjacency of units: where their neighbours are in the topological order.
 
     One half of the entries is for producers, the other one, longer by one if need be, for
     consumers. In each half the neighbours with most bytes come first, and those without room are

@@ -11,7 +11,7 @@ import sys
 from absl.testing import absltest
 
 from tf_placer.cli import main as cli
-from tf_placer.cli.placer_command import placer_table, placers_table
+from tf_placer.cli.placers_command import placer_table, placers_table
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
 
 
@@ -32,8 +32,8 @@ class PlacersTableTest(absltest.TestCase):
 
     def test_names_the_parts_of_those_that_learn(self):
         lines = rows(placers_table())
-        self.assertRegex(lines["colocrl"], r"colocrl +heuristic +seq2seq +reinforce ")
-        self.assertNotIn("heuristic", lines["random"])
+        self.assertRegex(lines["colocrl"], r"colocrl +coarse +seq2seq +reinforce ")
+        self.assertNotIn("coarse", lines["random"])
 
     def test_says_which_need_costs(self):
         lines = rows(placers_table())

@@ -17,7 +17,8 @@ from graph_passes.placement import Placement, write_placement
 from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.cli import main as cli
-from tf_placer.inputs.sources import read_graph, write_graph
+from tf_placer.inputs.graph_files import write_graph
+from tf_placer.inputs.sources import read_graph
 from tf_placer.live import job as live_job
 from tf_placer.live import optimization
 from tf_placer.live.run_directory import RunDirectory

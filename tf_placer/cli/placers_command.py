@@ -1,19 +1,47 @@
-"""What the command `placers` prints: which placers there are, and what they are made of."""
+"""The command `placers`: prints which placers there are, and what they are made of."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 
+from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
 from tf_placer.placers.systems import System
 from tf_placer.text.table import table
 
-__all__ = ["placer_table", "placers_table"]
+__all__ = ["DESCRIPTION", "add_arguments", "placer_table", "placers_table", "run"]
+
+DESCRIPTION = (
+    "Prints a table of the placers: what each is, the paper it is from and its parts; "
+    "or, for one of them, its settings."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes."""
+    parser.add_argument("name", nargs="?", help="the placer whose settings to list")
+    add_placer_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the table of all placers, or of one.
+
+    Raises:
+        ImportError: the placer needs TensorFlow, which is not installed.
+        ValueError: there is no such placer, option or value.
+    """
+    if args.name is None and args.placer_option:
+        raise ValueError("--placer_option needs the name of a placer")
+    if args.name is None:
+        print(placers_table())
+    else:
+        print(placer_table(args.name, placer_options(args.placer_option)))
 
 
 def placers_table() -> str:
-    """All placers, a line each; free of TensorFlow.
+    """Lists all placers, a line each; free of TensorFlow.
 
     The costs of the operations, where a placer needs them, are in the problem that `search` is
     given; `optimize` profiles the graph for them.
@@ -30,7 +58,7 @@ def placers_table() -> str:
 
 
 def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
-    """One placer with its parts and settings, each with its value and what it means.
+    """Describes one placer with its parts and settings, each with its value and what it means.
 
     Args:
         name: of the placer.
@@ -58,7 +86,7 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as --placer_option takes it."""
+    """Formats a value as --placer_option takes it."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, tuple):

@@ -1,0 +1,155 @@
+"""The command `simulate`: simulates one step and reports on it; on a problem free of TensorFlow."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, PROBLEM_HELP, comma_separated
+from tf_placer.environments.environment import FailureKind
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.errors import require_tensorflow
+from tf_placer.files import check_output, write_json
+from tf_placer.problem.assignment_file import read_assignment
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.report.chrome_trace import chrome_trace
+from tf_placer.report.step_table import step_table
+from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.simulation.step_report import step_report
+
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
+
+DESCRIPTION = (
+    "Simulates one step and reports on it: busy, idle and copying time of each "
+    "device, what crosses the links, the critical path, peak memory and what holds it, and "
+    "how far from the lower bound the step is. What is placed is a problem file or a graph on "
+    "a machine. A placement that does not fit is reported as such: feasible false, and the "
+    "reason."
+)
+_GRAPH_ONLY = ("machine", "fetches", "placement")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--problem", help=PROBLEM_HELP + "; with --assignment")
+    source.add_argument("--input_graph", help=GRAPH_HELP + "; with --machine")
+    parser.add_argument(
+        "--assignment",
+        help="with --problem: a JSON file with a list 'assignment', a device index per group, such "
+        "as a result of `search`",
+    )
+    parser.add_argument("--machine", help="with --input_graph: " + MACHINE_HELP)
+    parser.add_argument(
+        "--fetches",
+        type=comma_separated,
+        help="with --input_graph: what a step fetches: names of operations and tensors, by comma; "
+        "by default the 'train_op' collection of a .meta file",
+    )
+    parser.add_argument(
+        "--placement",
+        help="with --input_graph: placement.json of a search; the graph as it came by default",
+    )
+    parser.add_argument("--output", help="where the report goes (.json)")
+    parser.add_argument(
+        "--trace", help="where a Chrome trace of the step goes (.json), for ui.perfetto.dev"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Simulates one step of a problem or of a graph; prints and writes what happens in it.
+
+    Raises:
+        GraphError, MachineError, SearchError, ValueError, OSError: something of this is wrong or
+            cannot be run.
+    """
+    if args.problem is not None:
+        _check_flags(args, "problem", needed="assignment", others=_GRAPH_ONLY)
+        problem, placement = _read_problem(args)
+    else:
+        _check_flags(args, "input_graph", needed="machine", others=("assignment",))
+        require_tensorflow()
+        problem, placement = _cost_graph(args)
+    _report_step(problem, placement, output=args.output, trace=args.trace)
+
+
+def _check_flags(
+    args: argparse.Namespace, flag: str, *, needed: str, others: tuple[str, ...]
+) -> None:
+    """Makes sure that what was given goes together with --`flag`."""
+    if getattr(args, needed) is None:
+        raise ValueError(f"--{flag} needs --{needed}")
+    for other in others:
+        if getattr(args, other) is not None:
+            raise ValueError(f"--{other} does not go with --{flag}")
+
+
+def _check_outputs(args: argparse.Namespace, *inputs: str | None) -> None:
+    for path, other in ((args.output, args.trace), (args.trace, None)):
+        if path is not None:
+            check_output(path, *inputs, other)
+
+
+def _read_problem(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]:
+    """Reads the problem and the device of each group."""
+    _check_outputs(args, args.problem, args.assignment)
+    problem = read_problem(args.problem)
+    return problem, read_assignment(args.assignment, problem, args.problem)
+
+
+def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]:
+    """Finds out what the operations of a graph cost, and which device each group is on."""
+    from graph_passes.errors import GraphError
+    from graph_passes.placement import read_placement
+    from tf_placer.costs.costed_graph import cost_graph
+    from tf_placer.inputs.sources import read_source
+    from tf_placer.machines.lookup import find_machine
+
+    _check_outputs(args, args.input_graph, args.placement)
+    placement = None if args.placement is None else read_placement(args.placement)
+    source = read_source(args.input_graph, args.fetches)
+    costed = cost_graph(source, find_machine(args.machine), steps=10)
+    try:
+        return costed.placed(placement)
+    except GraphError as error:
+        raise GraphError(f"{args.placement!r} on {args.machine!r}: {error}") from None
+
+
+def _report_step(
+    problem: PlacementProblem, placement: np.ndarray, *, output: str | None, trace: str | None
+) -> None:
+    """Simulates a placement; prints and writes what happens in its step."""
+    environment = SimulatedEnvironment(problem, threads=1)
+    [measurement] = environment.measure(placement[None])
+    bounds = lower_bounds(problem)
+    failure = measurement.failure
+    reason = None if failure is None else failure.message
+    value: dict[str, Any] = {
+        "step_secs": None,
+        "feasible": failure is None,
+        "reason": reason,
+        "peak_bytes": None,
+        "busy_secs": None,
+        "lower_bound_secs": bounds.step_secs,
+    }
+    lines = []
+    if failure is not None and failure.kind is FailureKind.INVALID_PLACEMENT:
+        # There is no step to report on.
+        lines.append(f"not simulated: {reason}")
+    else:
+        traced = environment.simulator.trace(placement)
+        step = step_report(traced)
+        value["peak_bytes"] = [device.peak_bytes for device in step.devices]
+        value["busy_secs"] = [device.busy_secs for device in step.devices]
+        value |= step.to_json()
+        lines.append(step_table(step, bounds))
+        if trace is not None:
+            write_json(trace, chrome_trace(traced))
+            lines.append(f"trace: {trace}")
+    if output is not None:
+        write_json(output, value)
+        lines.append(f"report: {output}")
+    print("\n".join(lines))

@@ -1,0 +1,154 @@
+"""Files of graphs: what reads and writes each kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+from google.protobuf import message, text_format
+
+from graph_passes.errors import GraphError
+
+__all__ = ["FORMATS", "GraphFormat", "check_output", "meta_with", "read_graph_file", "write_graph"]
+
+# TensorFlow writes a MetaGraphDef as text under the same ending, if asked to. No binary one starts
+# like this: the first letters would be tags of fields that it does not have.
+_META_TEXT_STARTS = tuple(
+    field.name.encode() for field in tf.compat.v1.MetaGraphDef.DESCRIPTOR.fields
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphFormat:
+    """What reads and writes one kind of graph file.
+
+    Attributes:
+        parse: turns the content of a file into a GraphDef or a MetaGraphDef. Raises DecodeError,
+            ParseError or ValueError if it is neither.
+        serialize: turns a GraphDef, and the MetaGraphDef that it came in or None, into the content
+            of a file.
+    """
+
+    parse: Callable[[bytes], tf.compat.v1.GraphDef | tf.compat.v1.MetaGraphDef]
+    serialize: Callable[[tf.compat.v1.GraphDef, tf.compat.v1.MetaGraphDef | None], bytes]
+
+
+def meta_with(
+    graph_def: tf.compat.v1.GraphDef, meta_graph: tf.compat.v1.MetaGraphDef | None
+) -> tf.compat.v1.MetaGraphDef:
+    """Makes a copy of a MetaGraphDef, or a new one, with another graph in it."""
+    result = tf.compat.v1.MetaGraphDef()
+    if meta_graph is not None:
+        result.CopyFrom(meta_graph)
+    result.graph_def.CopyFrom(graph_def)
+    return result
+
+
+def _parse_text(content: bytes) -> tf.compat.v1.GraphDef:
+    return text_format.Parse(content.decode(), tf.compat.v1.GraphDef())
+
+
+def _parse_meta(content: bytes) -> tf.compat.v1.MetaGraphDef:
+    if content.startswith(_META_TEXT_STARTS):
+        return text_format.Parse(content.decode(), tf.compat.v1.MetaGraphDef())
+    return tf.compat.v1.MetaGraphDef.FromString(content)
+
+
+#: The kinds of graph files, by ending.
+FORMATS: Mapping[str, GraphFormat] = {
+    ".pb": GraphFormat(
+        tf.compat.v1.GraphDef.FromString, lambda graph_def, meta: graph_def.SerializeToString()
+    ),
+    ".pbtxt": GraphFormat(
+        _parse_text, lambda graph_def, meta: text_format.MessageToString(graph_def).encode()
+    ),
+    ".meta": GraphFormat(
+        _parse_meta, lambda graph_def, meta: meta_with(graph_def, meta).SerializeToString()
+    ),
+}
+
+
+def read_graph_file(
+    path: str | os.PathLike[str],
+) -> tf.compat.v1.GraphDef | tf.compat.v1.MetaGraphDef:
+    """Reads a graph file, of the kind that its ending says.
+
+    Raises:
+        GraphError: it cannot be read, or is not a graph; the message names it.
+    """
+    path = os.fspath(path)
+    known = _format_of(path)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        parsed = known.parse(content)
+    except OSError as error:
+        raise GraphError(f"cannot read the graph {path!r}: {error.strerror}") from error
+    except (message.DecodeError, text_format.ParseError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise GraphError(f"{path!r} is not a graph, or is cut short: {reason}") from error
+    is_meta = isinstance(parsed, tf.compat.v1.MetaGraphDef)
+    if not (parsed.graph_def if is_meta else parsed).node:
+        what = "holds no operations" if content else "is empty"
+        raise GraphError(f"the graph file {path!r} {what}")
+    return parsed
+
+
+def write_graph(
+    path: str | os.PathLike[str],
+    graph_def: tf.compat.v1.GraphDef,
+    meta_graph: tf.compat.v1.MetaGraphDef | None = None,
+) -> None:
+    """Writes a graph file, whole or not at all.
+
+    Args:
+        path: ends in `.pb`, `.pbtxt` or `.meta`.
+        graph_def: the graph.
+        meta_graph: for `.meta`, what the graph goes into: everything but the graph is kept.
+
+    Raises:
+        GraphError: the path has another ending, or cannot be written.
+    """
+    path = os.fspath(path)
+    data = _format_of(path).serialize(graph_def, meta_graph)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise GraphError(f"cannot write the graph {path!r}: {error.strerror}") from error
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Makes sure, before any work, that a graph can be written to a path.
+
+    Raises:
+        GraphError: the ending is not one of a graph file, or the directory does not take files.
+    """
+    path = os.fspath(path)
+    _format_of(path)
+    directory = os.path.dirname(os.path.abspath(path))
+    probe = os.path.join(directory, f".tf_placer.{os.getpid()}.tmp")
+    try:
+        with open(probe, "wb"):
+            pass
+        os.unlink(probe)
+    except OSError as error:
+        raise GraphError(f"cannot write to {directory!r}: {error.strerror}") from error
+    if os.path.isdir(path):
+        raise GraphError(f"cannot write the graph {path!r}: it is a directory")
+
+
+def _format_of(path: str) -> GraphFormat:
+    known = FORMATS.get(os.path.splitext(path)[1])
+    if known is None:
+        *endings, last = FORMATS
+        raise GraphError(
+            f"{path!r} is not a graph file: its name must end in {', '.join(endings)} or {last}"
+        )
+    return known

@@ -1,0 +1,45 @@
+"""Files with the device of every group of a problem."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_placer.files import read_json
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["read_assignment"]
+
+
+def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> np.ndarray:
+    """Reads the device index of every group.
+
+    Args:
+        path: JSON file with a list `assignment`, whatever else it has.
+        problem: what is placed.
+        problem_path: its file, for messages.
+
+    Returns:
+        int32 [num_groups].
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it has no such list, or the list does not fit the problem.
+    """
+    value = read_json(path)
+    assignment = value.get("assignment") if isinstance(value, dict) else None
+    if not isinstance(assignment, list):
+        raise ValueError(f"{path} has no list 'assignment'")
+    if len(assignment) != problem.num_groups:
+        raise ValueError(
+            f"{path}: 'assignment' has {len(assignment)} entries, but {problem_path} has "
+            f"{problem.num_groups} groups"
+        )
+    for group, device in enumerate(assignment):
+        if not isinstance(device, int) or isinstance(device, bool):
+            raise ValueError(f"{path}: assignment[{group}] is {device!r}, not a device index")
+        if not 0 <= device < problem.num_devices:
+            raise ValueError(
+                f"{path}: assignment[{group}] is {device}, but the devices of {problem_path} are "
+                f"0 to {problem.num_devices - 1}"
+            )
+    return np.array(assignment, np.int32)
