@@ -1,12 +1,15 @@
 """The manual names what there is: its links, files and modules exist.
 
-Reads the pages and looks at the source tree; runs nothing.
+Reads the pages and looks at the source tree; runs only what prints a page.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 from absl.testing import absltest
 
@@ -56,6 +59,21 @@ class ManualTest(absltest.TestCase):
             for path in _PATH.findall(page.read_text()):
                 made_up = any(word in path for word in ("NAME", "ROOM", "/x_test", "/x.py"))
                 self.assertTrue(made_up or (ROOT / path).exists(), f"{page.name}: {path}")
+
+    def test_the_settings_are_those_that_there_are(self):
+        page = subprocess.run(
+            [sys.executable, "-m", "tf_placer", "placers", "--markdown"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        self.assertEqual(
+            (ROOT / "docs" / "settings.md").read_text(),
+            page,
+            "python -m tf_placer placers --markdown >docs/settings.md",
+        )
 
     def test_the_first_page_is_short(self):
         lines = (ROOT / "README.md").read_text().splitlines()

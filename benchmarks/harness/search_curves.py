@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.placement_runs import Run
 
 __all__ = ["plot_learning_curves", "plot_search_curves"]
@@ -65,7 +66,7 @@ def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> N
     panels[0].set_ylabel("s per step, fastest so far")
     panels[1].legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.suptitle(title)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path)
     pyplot.close(figure)
 
 
@@ -121,7 +122,7 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
         handlelength=4,
     )
     figure.suptitle(title)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path)
     pyplot.close(figure)
 
 

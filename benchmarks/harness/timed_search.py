@@ -14,7 +14,7 @@ import numpy as np
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.search.proposals import proposed
+from tf_placer.search.proposals import Measured, propose_and_observe, proposed
 
 __all__ = [
     "CurvePoint",
@@ -133,32 +133,48 @@ def timed_search(
     max_samples = math.inf if budget.max_samples is None else budget.max_samples
     placer = timed("make", make)
     secs: list[float] = []
-    best_secs, best_placement = math.inf, None
+    best_secs = math.inf
+    best_placement: np.ndarray | None = None
     curve: list[CurvePoint] = []
     ended: Literal["samples", "secs", "nothing more"] = "nothing more"
-    while True:
-        elapsed_secs = clock() - start_secs
-        if len(secs) >= max_samples or elapsed_secs >= budget.max_secs:
+    learns_since_secs: float | None = None
+
+    def count() -> int:
+        nonlocal ended, learns_since_secs
+        if learns_since_secs is not None:
+            phases["observe"] += clock() - learns_since_secs
+            learns_since_secs = None
+        if len(secs) >= max_samples or clock() - start_secs >= budget.max_secs:
             ended = "samples" if len(secs) >= max_samples else "secs"
-            break
-        count = int(min(placer.batch_size, max_samples - len(secs)))
-        placements = timed("propose", functools.partial(proposed, placer, count))
+            return 0
+        return int(min(placer.batch_size, max_samples - len(secs)))
+
+    def ask(placer: Placer, count: int) -> np.ndarray:
+        placements: np.ndarray = timed("propose", functools.partial(proposed, placer, count))
+        return placements
+
+    def measure(placements: np.ndarray) -> Measured | None:
+        nonlocal ended, best_secs, best_placement, learns_since_secs
         if not len(placements):
             if not secs:
                 raise ValueError(f"placer {placer.name!r} has nothing to propose")
-            break
+            return None
         measured = timed("simulate", functools.partial(environment.measure, placements))
         elapsed_secs = clock() - start_secs
         if elapsed_secs > budget.max_secs:
             ended = "secs"
-            break
+            return None
         for placement, measurement in zip(placements, measured, strict=True):
             step_secs = measurement.median_secs
             secs.append(math.inf if step_secs is None else step_secs)
             if secs[-1] < best_secs:
                 best_secs, best_placement = secs[-1], placement.copy()
                 curve.append((len(secs), round(elapsed_secs, 4), secs[-1]))
-        timed("observe", functools.partial(placer.observe, placements, measured))
+        learns_since_secs = clock()
+        return placements, measured
+
+    for _ in propose_and_observe(placer, count, measure, ask=ask):
+        pass
     steps = np.array(secs)
     window = max(_WINDOW, math.ceil(len(secs) / _MAX_WINDOWS))
     return Found(

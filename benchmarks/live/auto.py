@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
-from benchmarks.harness.markdown import markdown_table
+from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.provenance import provenance
 from benchmarks.models import branches, language_model, resnet, small
 from benchmarks.models.training_model import TrainingModel
@@ -38,6 +38,7 @@ from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.placers import granularity_of
 from tf_placer.search.trial_log import ORIGINAL
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["GRAPHS", "main", "measure_again", "summary"]
@@ -253,7 +254,7 @@ def _plot(path: pathlib.Path, summaries: Sequence[Mapping[str, Any]]) -> None:
     axes.set_ylabel("speed-up of what was found")
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)
     pyplot.close(figure)
 
 

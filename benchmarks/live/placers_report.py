@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.harness.pictures import save_picture
 from tf_placer.live.confirmation import Comparison, Confirmation
 from tf_placer.search.loop import best_trial
 from tf_placer.search.trial_log import ORIGINAL, Trial
@@ -190,4 +191,4 @@ def plot(path: pathlib.Path, searches: Sequence[Search]) -> None:
     axes.set_ylabel("original / best step time so far")
     axes.set_title("placers from nothing, one line per seed")
     axes.legend()
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)

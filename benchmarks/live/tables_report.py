@@ -8,9 +8,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness.markdown import markdown_table
 from tf_placer.live.confirmation import Comparison, Confirmation
 from tf_placer.search.trial_log import ORIGINAL
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_step
 
 __all__ = ["LiveCell", "live_table_markdown", "write_live_csv"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from benchmarks.harness.pictures import save_picture
 from benchmarks.paper_tables.cause_placements import FOUND, Placed
 from benchmarks.paper_tables.step_causes import Cause
 
@@ -62,5 +63,5 @@ def plot_causes(path: pathlib.Path, placed: Sequence[Placed]) -> None:
         title="cause",
     )
     axes.set_xlabel("step / lower bound, simulated")
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path)
     pyplot.close(figure)

@@ -9,10 +9,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.paper_tables.cause_placements import FOUND, ONE_GPU, Against, Placed
 from benchmarks.paper_tables.report import seconds
 from benchmarks.paper_tables.step_causes import StepCauses
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes
 
 __all__ = [

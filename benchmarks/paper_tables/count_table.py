@@ -6,10 +6,11 @@ import csv
 import pathlib
 from collections.abc import Callable
 
-from benchmarks.harness.markdown import markdown_table
+from benchmarks.harness.pictures import save_picture
 from benchmarks.paper_tables.published import COLOCRL, find_published
 from benchmarks.paper_tables.published_tables import COUNT_ROWS, COUNT_TABLE
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
+from tf_placer.text.markdown import markdown_table
 
 __all__ = ["write_count_table"]
 
@@ -113,5 +114,5 @@ def _plot(path: pathlib.Path, rows: list[list[str]]) -> None:
         axes.set_xticks(range(len(rows)), [row[0] for row in rows])
         axes.set_title(name, fontsize="medium")
         axes.legend(fontsize="small")
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path)
     pyplot.close(figure)

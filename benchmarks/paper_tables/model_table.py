@@ -21,7 +21,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.models.catalogue import MODELS, build_model
@@ -29,6 +28,7 @@ from benchmarks.paper_tables.published import COLOCRL, find_published
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.catalogue import described_machine
 from tf_placer.machines.machine import MachineError
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["ModelCounts", "count_model", "main", "model_table"]

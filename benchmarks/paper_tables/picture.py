@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Sequence
 
+from benchmarks.harness.pictures import save_picture
 from benchmarks.paper_tables.published_tables import PaperTable
 from benchmarks.paper_tables.report import Cell, Cells, bound_secs
 
@@ -67,7 +68,7 @@ def plot_table(path: pathlib.Path, table: PaperTable, cells: Cells) -> None:
         axes.set_title(side, fontsize="medium")
     panels[1].legend(fontsize="x-small", ncols=4)
     figure.suptitle(table.title)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path)
     pyplot.close(figure)
 
 

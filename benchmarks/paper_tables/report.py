@@ -7,10 +7,10 @@ import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.placement_runs import Run
 from benchmarks.paper_tables.published import Published
 from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
+from tf_placer.text.markdown import markdown_table
 
 __all__ = [
     "Cell",

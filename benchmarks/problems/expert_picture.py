@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from benchmarks.harness.pictures import save_picture
 from benchmarks.models.catalogue import MODELS, build_model
 from benchmarks.problems.experts import expert_placements
 from graph_passes.pipeline import group_operations
@@ -135,7 +136,7 @@ def _draw(
     ]
     handles.append(patches.Patch(facecolor="0.9", edgecolor="grey", label="no operation"))
     figure.legend(handles=handles, loc="outside right upper", fontsize="small")
-    figure.savefig(path, dpi=100)
+    save_picture(figure, path, dpi=100)
     pyplot.close(figure)
     return True
 

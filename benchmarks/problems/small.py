@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.simulator import Simulator
 
@@ -38,7 +39,7 @@ def _problem(
     return PlacementProblem(
         devices=devices,
         links=tuple(
-            ProblemLink(source.name, destination.name, _LATENCY_SECS, _BANDWIDTH)
+            Link(source.name, destination.name, _LATENCY_SECS, _BANDWIDTH)
             for source, destination in itertools.permutations(devices, 2)
         ),
         operation_names=tuple(f"operation_{k}" for k in range(count)),

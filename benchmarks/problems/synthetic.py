@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["unrolled_lstm"]
 
@@ -180,7 +181,7 @@ def _problem(graph: _Graph) -> PlacementProblem:
     return PlacementProblem(
         devices=tuple(devices),
         links=tuple(
-            ProblemLink(source.name, destination.name, 10e-6, 12e9)
+            Link(source.name, destination.name, 10e-6, 12e9)
             for source, destination in itertools.permutations(devices, 2)
         ),
         operation_names=tuple(graph.names),

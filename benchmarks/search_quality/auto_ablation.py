@@ -19,7 +19,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.numbered_runs import read_runs, write_runs
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.timed_search import SearchBudget, timed_search
@@ -30,6 +29,7 @@ from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.coarse_groups import clusters_of, coarse_problem
 from tf_placer.problem.problem_groups import group_graph
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["VARIANTS", "AblationRun", "Problem", "ablation_table", "main", "run_variant"]

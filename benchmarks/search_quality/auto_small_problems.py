@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.numbered_runs import NumberedRun, in_ranges, run_command
 from benchmarks.problems.small import is_optimal
 from benchmarks.search_quality.random_steps import random_step
@@ -22,6 +21,7 @@ from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
+from tf_placer.text.markdown import markdown_table
 
 __all__ = ["SmallRun", "fastest_step_secs", "main", "run_one", "small_problem", "table_of_runs"]
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import optimize, sparse
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.numbered_runs import NumberedRun, in_ranges, run_command
 from benchmarks.search_quality.random_steps import random_step
 from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
+from tf_placer.text.markdown import markdown_table
 
 __all__ = ["TightRun", "main", "packed_placement", "run_one", "table_of_runs", "tight_problem"]
 

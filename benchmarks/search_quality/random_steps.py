@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["random_step"]
 
@@ -51,7 +52,7 @@ def random_step(random: np.random.Generator, num_groups: int, num_devices: int) 
     return PlacementProblem(
         devices=devices,
         links=tuple(
-            ProblemLink(source.name, destination.name, latency_secs, _BANDWIDTH, channel)
+            Link(source.name, destination.name, latency_secs, _BANDWIDTH, channel)
             for source, destination in itertools.permutations(devices, 2)
         ),
         operation_names=tuple(f"operation_{k}" for k in range(count)),

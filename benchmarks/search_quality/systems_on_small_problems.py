@@ -28,6 +28,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import describe_placer, make_placer
 from tf_placer.placers.systems import SYSTEMS
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.search.proposals import Measured, propose_and_observe
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration
 
@@ -148,14 +149,20 @@ def search(
     )
     environment = SimulatedEnvironment(problem, threads=1)
     sampled: list[float] = []
-    while len(sampled) < max_samples:
-        placements = placer.propose(min(placer.batch_size, max_samples - len(sampled)))
+
+    def count() -> int:
+        return min(placer.batch_size, max_samples - len(sampled))
+
+    def measure(placements: np.ndarray) -> Measured | None:
         measurements = environment.measure(placements)
         secs = [m.median_secs for m in measurements]
-        sampled += [np.inf if value is None else value for value in secs]
+        sampled.extend(np.inf if value is None else value for value in secs)
         if until_optimal and is_optimal(np.array(sampled), fastest_secs).any():
-            break
-        placer.observe(placements, measurements)
+            return None
+        return placements, measurements
+
+    for _ in propose_and_observe(placer, count, measure):
+        pass
     step_secs = np.array(sampled)
     optimal = np.flatnonzero(is_optimal(step_secs, fastest_secs))
     outcome = Search(

@@ -40,6 +40,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.statistics import spearman
 from benchmarks.models import inception_v3, small
 from graph_passes.grouping.group_graph import GroupGraph
@@ -382,7 +383,7 @@ def _plot(path: pathlib.Path, comparisons: Mapping[str, Comparison]) -> None:
         axes.set_ylabel("simulated step / graph as it came")
         axes.set_title(f"{name}: rank correlation {spearman(simulated, live):.3f}")
         axes.legend(loc="upper left", fontsize="small")
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)
 
 
 def main() -> None:

@@ -50,6 +50,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.statistics import spearman
 from benchmarks.models import small
 from benchmarks.models.inception_v3 import InceptionV3
@@ -282,7 +283,7 @@ def _plot(path: pathlib.Path, results: dict[str, list[_Comparison]]) -> None:
         ratios.set_xlabel("VirtualCluster, ms")
     panels[0, 0].set_ylabel("ours, ms")
     panels[1, 0].set_ylabel("ours / VirtualCluster")
-    figure.savefig(path, dpi=120)
+    save_picture(figure, path, dpi=120)
 
 
 def main() -> None:

@@ -18,7 +18,8 @@ from tensorflow.core.protobuf.device_properties_pb2 import NamedDevice
 from benchmarks.simulator.virtual_cluster import VirtualCluster, VirtualStep, plain_device
 from benchmarks.simulator.virtual_problems import set_nanos, transfers
 from graph_passes.op_graph import OpGraph
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["VirtualGraph", "graph_with_transfers", "virtual_graph"]
 
@@ -87,7 +88,7 @@ def virtual_graph(
     problem = PlacementProblem(
         devices=tuple(ProblemDevice(d.name, d.properties.type, 1 << 50) for d in devices),
         links=tuple(
-            ProblemLink(a.name, b.name, 0.0, bandwidth_bytes_per_sec)
+            Link(a.name, b.name, 0.0, bandwidth_bytes_per_sec)
             for a, b in itertools.permutations(devices, 2)
         ),
         operation_names=names,

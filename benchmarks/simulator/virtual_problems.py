@@ -15,7 +15,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf.device_properties_pb2 import NamedDevice
 
 from benchmarks.simulator.virtual_cluster import VirtualStep, plain_device
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = [
     "graph_of_problem",
@@ -148,7 +149,7 @@ def problem_of_step(
     nothing = np.zeros(len(names), np.int64)
     problem = PlacementProblem(
         devices=tuple(ProblemDevice(name, "", 1 << 50) for name in devices),
-        links=tuple(ProblemLink(a, b, 0.0, 1.0) for a, b in itertools.permutations(devices, 2)),
+        links=tuple(Link(a, b, 0.0, 1.0) for a, b in itertools.permutations(devices, 2)),
         operation_names=tuple(names),
         compute_secs=np.array([[float(step.nanos[name])] * len(devices) for name in names]),
         resident_bytes=nothing,

@@ -26,8 +26,8 @@ from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.harness.markdown import markdown_table
 from benchmarks.harness.provenance import provenance
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
 __all__ = ["PHASES", "answer_secs", "main", "prepare"]

@@ -19,7 +19,8 @@ import math
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 BEST = (0, 1, 1)
 ILLEGAL = (1, 1, 1)
@@ -33,7 +34,7 @@ def small_problem(cpu_bytes: int = 100, gpu_bytes: int = 50) -> PlacementProblem
     devices = (ProblemDevice("cpu", "CPU", cpu_bytes), ProblemDevice("gpu", "GPU", gpu_bytes))
     return PlacementProblem(
         devices=devices,
-        links=(ProblemLink("cpu", "gpu", 0.5, 10.0), ProblemLink("gpu", "cpu", 0.5, 10.0)),
+        links=(Link("cpu", "gpu", 0.5, 10.0), Link("gpu", "cpu", 0.5, 10.0)),
         operation_names=("source", "left", "right"),
         compute_secs=np.array([[1.0, math.inf], [4.0, 1.0], [4.0, 1.0]]),
         resident_bytes=np.array([10, 0, 20], np.int64),
@@ -52,9 +53,7 @@ def layered_problem(num_groups: int, num_devices: int, seed: int = 0) -> Placeme
     rng = np.random.default_rng(seed)
     count = 2 * num_groups
     devices = tuple(ProblemDevice(f"device {i}", "CPU", 10**9) for i in range(num_devices))
-    links = tuple(
-        ProblemLink(a.name, b.name, 1e-5, 1e9) for a in devices for b in devices if a is not b
-    )
+    links = tuple(Link(a.name, b.name, 1e-5, 1e9) for a in devices for b in devices if a is not b)
     consumers = [[i + 1, *rng.integers(i + 1, count, size=2)] for i in range(count - 1)]
     return PlacementProblem(
         devices=devices,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["two_chain_problem"]
 
@@ -20,9 +21,7 @@ def two_chain_problem(length: int, num_devices: int = 2) -> PlacementProblem:
     devices = tuple(ProblemDevice(f"device {i}", "GPU", 10**9) for i in range(num_devices))
     return PlacementProblem(
         devices=devices,
-        links=tuple(
-            ProblemLink(a.name, b.name, 0.0, 1e9) for a in devices for b in devices if a is not b
-        ),
+        links=tuple(Link(a.name, b.name, 0.0, 1e9) for a in devices for b in devices if a is not b),
         operation_names=tuple(f"operation {i}" for i in range(count)),
         compute_secs=np.full([count, num_devices], 1e-3),
         resident_bytes=np.zeros(count, np.int64),

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
+from tf_placer.placers.options import settings_of
+from tf_placer.placers.parts import PARTS, SHARED_PARTS
 from tf_placer.placers.systems import System
+from tf_placer.text.markdown import markdown_table
 from tf_placer.text.table import table
 
-__all__ = ["DESCRIPTION", "add_arguments", "placer_table", "placers_table", "run"]
+__all__ = [
+    "DESCRIPTION",
+    "add_arguments",
+    "placer_table",
+    "placers_page",
+    "placers_table",
+    "run",
+]
 
 DESCRIPTION = (
     "Prints a table of the placers: what each is, the paper it is from and its parts; "
@@ -23,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
     parser.add_argument("name", nargs="?", help="the placer whose settings to list")
     add_placer_options(parser)
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print all placers, parts and settings as the page docs/settings.md",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,7 +49,11 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.name is None and args.placer_option:
         raise ValueError("--placer_option needs the name of a placer")
-    if args.name is None:
+    if args.markdown and args.name is not None:
+        raise ValueError("--markdown is for all placers, not for one")
+    if args.markdown:
+        print(placers_page())
+    elif args.name is None:
         print(placers_table())
     else:
         print(placer_table(args.name, placer_options(args.placer_option)))
@@ -46,6 +65,13 @@ def placers_table() -> str:
     The costs of the operations, where a placer needs them, are in the problem that `search` is
     given; `optimize` profiles the graph for them.
     """
+    return table(_HEADERS, _placer_rows())
+
+
+_HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
+
+
+def _placer_rows() -> list[list[str | None]]:
     rows: list[list[str | None]] = []
     for name, placer in PLACERS.items():
         parts: list[str | None] = [None, None, None]
@@ -53,8 +79,59 @@ def placers_table() -> str:
             parts = [placer.grouper, placer.policy, placer.algorithm]
         costs = "needed" if needs_problem(name) else None
         rows.append([name, *parts, costs, placer.reference, placer.summary])
-    headers = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
-    return table(headers, rows)
+    return rows
+
+
+def placers_page() -> str:
+    """Makes the page of the manual that lists all placers, parts and settings, as Markdown.
+
+    Raises:
+        ImportError: TensorFlow is not installed.
+    """
+    require_tensorflow()
+    lines = [
+        "# Settings",
+        "",
+        "This page lists every placer, what learned ones are made of, and all settings.",
+        "`python -m tf_placer placers --markdown` prints it; [Placers](placers.md) explains it.",
+        "",
+        "## All placers",
+        "",
+        _table(_HEADERS, _placer_rows()),
+    ]
+    for name, placer in PLACERS.items():
+        settings = () if isinstance(placer, System) else describe_placer(name).settings
+        if settings:
+            rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
+            lines += ["", f"## `{name}`", "", _table(_SETTING_HEADERS, rows)]
+    rows = [
+        [name, ", ".join(f"`{key}={_text(value)}`" for key, value in placer.settings.items())]
+        for name, placer in PLACERS.items()
+        if isinstance(placer, System)
+    ]
+    lines += ["", "## What learned placers set otherwise than their parts", ""]
+    lines.append(_table(["placer", "settings"], rows))
+    kinds = {**PARTS, "part that several use": SHARED_PARTS}
+    for kind, parts in kinds.items():
+        for name, part in parts.items():
+            lines += ["", f"## {kind.capitalize()} `{name}`", "", f"{_sentence(part.summary)}"]
+            config_type = part.config_type()
+            if config_type is not None:
+                settings = settings_of(name, config_type())
+                rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
+                lines += ["", _table(_SETTING_HEADERS, rows)]
+    return "\n".join(lines)
+
+
+_SETTING_HEADERS = ["setting", "default", "meaning"]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
+    return markdown_table(headers, [[cell or "" for cell in row] for row in rows])
 
 
 def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machines.machine import Machine, MachineError
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link, Machine, MachineError
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["graph_problem", "operations_of"]
 
@@ -119,20 +119,7 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
     return tuple(devices)
 
 
-def _links(machine: Machine) -> tuple[ProblemLink, ...]:
-    links = []
-    for link in machine.links:
-        if link.latency_secs is None or link.bandwidth_bytes_per_sec is None:
-            raise MachineError(
-                f"latency and bandwidth from {link.source} to {link.destination} are not known"
-            )
-        links.append(
-            ProblemLink(
-                link.source,
-                link.destination,
-                link.latency_secs,
-                link.bandwidth_bytes_per_sec,
-                link.channel,
-            )
-        )
-    return tuple(links)
+def _links(machine: Machine) -> tuple[Link, ...]:
+    if len(machine.devices) > 1 and not machine.links:
+        raise MachineError(f"the links of {machine.spec} have not been measured")
+    return machine.links

@@ -1,6 +1,6 @@
 """The directory of one search: what was asked, what was measured, what came out.
 
-request.json, graph.pb, feeds/, session_config   what was asked
+request.json, graph.pb, feeds, session_config    what was asked
 problem.json, profile.json                       what the operations cost, and what that is of, if
                                                  the placer needs to know
 trials.jsonl                                     every trial, as it was measured

@@ -16,7 +16,7 @@ from typing import Any
 from absl import logging
 
 from tf_placer.machines.catalogue import catalogue_names, described_machine, is_described
-from tf_placer.machines.machine import Device, Kind, Link, Machine, MachineError
+from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -104,9 +104,7 @@ def check_reachable(target: str) -> None:
 
 
 def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
-    names = [device.name for device in devices]
-    links = tuple(Link(*pair) for pair in itertools.permutations(names, 2))
-    return Machine(spec, kind, tuple(devices), links)
+    return Machine(spec, kind, tuple(devices))
 
 
 def _local_devices(spec: str) -> list[Device]:

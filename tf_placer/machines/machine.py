@@ -44,16 +44,16 @@ class Link:
     Attributes:
         source: name of the device that sends.
         destination: name of the device that receives.
-        latency_secs: seconds that an empty tensor takes; None when not measured.
-        bandwidth_bytes_per_sec: bytes per second of a large tensor; None when not measured.
+        latency_secs: seconds that a transfer of no bytes takes.
+        bandwidth_bytes_per_sec: bytes per second beyond that.
         channel: links that name the same channel carry one transfer at a time among them all; None
             for a channel of its own.
     """
 
     source: str
     destination: str
-    latency_secs: float | None = None
-    bandwidth_bytes_per_sec: float | None = None
+    latency_secs: float
+    bandwidth_bytes_per_sec: float
     channel: str | None = None
 
 
@@ -99,14 +99,14 @@ class Machine:
             nothing can be measured on it.
         devices: the devices; the first is the CPU of the process that holds the session, where
             TensorFlow puts operations that have no device.
-        links: one per ordered pair of devices.
+        links: one per ordered pair of devices; none where they have not been measured.
         classes: the classes that devices name as their model.
     """
 
     spec: str
     kind: Kind
     devices: tuple[Device, ...]
-    links: tuple[Link, ...]
+    links: tuple[Link, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
 
     def class_of(self, device: Device) -> DeviceClass:
@@ -157,7 +157,8 @@ class Machine:
             tuple(
                 Device(**{**device, "cores": tuple(device["cores"])}) for device in value["devices"]
             ),
-            tuple(Link(**link) for link in value["links"]),
+            # Earlier versions wrote links that were not measured, without numbers.
+            tuple(Link(**link) for link in value["links"] if link["latency_secs"] is not None),
             tuple(DeviceClass(**known) for known in value.get("classes", ())),
         )
 

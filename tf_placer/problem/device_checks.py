@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tf_placer.problem.problem_error import ProblemError, shown
 
 if TYPE_CHECKING:
-    from tf_placer.problem.placement_problem import ProblemDevice, ProblemLink
+    from tf_placer.machines.machine import Link
+    from tf_placer.problem.placement_problem import ProblemDevice
 
 __all__ = ["check_devices", "check_links", "check_text"]
 
@@ -42,7 +43,7 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
             )
 
 
-def check_links(devices: Sequence[ProblemDevice], links: Sequence[ProblemLink]) -> None:
+def check_links(devices: Sequence[ProblemDevice], links: Sequence[Link]) -> None:
     """Checks each link and that every ordered pair of devices has one.
 
     Raises:

@@ -7,11 +7,12 @@ import functools
 
 import numpy as np
 
+from tf_placer.machines.machine import Link
 from tf_placer.problem.operation_order import topological_order
 from tf_placer.problem.problem_checks import check_problem, float_array, int_array
 from tf_placer.problem.problem_error import ProblemError
 
-__all__ = ["PlacementProblem", "ProblemDevice", "ProblemError", "ProblemLink"]
+__all__ = ["PlacementProblem", "ProblemDevice", "ProblemError"]
 
 _WHOLE_NUMBERS = {
     "resident_bytes": np.int64,
@@ -44,26 +45,6 @@ class ProblemDevice:
     memory_bytes: int
     slots: int = 1
     transfer_share: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True)
-class ProblemLink:
-    """The way from one device to another.
-
-    Attributes:
-        source: name of the device that sends.
-        destination: name of the device that receives.
-        latency_secs: seconds that a transfer of no bytes takes.
-        bandwidth_bytes_per_sec: bytes per second beyond that.
-        channel: links of one channel carry one transfer at a time among them all; None for a
-            channel of its own.
-    """
-
-    source: str
-    destination: str
-    latency_secs: float
-    bandwidth_bytes_per_sec: float
-    channel: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,7 +84,7 @@ class PlacementProblem:
     """
 
     devices: tuple[ProblemDevice, ...]
-    links: tuple[ProblemLink, ...]
+    links: tuple[Link, ...]
     operation_names: tuple[str, ...]
     compute_secs: np.ndarray
     resident_bytes: np.ndarray

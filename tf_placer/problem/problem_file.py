@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.files import write_json
+from tf_placer.machines.machine import Link
 from tf_placer.problem.json_entries import (
     check_all_entries,
     check_entries,
@@ -20,7 +21,7 @@ from tf_placer.problem.json_entries import (
     whole_number,
     whole_numbers,
 )
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_error import ProblemError, shown
 
 __all__ = ["problem_from_json", "problem_to_json", "read_problem", "write_problem"]
@@ -184,7 +185,7 @@ def problem_from_json(value: object) -> PlacementProblem:
     ]
     return PlacementProblem(
         devices=tuple(_device(index, device) for index, device in enumerate(devices)),
-        links=tuple(ProblemLink(**link) for link in links),
+        links=tuple(Link(**link) for link in links),
         operation_names=tuple(operation["name"] for operation in operations),
         compute_secs=_compute_secs(operations, len(devices)),
         resident_bytes=_column(operations, "operations", "resident_bytes"),

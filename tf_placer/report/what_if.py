@@ -8,9 +8,10 @@ import itertools
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.machines.machine import Link
 from tf_placer.placers.auto.cost_fit import with_factors
 from tf_placer.placers.auto.refined_search import refined_search
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemLink
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 
@@ -118,7 +119,7 @@ def with_another_device(problem: PlacementProblem) -> PlacementProblem:
                 )
     if not problem.links:
         links = [
-            ProblemLink(source, destination, 0.0, 1e30)
+            Link(source, destination, 0.0, 1e30)
             for source, destination in itertools.permutations((last.name, name))
         ]
     secs = problem.compute_secs

@@ -12,8 +12,8 @@ from absl import logging
 
 from tf_placer.environments.environment import Environment, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
-from tf_placer.search.proposals import proposed
-from tf_placer.search.replay import complete, logged_batches, observe
+from tf_placer.search.proposals import Measured, propose_and_observe, proposed
+from tf_placer.search.replay import as_measured, complete, logged_batches
 from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
 
 __all__ = [
@@ -171,7 +171,7 @@ def search(
         for batch in logged if is_history else logged[:-1]:
             if run.is_over():
                 break
-            run.observe(placer, batch)
+            run.replay(placer, batch)
         if not is_history:
             run.stage(placer, max(0, len(logged) - 1), logged[-1] if logged else [])
     return list(log.trials)
@@ -223,27 +223,36 @@ class _Run:
             batch: number of the batch to propose next.
             logged: the trials of that batch that are in the log already.
         """
-        while not self.is_over():
+
+        def count() -> int:
             # The whole batch even where the budget has no room for it: so a search that goes on
             # with a larger budget completes the same batch.
-            proposal = self._ask(placer, placer.batch_size)
+            return 0 if self.is_over() else placer.batch_size
+
+        def measure(proposal: np.ndarray) -> Measured | None:
+            nonlocal batch, logged
             assignments = complete(placer, batch, logged, [tuple(row) for row in proposal.tolist()])
-            if not assignments:
-                return
             trials = list(logged)
             for assignment in assignments[len(logged) :]:
                 if self.is_over():
-                    return
+                    return None
                 trial = self._measure_placement(placer.name, batch, assignment)
                 if trial is None:
-                    return
+                    return None
                 trials.append(trial)
-            self.observe(placer, trials)
             batch, logged = batch + 1, []
+            return as_measured(trials) if trials else None
 
-    def observe(self, placer: Placer, trials: Sequence[Trial]) -> None:
-        """Shows a placer one of its batches, measured to the end."""
-        observe(placer, trials)
+        for _ in propose_and_observe(placer, count, measure, ask=self._ask):
+            self.observed(placer)
+
+    def replay(self, placer: Placer, trials: Sequence[Trial]) -> None:
+        """Shows a placer one of its batches, which was measured to the end."""
+        placer.observe(*as_measured(trials))
+        self.observed(placer)
+
+    def observed(self, placer: Placer) -> None:
+        """Tells who asked to be told that a placer has observed a batch."""
         if self._observed is not None:
             self._observed(placer)
 

@@ -9,9 +9,10 @@ import numpy as np
 from absl import logging
 
 from tf_placer.placers.placer import Placer
+from tf_placer.search.proposals import Measured
 from tf_placer.search.trial_log import ORIGINAL, LogError, Trial, TrialLog
 
-__all__ = ["complete", "logged_batches", "observe"]
+__all__ = ["as_measured", "complete", "logged_batches"]
 
 
 def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
@@ -62,7 +63,7 @@ def complete(
     return kept + proposal[len(kept) :]
 
 
-def observe(placer: Placer, trials: Sequence[Trial]) -> None:
-    """Shows a placer one of its batches, measured to the end."""
+def as_measured(trials: Sequence[Trial]) -> Measured:
+    """Turns the trials of a batch into what its placer observes."""
     placements = np.array([trial.assignment for trial in trials], dtype=np.int32)
-    placer.observe(placements, [trial.measurement for trial in trials])
+    return placements, [trial.measurement for trial in trials]

@@ -13,7 +13,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.loop import Budget
-from tf_placer.search.proposals import proposed
+from tf_placer.search.proposals import Measured, propose_and_observe
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import SimulatedBatch
 
@@ -93,7 +93,7 @@ def search_problem(
     """
     run = _Run(problem, placer, Budget(max_trials, max_secs))
     try:
-        while run.next_batch():
+        for _ in propose_and_observe(placer, run.count, run.measure):
             if observed is not None:
                 observed(placer)
             if report is not None:
@@ -141,22 +141,22 @@ class _Run:
         """Whether a placement was simulated."""
         return self._best is not None
 
-    def next_batch(self) -> bool:
-        """Proposes, simulates and observes; false if the search is over."""
-        count = min(self._placer.batch_size, self._budget.max_trials - self._num_trials)
-        is_late = self._num_trials > 0 and self._elapsed_secs() >= self._budget.max_secs
-        if count < 1 or is_late:
-            return False
-        placements = proposed(self._placer, count)
+    def count(self) -> int:
+        """Counts the placements to ask for next; 0 if the search is over."""
+        if self._num_trials and self._elapsed_secs() >= self._budget.max_secs:
+            return 0
+        return min(self._placer.batch_size, self._budget.max_trials - self._num_trials)
+
+    def measure(self, placements: np.ndarray) -> Measured | None:
+        """Simulates placements and keeps the best; None where there are none."""
         if not placements.size:
-            return False
+            return None
         batch = self._environment.simulator.simulate(placements)
         best = self._best_of(placements, batch)
         if self._best is None or best.rank < self._best.rank:
             self._best = best
         self._num_trials += len(placements)
-        self._placer.observe(placements, self._environment.measurements(placements, batch))
-        return True
+        return placements, self._environment.measurements(placements, batch)
 
     def outcome(self, *, interrupted: bool = False) -> SearchOutcome:
         """Sums up what there is so far; there must be something."""

@@ -11,7 +11,8 @@ from absl.testing import absltest
 
 from benchmarks.paper_tables.step_causes import break_even_factor, step_causes, with_slower_links
 from benchmarks.problems.small import SMALL_PROBLEMS
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 
@@ -25,9 +26,7 @@ def _problem(compute_secs, edges, memory_bytes=10**12, resident_bytes=0):
     names = ["/device:CPU:0", *(f"/device:GPU:{k}" for k in range(num_devices - 1))]
     return PlacementProblem(
         devices=tuple(ProblemDevice(name, "class", memory_bytes) for name in names),
-        links=tuple(
-            ProblemLink(one, two, 0.01, 1e9) for one, two in itertools.permutations(names, 2)
-        ),
+        links=tuple(Link(one, two, 0.01, 1e9) for one, two in itertools.permutations(names, 2)),
         operation_names=tuple(f"operation_{k}" for k in range(count)),
         compute_secs=secs,
         resident_bytes=np.full(count, resident_bytes),

@@ -17,7 +17,8 @@ from benchmarks.simulator.virtual_problems import (
 )
 from tests.tf_placer.simulation import oracle
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -25,7 +26,7 @@ def _chain() -> PlacementProblem:
     """A (3) sends 10 bytes to B (2), one byte per second, after a signal to C (1)."""
     return PlacementProblem(
         devices=tuple(ProblemDevice(name, "GPU", 1 << 40) for name in ("x", "y")),
-        links=(ProblemLink("x", "y", 4.0, 1.0), ProblemLink("y", "x", 4.0, 1.0)),
+        links=(Link("x", "y", 4.0, 1.0), Link("y", "x", 4.0, 1.0)),
         operation_names=("A", "B", "C"),
         compute_secs=np.array([[3.0, 3.0], [2.0, 2.0], [1.0, 1.0]]),
         resident_bytes=np.zeros(3, np.int64),
@@ -126,7 +127,7 @@ class WholeNanosecondsTest(absltest.TestCase):
     def test_times_are_rounded_up_and_none_is_zero(self):
         problem = dataclasses.replace(
             _chain(),
-            links=(ProblemLink("x", "y", 0.0, 8e9), ProblemLink("y", "x", 0.0, 8e9)),
+            links=(Link("x", "y", 0.0, 8e9), Link("y", "x", 0.0, 8e9)),
             compute_secs=np.array([[0.0, np.inf], [3e-9, 2.1e-9], [0.7, 1e-9]]),
             tensor_bytes=np.array([17], np.int64),
         )

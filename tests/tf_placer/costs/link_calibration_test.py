@@ -19,7 +19,7 @@ from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.loaded_graph import LoadedGraph
 from tf_placer.environments.step_profile import OperationTimes
 from tf_placer.errors import SearchError
-from tf_placer.machines.machine import Device, Link, Machine
+from tf_placer.machines.machine import Device, Machine
 
 v1 = tf.compat.v1
 _NAMES = tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
@@ -27,7 +27,6 @@ _MACHINE = Machine(
     "two devices",
     "attached",
     tuple(Device(name, "CPU") for name in _NAMES),
-    (Link(*_NAMES), Link(*_NAMES[::-1])),
 )
 
 

@@ -12,7 +12,7 @@ _LOCAL = Machine(
     "local:2",
     "local",
     (Device("a", "CPU", None, (0, 2)), Device("b", "GPU", 11 * 2**30)),
-    (Link("a", "b", 1e-3, 1e9), Link("b", "a")),
+    (Link("a", "b", 1e-3, 1e9), Link("b", "a", 0.0, 1e8)),
 )
 _CLASS = DeviceClass("K80", "GPU", 12, 4e12, 2e11, 1e-5, 0.5, 0.75, 1, "a data sheet")
 _DESCRIBED = Machine(
@@ -49,12 +49,18 @@ class MachineJsonTest(absltest.TestCase):
                     {
                         "source": "b",
                         "destination": "a",
-                        "latency_secs": None,
-                        "bandwidth_bytes_per_sec": None,
+                        "latency_secs": 0.0,
+                        "bandwidth_bytes_per_sec": 1e8,
                     },
                 ],
             },
         )
+
+    def test_links_that_earlier_versions_had_not_measured_are_left_out(self):
+        value = _LOCAL.to_json()
+        for link in value["links"]:
+            link |= {"latency_secs": None, "bandwidth_bytes_per_sec": None}
+        self.assertEqual(Machine.from_json(value).links, ())
 
     def test_other_values_are_not_machines(self):
         value = _LOCAL.to_json()

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["problem_of_groups", "task_problem"]
 
@@ -45,7 +46,7 @@ def task_problem(
             for name, size in zip(names, memory, strict=True)
         ),
         links=tuple(
-            ProblemLink(source, destination, latency_secs, 1.0)
+            Link(source, destination, latency_secs, 1.0)
             for source, destination in itertools.permutations(names, 2)
         ),
         operation_names=tuple(f"operation_{number}" for number in range(count)),

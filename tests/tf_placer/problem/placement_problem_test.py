@@ -10,15 +10,11 @@ import re
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from tf_placer.problem.placement_problem import (
-    PlacementProblem,
-    ProblemDevice,
-    ProblemError,
-    ProblemLink,
-)
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemError
 
 _CPU, _GPU = ProblemDevice("cpu", "CPU", 100, 2), ProblemDevice("gpu", "GPU", 50)
-_THERE, _BACK = ProblemLink("cpu", "gpu", 0.5, 10.0), ProblemLink("gpu", "cpu", 0.0, 20.0, "bus")
+_THERE, _BACK = Link("cpu", "gpu", 0.5, 10.0), Link("gpu", "cpu", 0.0, 20.0, "bus")
 
 
 def entries(**changes) -> dict[str, object]:
@@ -96,7 +92,7 @@ class SoundProblemTest(absltest.TestCase):
 
     def test_numbers_of_devices_and_links_are_brought_to_their_types(self):
         device = ProblemDevice("cpu", "CPU", np.int32(7), np.int64(2))
-        link = ProblemLink("cpu", "gpu", 0, np.float32(0.5))
+        link = Link("cpu", "gpu", 0, np.float32(0.5))
         problem = PlacementProblem(**entries(devices=[device, _GPU], links=[link, _BACK]))
         self.assertEqual(problem.devices[0], ProblemDevice("cpu", "CPU", 7, 2))
         self.assertIs(type(problem.devices[0].memory_bytes), int)

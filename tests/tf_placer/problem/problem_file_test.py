@@ -13,7 +13,8 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.problem.problem_file import (
     problem_from_json,
@@ -58,7 +59,7 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
     return PlacementProblem(
         devices=tuple(ProblemDevice(name, "GPU", 2**60 + 1, 3, 0.1) for name in devices),
         links=tuple(
-            ProblemLink(a, b, rng.random(), rng.random(), None if rng.random() < 0.5 else "buß")
+            Link(a, b, rng.random(), rng.random(), None if rng.random() < 0.5 else "buß")
             for a in devices
             for b in devices
             if a != b
@@ -118,7 +119,7 @@ class RoundTripTest(ProblemFileTestCase):
                 ProblemDevice("gpu:0", "GPU", 12 * 10**9),
             ),
         )
-        self.assertEqual(problem.links[1], ProblemLink("gpu:0", "cpu:0", 0.25, 100.0, "pcie"))
+        self.assertEqual(problem.links[1], Link("gpu:0", "cpu:0", 0.25, 100.0, "pcie"))
         self.assertEqual(problem.operation_names, ("read", "train", "count"))
         self.assertEqual(problem.compute_secs.tolist(), [[2, math.inf], [4, 1], [0.5, math.inf]])
         self.assertEqual(problem.resident_bytes.tolist(), [100, 30, 0])

@@ -10,8 +10,9 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tf_placer.environments.environment import Measurement
+from tf_placer.machines.machine import Link
 from tf_placer.placers import make_placer
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_groups import (
     device_secs,
     group_graph,
@@ -33,7 +34,7 @@ def make_problem(
     names = _NAMES[: len(compute_secs[0])]
     return PlacementProblem(
         devices=tuple(ProblemDevice(name, "GPU", 10**9) for name in names),
-        links=tuple(ProblemLink(*pair, 0.1, 1e9) for pair in itertools.permutations(names, 2)),
+        links=tuple(Link(*pair, 0.1, 1e9) for pair in itertools.permutations(names, 2)),
         operation_names=tuple(f"op {index}" for index in range(len(groups))),
         compute_secs=compute_secs,
         resident_bytes=[0] * len(groups),

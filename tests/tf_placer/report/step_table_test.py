@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem, make_trace
-from tf_placer.problem.placement_problem import ProblemLink
+from tf_placer.machines.machine import Link
 from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.step_report import step_report
@@ -79,7 +79,7 @@ def large_problem(rng):
             for device, name in zip(problem.devices, names, strict=True)
         ),
         links=tuple(
-            ProblemLink(source, destination, 1e-5, 1e8, "a channel with a long name")
+            Link(source, destination, 1e-5, 1e8, "a channel with a long name")
             for source, destination in itertools.permutations(names, 2)
         ),
     )

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["random_placement", "random_problem"]
 
@@ -44,7 +45,7 @@ def random_problem(
     channels = [None, "bus", "network"][: int(rng.integers(1, 4))]
     bandwidths = (1.0, 2.0) if whole_secs else (0.3, 1e3, 1e6)
     links = [
-        ProblemLink(
+        Link(
             source,
             destination,
             float(some_secs(1)[0]),

@@ -9,7 +9,8 @@ import numpy as np
 
 from tests.tf_placer.simulation import oracle
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.machines.machine import Link
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.simulation.simulator import StepTrace, Transfers
 
 __all__ = ["make_problem", "make_trace", "random_traces"]
@@ -57,7 +58,7 @@ def make_problem(
     return PlacementProblem(
         devices=tuple(devices),
         links=tuple(
-            ProblemLink(a.name, b.name, latency_secs, bandwidth_bytes_per_sec, channel)
+            Link(a.name, b.name, latency_secs, bandwidth_bytes_per_sec, channel)
             for a, b in itertools.permutations(devices, 2)
         ),
         operation_names=tuple(names or (f"op{i}" for i in range(num_operations))),

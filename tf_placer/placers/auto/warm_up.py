@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tf_placer.machines.machine import Link
 from tf_placer.placers.auto.auto_search import auto_search
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice, ProblemLink
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_groups import group_graph
 
 __all__ = ["warm_up"]
@@ -19,7 +20,7 @@ def warm_up() -> None:
     devices = tuple(ProblemDevice(name, "CPU", 1) for name in "ab")
     problem = PlacementProblem(
         devices=devices,
-        links=(ProblemLink("a", "b", 0.0, 1.0), ProblemLink("b", "a", 0.0, 1.0)),
+        links=(Link("a", "b", 0.0, 1.0), Link("b", "a", 0.0, 1.0)),
         operation_names=("first", "second"),
         compute_secs=np.ones([2, 2]),
         resident_bytes=np.zeros(2, np.int64),

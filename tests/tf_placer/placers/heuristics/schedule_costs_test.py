@@ -4,8 +4,8 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import problems
+from tf_placer.machines.machine import Link
 from tf_placer.placers.heuristics.schedule_costs import mean_link, mean_secs, schedule_costs
-from tf_placer.problem.placement_problem import ProblemLink
 
 
 class ScheduleCostsTest(absltest.TestCase):
@@ -24,8 +24,8 @@ class ScheduleCostsTest(absltest.TestCase):
     def test_reads_links_by_their_names_and_weighs_them(self):
         problem = problems.task_problem([(1, 1)])
         links = (
-            ProblemLink("device_1", "device_0", 3.0, 2.0),
-            ProblemLink("device_0", "device_1", 5.0, 4.0),
+            Link("device_1", "device_0", 3.0, 2.0),
+            Link("device_0", "device_1", 5.0, 4.0),
         )
         costs = schedule_costs(dataclasses.replace(problem, links=links), communication_weight=2.0)
         self.assertEqual(costs.latency_secs, [[0, 10], [6, 0]])

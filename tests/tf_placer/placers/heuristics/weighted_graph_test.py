@@ -6,6 +6,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs, problems
+from tf_placer.machines.machine import Link
 from tf_placer.placers.heuristics import weighted_graph as module
 from tf_placer.placers.heuristics.weighted_graph import (
     accelerators,
@@ -13,7 +14,7 @@ from tf_placer.placers.heuristics.weighted_graph import (
     weighted_graph,
     whole_numbers,
 )
-from tf_placer.problem.placement_problem import PlacementProblem, ProblemLink
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
 _INF = np.inf
@@ -32,7 +33,7 @@ def _with_links(problem: PlacementProblem, secs) -> PlacementProblem:
     """Links of a latency each and, as before, a byte per second."""
     names = [device.name for device in problem.devices]
     links = tuple(
-        ProblemLink(names[a], names[b], secs[a][b], 1.0)
+        Link(names[a], names[b], secs[a][b], 1.0)
         for a, b in itertools.permutations(range(len(names)), 2)
     )
     return dataclasses.replace(problem, links=links)

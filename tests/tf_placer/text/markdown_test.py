@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl.testing import absltest
 
-from benchmarks.harness.markdown import markdown_table
+from tf_placer.text.markdown import markdown_table
 
 
 class MarkdownTableTest(absltest.TestCase):
