@@ -104,7 +104,7 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
 
 
 class FindColocationGroups(GraphPass):
-    """Finds the hard groups of the graph."""
+    """Finds the colocation groups of the graph."""
 
     def run(self, state: GraphState) -> PassResult:
         """Fills in `colocation`."""

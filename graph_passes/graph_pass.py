@@ -29,7 +29,7 @@ class GraphState:
         fetches: what a step fetches, by name.
         feeds: the names of the tensors that a step is given.
         op_graph: its operations in columns (from `ReadOperations`).
-        colocation: its hard groups (from `FindColocationGroups`).
+        colocation: its colocation groups (from `FindColocationGroups`).
         grouping: its groups (from the grouping passes).
         placement: where its operations are to go (given to `Annotate`).
     """

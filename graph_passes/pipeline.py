@@ -36,7 +36,7 @@ class GroupedGraph:
 
     Attributes:
         op_graph: the graph in columns.
-        colocation: its hard groups.
+        colocation: its colocation groups.
         grouping: its groups.
         group_graph: what placers see of the groups.
         operation_groups: int32 [num_operations], the group whose device each operation gets, -1
@@ -77,11 +77,11 @@ class GroupedGraph:
 
 
 def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGraph:
-    """Finds the hard groups of a graph and groups them.
+    """Finds the colocation groups of a graph and groups them.
 
     Args:
         op_graph: the graph, with what a step needs marked.
-        granularity: "coarse", by the three rules of the papers; "fine", every hard group
+        granularity: "coarse", by the three rules of the papers; "fine", every colocation group
             that the step needs by itself, and the groups of the rules as `coarse`.
 
     Returns:
@@ -96,16 +96,16 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     if granularity not in _PASSES:
         known = ", ".join(GRANULARITIES)
         raise ValueError(f"unknown granularity {granularity!r}: it is one of {known}")
-    hard = FindColocationGroups().run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
-    coarse = _grouped(hard, _COARSE)
+    colocated = FindColocationGroups().run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
+    coarse = _grouped(colocated, _COARSE)
     if granularity == _COARSE:
         return coarse
-    return dataclasses.replace(_grouped(hard, granularity), coarse=coarse)
+    return dataclasses.replace(_grouped(colocated, granularity), coarse=coarse)
 
 
-def _grouped(hard: GraphState, granularity: str) -> GroupedGraph:
-    """Groups the hard groups of a graph."""
-    state = Sequential([make() for make in _PASSES[granularity]]).run(hard).state
+def _grouped(colocated: GraphState, granularity: str) -> GroupedGraph:
+    """Groups the colocation groups of a graph."""
+    state = Sequential([make() for make in _PASSES[granularity]]).run(colocated).state
     op_graph, colocation, found = state.op_graph, state.colocation, state.grouping
     assert op_graph is not None
     assert colocation is not None and found is not None

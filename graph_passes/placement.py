@@ -134,30 +134,32 @@ def operation_groups(
     """
     free = ~colocation.left_alone
     types = grouping.legal_types(colocation)
-    hard_types = np.zeros(colocation.num_groups, np.int64)
+    colocated_types = np.zeros(colocation.num_groups, np.int64)
     for bit, device_type in enumerate(sorted(colocation.legal)):
-        hard_types |= colocation.legal[device_type].astype(np.int64) << bit
-    of_hard = grouping.group.copy()
+        colocated_types |= colocation.legal[device_type].astype(np.int64) << bit
+    of_colocated = grouping.group.copy()
     readers: list[set[int]] = [set() for _ in range(colocation.num_groups)]
-    hard = colocation.group
+    colocated = colocation.group
     for p, c in zip(
-        hard[graph.edge_producer].tolist(), hard[graph.edge_consumer].tolist(), strict=True
+        colocated[graph.edge_producer].tolist(),
+        colocated[graph.edge_consumer].tolist(),
+        strict=True,
     ):
         if p != c and free[c]:
             readers[p].add(c)
     # Groups are numbered in topological order of their first operation, so most readers come
     # before what they read; what a cycle of groups hides from this order stays unplaced.
     for h in range(colocation.num_groups - 1, -1, -1):
-        if of_hard[h] >= 0 or not free[h] or not readers[h]:
+        if of_colocated[h] >= 0 or not free[h] or not readers[h]:
             continue
-        groups = {int(of_hard[r]) for r in readers[h]}
+        groups = {int(of_colocated[r]) for r in readers[h]}
         if len(groups) == 1:
             (group,) = groups
-            if group >= 0 and types[group] & ~hard_types[h] == 0:
-                of_hard[h] = group
+            if group >= 0 and types[group] & ~colocated_types[h] == 0:
+                of_colocated[h] = group
     alone = [group for group, kind in enumerate(grouping.kinds) if kind == LEFT_ALONE]
-    of_hard[np.isin(of_hard, alone)] = -1
-    return of_hard[hard]
+    of_colocated[np.isin(of_colocated, alone)] = -1
+    return of_colocated[colocated]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,24 +206,24 @@ def fit_placement(
             asked.setdefault(int(colocation.group[i]), set()).add(device)
     refused: dict[str, str] = {}
     device_of: dict[int, str] = {}
-    for hard, devices in asked.items():
-        name = colocation.first_names[hard]
+    for colocated, devices in asked.items():
+        name = colocation.first_names[colocated]
         device = min(devices)
         runs = colocation.legal.get(device_type_of(device))
-        if colocation.left_alone[hard]:
-            if colocation.devices[hard] not in devices:
+        if colocation.left_alone[colocated]:
+            if colocation.devices[colocated] not in devices:
                 refused[name] = "it is left where it is"
         elif len(devices) > 1:
             refused[name] = f"it must be on one device, not on {' and '.join(sorted(devices))}"
-        elif runs is None or not runs[hard]:
+        elif runs is None or not runs[colocated]:
             refused[name] = f"something in it has no kernel for {device}"
         else:
-            device_of[hard] = device
+            device_of[colocated] = device
     assignment, unplaced = {}, []
-    for i, hard in enumerate(colocation.group.tolist()):
-        if hard in device_of:
-            assignment[graph.names[i]] = device_of[hard]
-        elif graph.needed[i] and not colocation.left_alone[hard]:
+    for i, colocated in enumerate(colocation.group.tolist()):
+        if colocated in device_of:
+            assignment[graph.names[i]] = device_of[colocated]
+        elif graph.needed[i] and not colocation.left_alone[colocated]:
             unplaced.append(graph.names[i])
     missing = tuple(name for name in placement.assignment if name not in graph.index)
     return FittedPlacement(assignment, missing, tuple(unplaced), refused)

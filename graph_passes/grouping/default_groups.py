@@ -35,9 +35,9 @@ class DefaultGroups(GraphPass):
         grouping = single_groups(graph, colocation)
         sets = UnionFind(grouping.num_groups)
         first_on: dict[str, int] = {}
-        for number, hard in enumerate(np.flatnonzero(grouping.group >= 0).tolist()):
-            if colocation.left_alone[hard]:
-                sets.union(first_on.setdefault(colocation.devices[hard], number), number)
+        for number, colocated in enumerate(np.flatnonzero(grouping.group >= 0).tolist()):
+            if colocation.left_alone[colocated]:
+                sets.union(first_on.setdefault(colocation.devices[colocated], number), number)
         legal_types = grouping.legal_types(colocation)
         _join_gradients(graph, colocation, grouping.group, legal_types, sets)
         grouping = merge_groups(graph, colocation, grouping, sets)

@@ -89,16 +89,16 @@ class Grouping:
             device_type = device_type_of(name)
             if device_type in types:
                 legal[:, d] = masks >> types.index(device_type) & 1
-        for hard in np.flatnonzero(self.group >= 0).tolist():
-            group = self.group[hard]
+        for colocated in np.flatnonzero(self.group >= 0).tolist():
+            group = self.group[colocated]
             if self.kinds[group] == LEFT_ALONE:
                 legal[group] = False
-                legal[group, home_device(colocation.devices[hard], device_names)] = True
+                legal[group, home_device(colocation.devices[colocated], device_names)] = True
         for group in np.flatnonzero(~legal.any(axis=1)).tolist():
-            hard = int(np.flatnonzero(self.group == group)[0])
+            colocated = int(np.flatnonzero(self.group == group)[0])
             raise GraphError(
                 f"no device of {', '.join(device_names)} has a kernel for everything that must "
-                f"share a device with {colocation.first_names[hard]!r}"
+                f"share a device with {colocation.first_names[colocated]!r}"
             )
         return legal
 

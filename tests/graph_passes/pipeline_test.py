@@ -63,10 +63,10 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         row = np.arange(grouped.grouping.num_groups, dtype=np.int32) % 2
         assignment = grouped.assignment(row, CPUS)
         by_group: dict[int, set[str]] = {}
-        for operation, hard in zip(
+        for operation, colocated in zip(
             grouped.op_graph.names, grouped.colocation.group.tolist(), strict=True
         ):
-            by_group.setdefault(hard, set()).add(assignment.get(operation, ""))
+            by_group.setdefault(colocated, set()).add(assignment.get(operation, ""))
         self.assertTrue(all(len(devices) == 1 for devices in by_group.values()))
         of_operation = grouped.grouping.of_operations(grouped.colocation)
         for i in np.flatnonzero(grouped.op_graph.needed).tolist():
@@ -76,11 +76,11 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_per_operation_groups_are_the_colocation_groups_of_a_step(self, name):
         grouped = grouped_once(name, "fine")
-        graph, hard = grouped.op_graph, grouped.colocation.group
+        graph, colocated = grouped.op_graph, grouped.colocation.group
         of_operation = grouped.grouping.of_operations(grouped.colocation)
         needed = np.flatnonzero(graph.needed)
-        pairs = set(zip(hard[needed].tolist(), of_operation[needed].tolist(), strict=True))
-        self.assertLen(pairs, len(set(hard[needed].tolist())))
+        pairs = set(zip(colocated[needed].tolist(), of_operation[needed].tolist(), strict=True))
+        self.assertLen(pairs, len(set(colocated[needed].tolist())))
         self.assertLen(pairs, grouped.grouping.num_groups)
         groups = grouped.group_graph
         self.assertEqual(groups.type_counts.sum(), len(needed))

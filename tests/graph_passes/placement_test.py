@@ -156,8 +156,8 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
     def test_group_is_one_per_colocation_group_and_all_of_a_step_have_one(self, name):
         found = grouped(graphs.FACTORIES[name]())
         by_group: dict[int, set[int]] = {}
-        for hard, group in zip(found.colocation.group, found.operation_groups, strict=True):
-            by_group.setdefault(int(hard), set()).add(int(group))
+        for colocated, group in zip(found.colocation.group, found.operation_groups, strict=True):
+            by_group.setdefault(int(colocated), set()).add(int(group))
         self.assertTrue(all(len(groups) == 1 for groups in by_group.values()))
         free = found.op_graph.needed & ~found.colocation.left_alone[found.colocation.group]
         self.assertTrue((found.operation_groups[free] >= 0).all())

@@ -90,8 +90,8 @@ class CostedGraph:
         gpus = np.array([device.type == "GPU" for device in self.machine.devices])
         default = np.where((legal & gpus).any(axis=1), (legal & gpus).argmax(axis=1), 0)
         chosen = [
-            home_device(device, names) if device else default[hard]
-            for hard, device in enumerate(asked)
+            home_device(device, names) if device else default[colocated]
+            for colocated, device in enumerate(asked)
         ]
         # What is left alone may be on a device that it has no known kernel for.
         legal[np.arange(len(chosen)), chosen] |= colocation.left_alone

@@ -22,11 +22,11 @@ def layers_of(graph: tf.Graph, sealed: str, free: str = "", alone: str = "") -> 
     colocation = find_colocation_groups(op_graph)
     kind_of = dict.fromkeys(sealed.split(), "layer") | dict.fromkeys(free.split(), OPERATIONS)
     kind_of |= dict.fromkeys(alone.split(), LEFT_ALONE)
-    hard = {name: int(colocation.group[op_graph.index[name]]) for name in kind_of}
-    chosen = sorted(kind_of, key=hard.__getitem__)
+    colocated = {name: int(colocation.group[op_graph.index[name]]) for name in kind_of}
+    chosen = sorted(kind_of, key=colocated.__getitem__)
     group = np.full(colocation.num_groups, -1, np.int32)
     for number, name in enumerate(chosen):
-        group[hard[name]] = number
+        group[colocated[name]] = number
     kinds = tuple(kind_of[name] for name in chosen)
     grouping = Grouping(group, kinds, np.array([kind != OPERATIONS for kind in kinds]))
     layers = number_layers(op_graph, colocation, grouping)
