@@ -145,7 +145,7 @@ class ComparisonTest(absltest.TestCase):
 
     def test_only_runs_of_the_same_groups_must_be_of_the_same_problem(self):
         by_operation = RunKey("nmt_2", "2xK80", "eagle")
-        self.assertEqual(by_operation.problem.units, "fine")
+        self.assertEqual(by_operation.problem.granularity, "fine")
         for key, is_mixed in ((by_operation, False), (RunKey("nmt_2", "2xK80", "spotlight"), True)):
             cell = Cell(None, (run(key, 0.5, problem_digest="other"),))
             cells = _COMPARISON["nmt_2 on 2xK80"] | {key.placer: cell}
