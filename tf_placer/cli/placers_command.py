@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
-from tf_placer.placers.options import settings_of
+from tf_placer.placers.options import Setting, settings_of
 from tf_placer.placers.parts import PARTS, SHARED_PARTS
 from tf_placer.placers.systems import System
 from tf_placer.text.markdown import markdown_table
@@ -102,8 +102,7 @@ def placers_page() -> str:
     for name, placer in PLACERS.items():
         settings = () if isinstance(placer, System) else describe_placer(name).settings
         if settings:
-            rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
-            lines += ["", f"## `{name}`", "", _table(_SETTING_HEADERS, rows)]
+            lines += ["", f"## `{name}`", "", _settings(settings)]
     rows = [
         [name, ", ".join(f"`{key}={_text(value)}`" for key, value in placer.settings.items())]
         for name, placer in PLACERS.items()
@@ -114,16 +113,16 @@ def placers_page() -> str:
     kinds = {**PARTS, "part that several use": SHARED_PARTS}
     for kind, parts in kinds.items():
         for name, part in parts.items():
-            lines += ["", f"## {kind.capitalize()} `{name}`", "", f"{_sentence(part.summary)}"]
+            lines += ["", f"## {kind.capitalize()} `{name}`", "", _sentence(part.summary)]
             config_type = part.config_type()
             if config_type is not None:
-                settings = settings_of(name, config_type())
-                rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
-                lines += ["", _table(_SETTING_HEADERS, rows)]
+                lines += ["", _settings(settings_of(name, config_type()))]
     return "\n".join(lines)
 
 
-_SETTING_HEADERS = ["setting", "default", "meaning"]
+def _settings(settings: Sequence[Setting]) -> str:
+    rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
+    return _table(["setting", "default", "meaning"], rows)
 
 
 def _sentence(text: str) -> str:

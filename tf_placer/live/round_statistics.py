@@ -20,8 +20,6 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from scipy import special
-
 __all__ = ["LEAST_ROUNDS", "MOST_ROUNDS", "Estimate", "Verdict", "estimate", "judge"]
 
 LEAST_ROUNDS, MOST_ROUNDS = 4, 12
@@ -104,4 +102,7 @@ def _standard_error(values: Sequence[float]) -> float:
 
 @functools.cache
 def _threshold(rounds: int) -> float:
+    # Who only shows a log needs no quantiles, and importing them takes a quarter of a second.
+    from scipy import special
+
     return float(special.stdtrit(min(rounds, MOST_ROUNDS) - 1, _QUANTILE))
