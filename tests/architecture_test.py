@@ -23,8 +23,14 @@ TENSORFLOW = "//:expect_tensorflow_installed"
 # however indirectly. A name stands for all modules below it.
 LAYERS = (
     ("graph_passes",),
-    ("tf_placer.errors", "tf_placer.files", "tf_placer.interrupts", "tf_placer.processes"),
-    ("tf_placer.text",),
+    (
+        "tf_placer.errors",
+        "tf_placer.files",
+        "tf_placer.interrupts",
+        "tf_placer.processes",
+        "tf_placer.start_up_messages",
+    ),
+    ("tf_placer.native", "tf_placer.text"),
     ("tf_placer.machines", "tf_placer.problem"),
     ("tf_placer.inputs", "tf_placer.simulation"),
     ("tf_placer.environments",),
@@ -187,7 +193,7 @@ def read_build_file(build: pathlib.Path) -> Iterator[Target]:
     names: dict[str, object] = {
         rule: recorder(rule) for rule in ("py_binary", "py_library", "py_test")
     }
-    for ignored in ("exports_files", "filegroup", "load", "package", "test_suite"):
+    for ignored in ("cc_binary", "exports_files", "filegroup", "load", "package", "test_suite"):
         names[ignored] = lambda *_args, **_kwargs: None
     exec(compile(build.read_text(), str(build), "exec"), {**names, "glob": glob})
     return iter(targets)

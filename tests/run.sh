@@ -11,7 +11,5 @@ targets=(//...)
 for argument in "$@"; do
   case $argument in -*) ;; *) targets=() ;; esac
 done
-# The simulator is compiled once, not by every test. A sandbox with a /tmp of its own compiles again.
-options=("--test_env=NUMBA_CACHE_DIR=/tmp/tf_placer_numba_$(id -u)")
 # Bazel 7 and later take the python3 of PATH.
-PATH=$(dirname "$python"):$PATH exec bazel test "${options[@]}" "$@" "${targets[@]}"
+PATH=$(dirname "$python"):$PATH exec bazel test "$@" "${targets[@]}"

@@ -59,17 +59,19 @@ make_venv() {
 # Arguments: the extras of pyproject.toml that are needed.
 setup_python() {
   local extra missing=() stamp
+  # The core is compiled, by pip and by Bazel.
+  command -v c++ >/dev/null || apt_install g++
   if [ -n "${TF_PLACER_PYTHON:-}" ]; then
     python=$(command -v "$TF_PLACER_PYTHON") || die "there is no TF_PLACER_PYTHON=$TF_PLACER_PYTHON"
     python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python")
     export TF_PLACER_PYTHON=$python # tests/bazel/repositories.bzl needs it absolute
-    "$python" -c 'import absl, networkx, numba, numpy, pymetis, tensorflow' 2>/dev/null ||
-      die "TF_PLACER_PYTHON=$python does not have tensorflow, networkx, numba, numpy, pymetis and absl-py"
+    "$python" -c 'import absl, networkx, numpy, pymetis, scipy, tensorflow' 2>/dev/null ||
+      die "TF_PLACER_PYTHON=$python does not have tensorflow, networkx, numpy, pymetis, scipy and absl-py"
     return
   fi
   python=$venv/bin/python3
   "$python" -m pip --version >/dev/null 2>&1 || make_venv
-  stamp=$(cat "$root/pyproject.toml" "$root/setup.py" | sha256sum | cut -d ' ' -f 1)
+  stamp=$(cat "$root/pyproject.toml" "$root/setup.py" "$root"/tf_placer/native/*.{cc,h} | sha256sum | cut -d ' ' -f 1)
   for extra in "$@"; do
     [ "$(cat "$venv/tf_placer-$extra.stamp" 2>/dev/null)" = "$stamp" ] || missing+=("$extra")
   done

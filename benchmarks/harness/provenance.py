@@ -17,7 +17,7 @@ from benchmarks.harness.processor import processor_name
 
 __all__ = ["commit", "package_versions", "provenance", "provenance_line"]
 
-_PACKAGES = ("numpy", "numba", "scipy", "networkx", "pymetis", "tensorflow", "tensorflow-cpu")
+_PACKAGES = ("numpy", "scipy", "networkx", "pymetis", "tensorflow", "tensorflow-cpu")
 
 
 def package_versions() -> dict[str, str]:

@@ -9,7 +9,6 @@ from benchmarks.harness.timed_search import CurvePoint, Found, SearchBudget, sam
 from benchmarks.problems.paper import PaperProblem
 from tf_placer.placers.auto.auto_search import AutoProgress
 from tf_placer.placers.auto.refined_search import refined_search
-from tf_placer.placers.auto.warm_up import warm_up
 
 __all__ = ["timed_auto"]
 
@@ -26,8 +25,6 @@ def timed_auto(problem: PaperProblem, budget: SearchBudget, *, seed: int) -> Fou
         What was found. How many placements did not fit and what was sampled is not known, and only
         simulating takes time.
     """
-    # The first search ever compiles what searches, which is no part of this one.
-    warm_up()
     clock = time.monotonic if budget.is_wall else time.process_time
     curve: list[CurvePoint] = []
     start_secs = clock()

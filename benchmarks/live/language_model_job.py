@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import tf_placer
-from benchmarks.models import language_model
-from tf_placer.inputs.graph_files import write_graph
+from tf_placer.start_up_messages import without_start_up_messages
 
 __all__ = ["main"]
 
@@ -30,6 +26,10 @@ def main() -> None:
         help="where everything is written; an earlier search there is gone on with",
     )
     args = parser.parse_args()
+
+    # Both import TensorFlow.
+    from benchmarks.models import language_model
+    from tf_placer.inputs.graph_files import write_graph
 
     start = time.monotonic()
     model = language_model.build()
@@ -61,4 +61,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with without_start_up_messages():
+        main()

@@ -14,7 +14,6 @@ import platform
 import sys
 import time
 
-import numba
 import numpy as np
 
 from benchmarks.harness.processor import processor_name
@@ -58,8 +57,7 @@ def main() -> None:
         "\ntransfers: from device to device, per placement. 2 threads: placements per second, with "
         "memory, as a\nmultiple of those of one thread. All else is of one thread.\n"
         f"command: {' '.join(['python -m benchmarks.speed.simulator', *sys.argv[1:]])}\n"
-        f"versions: Python {platform.python_version()}, numba {numba.__version__}, "
-        f"NumPy {np.__version__}\n"
+        f"versions: Python {platform.python_version()}, NumPy {np.__version__}\n"
         f"machine: {processor_name()}, {len(os.sched_getaffinity(0))} cores"
     )
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.machines.local_cluster import LocalClusterError
+from tf_placer.start_up_messages import without_start_up_messages
 
 __all__ = ["COMMANDS", "main"]
 
@@ -80,11 +80,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the command and its arguments; those of the process when None.
     """
-    # Text for people must not drown in TensorFlow's start-up messages.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     args = _parse(sys.argv[1:] if argv is None else argv)
     try:
-        args.run(args)
+        with without_start_up_messages():
+            args.run(args)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         text = f"{error.filename}: {error.strerror}" if named else str(error)

@@ -35,8 +35,7 @@ from tf_placer.live.search_result import (
     write_result,
 )
 from tf_placer.live.time_plan import ConfirmationPlan, TimePlan
-from tf_placer.placers import AUTO, granularity_of, make_placer, needs_problem
-from tf_placer.placers.auto.warm_up import warm_up
+from tf_placer.placers import granularity_of, make_placer, needs_problem
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.progress import progress_line
@@ -59,8 +58,6 @@ _LEAST_TIMEOUT_SECS = 60.0
 # Where little time is left, a placement may still take this many times as long as the original.
 _LAST_TIMEOUT_RATIO = 2.0
 _SHORTEST_TIMEOUT_SECS = 10.0
-# What compiling may take of the time; what it takes beyond that does not count.
-_WARM_UP_SHARE = 0.25
 
 
 @dataclasses.dataclass
@@ -104,14 +101,6 @@ class LiveJob:
         Returns:
             All trials.
         """
-        if self.request.placer == AUTO:
-            # Now, so that what follows is planned for the time that is left.
-            self.report("preparing to simulate, which takes a minute the first time on a machine")
-            start_secs = time.monotonic()
-            warm_up()
-            # Compiling must not leave a short search without time for anything else.
-            counted_secs = _WARM_UP_SHARE * self.request.max_secs
-            self.plan.postpone(max(0.0, time.monotonic() - start_secs - counted_secs))
         with (
             TrainingLog(self.directory.path, self.header) as training,
             self._environment(meta_optimizer=False) as environment,

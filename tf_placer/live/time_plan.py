@@ -81,10 +81,6 @@ class TimePlan:
         self.explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * max_secs)
         self._end_secs = start_secs + max_secs - (trials[-1].elapsed_secs if trials else 0.0)
 
-    def postpone(self, secs: float) -> None:
-        """Does not count seconds that have passed: everything may end so much later."""
-        self._end_secs += secs
-
     def left_secs(self) -> float:
         """Seconds left in all."""
         return self._end_secs - time.monotonic()

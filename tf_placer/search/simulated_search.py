@@ -132,8 +132,6 @@ class _Run:
         self._lower_bound_secs = lower_bounds(problem).step_secs
         self._num_trials = 0
         self._best: _Candidate | None = None
-        # The first simulation ever compiles the simulator, which is no part of the search.
-        self._environment.simulator.simulate(np.zeros([1, problem.num_groups], np.int32))
         self._start_secs = time.monotonic()
 
     @property

@@ -5,15 +5,15 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
+import math
 import os
 import queue
 
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.simulation.step_simulation import simulate_steps
-from tf_placer.simulation.step_state import MemoryAccount, StepState, make_state, make_times
-from tf_placer.simulation.step_tables import make_tables
+from tf_placer.simulation.step_space import StepSpace
+from tf_placer.simulation.step_tables import StepTables, make_tables
 
 __all__ = ["SimulatedBatch", "Simulator", "StepTrace", "Transfers"]
 
@@ -27,11 +27,11 @@ class SimulatedBatch:
 
     Attributes:
         step_secs: float64 [num_placements], seconds of one step; infinite if an operation is where
-            it may not go.
+            it may not go, or if it is only known that the step is longer than the limit.
         peak_bytes: int64 [num_placements, num_devices], the most that each device holds at once; 0
-            if an operation is where it may not go, or if memory is left out of account.
-        feasible: bool [num_placements], whether every operation is where it may go and no device
-            holds more than it can.
+            if the step time is infinite, or if memory is left out of account.
+        feasible: bool [num_placements], whether the step time is known, every operation is where it
+            may go and no device holds more than it can.
     """
 
     step_secs: np.ndarray
@@ -112,19 +112,26 @@ class Simulator:
             raise ValueError(f"threads must be at least 1, not {threads}")
         self._problem = problem
         self._memory = memory
-        self._tables, slots = make_tables(problem)
+        self._tables = make_tables(problem)
         self._capacities = np.array([device.memory_bytes for device in problem.devices])
         # What no thread works with at the moment.
-        self._spaces: queue.SimpleQueue[tuple[StepState, MemoryAccount]] = queue.SimpleQueue()
+        self._spaces: queue.SimpleQueue[StepSpace] = queue.SimpleQueue()
         for _ in range(self._threads):
-            self._spaces.put(make_state(self._tables, slots))
+            self._spaces.put(StepSpace(self._tables))
         self._executor = concurrent.futures.ThreadPoolExecutor(self._threads)
 
-    def simulate(self, placements: np.ndarray) -> SimulatedBatch:
+    @property
+    def tables(self) -> StepTables:
+        """The problem as the compiled core sees it."""
+        return self._tables
+
+    def simulate(self, placements: np.ndarray, *, limit_secs: float = math.inf) -> SimulatedBatch:
         """Simulates one step of each placement.
 
         Args:
             placements: int32 [num_placements, num_groups], the device index of each group.
+            limit_secs: a step that is longer need not be simulated to its end, which saves most
+                where most steps are longer.
 
         Returns:
             What they would take.
@@ -141,17 +148,15 @@ class Simulator:
 
         def simulate_chunk(first: int) -> None:
             part = slice(first, first + chunk)
-            space = state, memory = self._spaces.get()
+            space = self._spaces.get()
             try:
-                simulate_steps(
-                    self._tables,
-                    state,
-                    memory if self._memory else None,
-                    None,
+                space.simulate(
                     placements[part],
                     step_secs[part],
                     legal[part],
                     peak_bytes[part],
+                    memory=self._memory,
+                    limit_secs=limit_secs,
                 )
             finally:
                 self._spaces.put(space)
@@ -161,7 +166,7 @@ class Simulator:
         run = map if self._threads == 1 or len(firsts) == 1 else self._executor.map
         collections.deque(run(simulate_chunk, firsts), maxlen=0)
         fits = (peak_bytes <= self._capacities).all(axis=1)
-        return SimulatedBatch(step_secs, peak_bytes, legal & fits)
+        return SimulatedBatch(step_secs, peak_bytes, np.isfinite(step_secs) & fits)
 
     def trace(self, placement: np.ndarray) -> StepTrace:
         """Simulates one step in every detail, memory included.
@@ -191,47 +196,35 @@ class Simulator:
                 f"operation {self._problem.operation_names[operation]!r} may not go to device "
                 f"{self._problem.devices[operation_devices[operation]].name!r}"
             )
-        step_secs = np.empty(1)
-        peak_bytes = np.empty([1, self._problem.num_devices], np.int64)
-        space = state, memory = self._spaces.get()
+        space = self._spaces.get()
         try:
-            times = make_times(state)
-            legal = np.empty(1, np.bool_)
-            num_jobs = simulate_steps(
-                self._tables, state, memory, times, placement, step_secs, legal, peak_bytes
-            )
-            ready_secs = state.queued["ready_secs"][: len(operation_devices)].copy()
-            transfers = self._transfers(state, times[:num_jobs])
+            step = space.trace(placement[0])
         finally:
             self._spaces.put(space)
         return StepTrace(
             problem=self._problem,
             operation_devices=operation_devices,
-            start_secs=times["start_secs"][: len(operation_devices)].copy(),
-            end_secs=times["end_secs"][: len(operation_devices)].copy(),
-            ready_secs=ready_secs,
-            transfers=transfers,
-            peak_bytes=peak_bytes[0],
-            step_secs=float(step_secs[0]),
+            start_secs=step.times["start_secs"].copy(),
+            end_secs=step.times["end_secs"].copy(),
+            ready_secs=step.ready_secs,
+            transfers=self._transfers(step.transfers),
+            peak_bytes=step.peak_bytes,
+            step_secs=step.step_secs,
         )
 
-    def _transfers(self, state: StepState, times: np.ndarray) -> Transfers:
-        part = slice(self._problem.num_operations, len(times))
-        times = times[part]
-        sorting = np.lexsort([state.ranks["order"][part], times["end_secs"]])
-        times = times[sorting]
-        transfers = state.transfers[sorting]
-        outputs = self._tables.outputs[transfers["output"]]
+    def _transfers(self, transfers: np.ndarray) -> Transfers:
+        transfers = transfers[np.lexsort([transfers["order"], transfers["end_secs"]])]
+        outputs = self._tables["outputs"][transfers["output"]]
         is_tensor = outputs["order"] < self._problem.num_tensors
         return Transfers(
             tensors=np.where(is_tensor, outputs["order"], np.int32(-1)),
             producers=outputs["producer"].copy(),
             sources=transfers["source"].copy(),
-            destinations=state.jobs["device"][part][sorting],
+            destinations=transfers["destination"].copy(),
             bytes=outputs["bytes"].copy(),
-            request_secs=state.queued["ready_secs"][part][sorting],
-            start_secs=times["start_secs"].copy(),
-            end_secs=times["end_secs"].copy(),
+            request_secs=transfers["request_secs"].copy(),
+            start_secs=transfers["start_secs"].copy(),
+            end_secs=transfers["end_secs"].copy(),
         )
 
     def _checked(self, placements: np.ndarray) -> np.ndarray:

@@ -1,42 +1,37 @@
-"""A placement problem as tables that the inner loop of the simulator walks through in order.
+"""A placement problem as the tables that the compiled core walks through.
 
-Tables of records rather than an array per field: what is needed together is in one cache line, and
-numba passes it on as one argument.
+Tables of records rather than an array per field: what is needed together is in one cache line. The
+records are those of `native/tables.h`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
 
 import numpy as np
 
+from tf_placer.native.library import Struct, array_of, core, int64
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import device_secs, legal_devices
 
 __all__ = ["StepTables", "make_tables"]
 
-# What says where an entry of another table is has no sign: numba makes two ways of every access
-# with a number that could be negative.
 _OPERATION = np.dtype(
     [
         ("group", np.int32),
-        ("num_inputs", np.int32),  # how many outputs it waits for
-        ("first_input", np.uint32),  # of `inputs`; the last is before the first of the next
-        ("first_reader", np.uint32),  # of `readers`, in the same way
+        ("num_inputs", np.int32),
+        ("first_input", np.uint32),
+        ("first_reader", np.uint32),
     ]
 )
-_OPERATION_BYTES = np.dtype(
-    [
-        ("start", np.int64),  # what it takes when it starts
-        ("end", np.int64),  # what of that nobody needs after its end
-    ]
-)
+_OPERATION_BYTES = np.dtype([("start", np.int64), ("end", np.int64)])
 _OUTPUT = np.dtype(
     [
-        ("bytes", np.int64),  # what a transfer carries, and the destination holds
-        ("local_bytes", np.int64),  # what is held where it was made
-        ("order", np.int32),  # among the requests of one instant
+        ("bytes", np.int64),
+        ("local_bytes", np.int64),
+        ("order", np.int32),
         ("producer", np.uint32),
-        ("first_reader", np.uint32),  # of `readers`; the last is before the first of the next
+        ("first_reader", np.uint32),
         ("num_readers", np.uint32),
     ]
 )
@@ -44,41 +39,41 @@ _READER = np.dtype([("operation", np.uint32), ("output", np.uint32)])
 _LINK = np.dtype([("latency_secs", np.float64), ("bandwidth", np.float64), ("channel", np.int64)])
 
 
-class StepTables(NamedTuple):
-    """What is the same for every placement.
+class StepTables(Struct):
+    """What is the same for every placement: the struct `Tables` of the core."""
 
-    Attributes:
-        operations: _OPERATION [num_operations + 1].
-        operation_bytes: _OPERATION_BYTES [num_operations].
-        outputs: _OUTPUT [num_outputs], sorted by producer and order.
-        readers: _READER [num_reads], sorted by output, none twice for one output.
-        inputs: uint32 [num_reads], outputs.
-        sources: int32, the operations that wait for nothing, in order.
-        compute_secs: float64 [num_devices, num_operations].
-        links: _LINK [num_devices, num_devices].
-        transfer_share: float64 [num_devices].
-        group_bytes: int64 [num_groups], what is resident.
-        group_is_legal: bool [num_groups, num_devices].
-    """
+    _fields_ = (
+        ("operations", array_of(_OPERATION)),
+        ("operation_bytes", array_of(_OPERATION_BYTES)),
+        ("outputs", array_of(_OUTPUT)),
+        ("readers", array_of(_READER)),
+        ("inputs", array_of(np.uint32)),
+        ("sources", array_of(np.int32)),
+        ("compute_secs", array_of(np.float64)),
+        ("tail_secs", array_of(np.float64)),
+        ("links", array_of(_LINK)),
+        ("transfer_share", array_of(np.float64)),
+        ("group_secs", array_of(np.float64)),
+        ("group_bytes", array_of(np.int64)),
+        ("group_is_legal", array_of(np.bool_)),
+        ("group_start", array_of(np.int64)),
+        ("group_operations", array_of(np.int32)),
+        ("slots", array_of(np.int32)),
+        ("num_operations", int64),
+        ("num_outputs", int64),
+        ("num_sources", int64),
+        ("num_devices", int64),
+        ("num_groups", int64),
+        ("num_servers", int64),
+        ("max_transfers", int64),
+    )
 
-    operations: np.ndarray
-    operation_bytes: np.ndarray
-    outputs: np.ndarray
-    readers: np.ndarray
-    inputs: np.ndarray
-    sources: np.ndarray
-    compute_secs: np.ndarray
-    links: np.ndarray
-    transfer_share: np.ndarray
-    group_bytes: np.ndarray
-    group_is_legal: np.ndarray
 
-
-def make_tables(problem: PlacementProblem) -> tuple[StepTables, np.ndarray]:
+def make_tables(problem: PlacementProblem) -> StepTables:
     """Lays out a problem.
 
-    Returns:
-        The tables, and int32 [num_servers] the slots of the devices and, behind them, channels.
+    Raises:
+        CoreError: the compiled core is not there.
     """
     num_operations, num_tensors = problem.num_operations, problem.num_tensors
     # Whoever sends signals to others has one more output.
@@ -128,8 +123,7 @@ def make_tables(problem: PlacementProblem) -> tuple[StepTables, np.ndarray]:
     np.add.at(operation_bytes["end"], producers[~is_read], local_bytes[~is_read])
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
-    group_is_legal = np.ones([problem.num_groups, problem.num_devices], np.bool_)
-    np.logical_and.at(group_is_legal, problem.groups, np.isfinite(problem.compute_secs))
+    group_is_legal = legal_devices(problem)
     links, slots = _links(problem)
     tables = StepTables(
         operations=operations,
@@ -139,12 +133,30 @@ def make_tables(problem: PlacementProblem) -> tuple[StepTables, np.ndarray]:
         inputs=read[np.argsort(readers, kind="stable")].astype(np.uint32),
         sources=np.flatnonzero(operations["num_inputs"][:-1] == 0).astype(np.int32),
         compute_secs=problem.compute_secs.T.copy(),
+        tail_secs=np.zeros(num_operations),
         links=links,
         transfer_share=np.array([float(device.transfer_share) for device in problem.devices]),
+        group_secs=np.where(group_is_legal, device_secs(problem), 0.0),
         group_bytes=group_bytes,
         group_is_legal=group_is_legal,
+        group_start=_starts(problem.groups, problem.num_groups),
+        group_operations=np.argsort(problem.groups, kind="stable").astype(np.int32),
+        slots=slots,
+        num_operations=num_operations,
+        num_outputs=num_outputs,
+        num_sources=np.count_nonzero(operations["num_inputs"][:-1] == 0),
+        num_devices=problem.num_devices,
+        num_groups=problem.num_groups,
+        num_servers=len(slots),
+        max_transfers=int(np.minimum(outputs["num_readers"], problem.num_devices - 1).sum()),
     )
-    return tables, slots
+    # No step ends sooner after an operation is ready than if all goes on where it is fastest.
+    can_be = group_is_legal[problem.groups]
+    least_secs = np.where(can_be, problem.compute_secs, np.inf).min(axis=1)
+    core().tf_placer_tail_secs(
+        ctypes.byref(tables), least_secs.ctypes.data, tables["tail_secs"].ctypes.data
+    )
+    return tables
 
 
 def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:

@@ -12,7 +12,6 @@ from benchmarks.search_quality.auto_small_problems import (
     table_of_runs,
 )
 from tf_placer.problem.problem_groups import legal_devices
-from tf_placer.simulation.incremental import IncrementalSimulator
 
 
 def some_problems(count, most_placements=7000):
@@ -25,27 +24,6 @@ def some_problems(count, most_placements=7000):
     return problems
 
 
-def walked_fastest_secs(problem):
-    """The fastest step, by changes of one group at a time."""
-    devices = [np.flatnonzero(row) for row in legal_devices(problem)]
-    simulator = IncrementalSimulator(problem)
-    step = simulator.set_base(np.array([each[0] for each in devices], np.int32))
-    fastest = step.step_secs if step.feasible else np.inf
-    turns, directions = [0] * len(devices), [1] * len(devices)
-    while True:
-        for group, choices in enumerate(devices):
-            turn = turns[group] + directions[group]
-            if 0 <= turn < len(choices):
-                break
-            directions[group] *= -1
-        else:
-            return fastest
-        turns[group] = turn
-        step = simulator.accept(np.array([group]), np.array([choices[turn]]))
-        if step.feasible:
-            fastest = min(fastest, step.step_secs)
-
-
 class AutoSmallProblemsTest(absltest.TestCase):
     def test_problems_are_of_many_kinds(self):
         random = np.random.default_rng(0)
@@ -56,11 +34,9 @@ class AutoSmallProblemsTest(absltest.TestCase):
         has_weights = [problem.resident_bytes.any() for problem in problems]
         self.assertBetween(np.mean(has_weights), 0.4, 0.6)
 
-    def test_the_fastest_is_that_of_all_placements_in_any_order(self):
+    def test_the_fastest_is_that_of_all_placements(self):
         for problem in some_problems(5):
-            fastest_secs = fastest_step_secs(problem)
-            self.assertEqual(fastest_secs, all_step_secs(problem)[0])
-            self.assertEqual(fastest_secs, walked_fastest_secs(problem))
+            self.assertEqual(fastest_step_secs(problem), all_step_secs(problem)[0])
 
     def test_auto_finds_the_fastest(self):
         for number in range(15):

@@ -55,11 +55,6 @@ class TimePlanTest(absltest.TestCase):
         earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
         self.assertAlmostEqual(plan(100.0, earlier).left_secs(), 60.0, delta=1.0)
 
-    def test_what_does_not_count_postpones_the_end(self):
-        late = plan(100.0)
-        late.postpone(30.0)
-        self.assertAlmostEqual(late.left_secs(), 130.0, delta=1.0)
-
     def test_profiling_needs_time_for_two_starts_its_steps_and_the_links(self):
         trials = started(self.trials, 4.0)
         self.assertTrue(plan(100.0).can_profile(trials, 2 * 4 + 25 * 1 + 8.1))

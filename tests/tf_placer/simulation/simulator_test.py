@@ -48,7 +48,7 @@ def transfer_records(transfers):
 def random_simulations(count, seed, max_operations=12, **kwargs):
     """Problems, legal placements of them and simulators with one thread."""
     for number in range(count):
-        rng = np.random.default_rng([seed, number])
+        rng = np.random.default_rng([*np.atleast_1d(seed), number])
         problem = random_problem(rng, max_operations, **kwargs)
         yield problem, random_placement(rng, problem), Simulator(problem, threads=1)
 
@@ -272,6 +272,64 @@ class BatchTest(parameterized.TestCase):
         self.assert_same(simulator.simulate(self.placements.astype(np.uint8)), expected)
         self.assert_same(simulator.simulate(np.asfortranarray(self.placements)), expected)
         self.assert_same(simulator.simulate(self.placements.tolist()), expected)
+
+
+class LimitTest(parameterized.TestCase):
+    @parameterized.parameters(
+        dict(count=200, max_operations=12, whole_secs=True),
+        dict(count=100, max_operations=12, whole_secs=False),
+        dict(count=60, max_operations=60, whole_secs=None),
+        dict(count=10, max_operations=300, whole_secs=None),
+    )
+    def test_only_what_is_longer_is_cut_and_all_else_is_as_without_a_limit(
+        self, count, max_operations, whole_secs
+    ):
+        num_cut, num_longer = 0, 0
+        for problem, _, simulator in random_simulations(
+            count, [7, max_operations], max_operations, whole_secs=whole_secs
+        ):
+            rng = np.random.default_rng(count)
+            placements = np.stack([random_placement(rng, problem) for _ in range(20)])
+            for memory in (True, False):
+                simulator = Simulator(problem, memory=memory, threads=1)
+                expected = simulator.simulate(placements)
+                for limit_secs in np.quantile(expected.step_secs, [0.0, 0.1, 0.5, 1.0]):
+                    actual = simulator.simulate(placements, limit_secs=limit_secs)
+                    is_cut = np.isinf(actual.step_secs)
+                    num_cut += np.count_nonzero(is_cut)
+                    num_longer += np.count_nonzero(expected.step_secs > limit_secs)
+                    self.assertTrue((expected.step_secs[is_cut] > limit_secs).all())
+                    self.assertFalse(actual.feasible[is_cut].any())
+                    self.assertFalse(actual.peak_bytes[is_cut].any())
+                    for name in ("step_secs", "peak_bytes", "feasible"):
+                        np.testing.assert_array_equal(
+                            getattr(actual, name)[~is_cut], getattr(expected, name)[~is_cut]
+                        )
+        # Rounding hides nearly nothing.
+        self.assertGreater(num_cut, 0.95 * num_longer)
+
+    def setUp(self):
+        super().setUp()
+        # Ten operations of a second each after each other, and one that waits for nothing.
+        problem = make_problem(
+            [[1.0, 2.0]] * 11, control_edges=[(k, k + 1) for k in range(9)], resident_bytes=[7] * 11
+        )
+        self.simulator = Simulator(problem, threads=1)
+
+    @parameterized.parameters(
+        # The work of a device; the chain, wherever it is; and what the clock says.
+        ([0] * 11, 11.0),
+        ([0] * 10 + [1], 10.0),
+        ([1] + [0] * 10, 11.0),
+    )
+    def test_a_step_that_is_as_long_as_the_limit_is_not_cut(self, placement, step_secs):
+        placements = np.array([placement])
+        at = self.simulator.simulate(placements, limit_secs=step_secs)
+        self.assertEqual(at.step_secs.tolist(), [step_secs])
+        below = self.simulator.simulate(placements, limit_secs=np.nextafter(step_secs, 0.0))
+        self.assertEqual(below.step_secs.tolist(), [np.inf])
+        far_below = self.simulator.simulate(placements, limit_secs=0.0)
+        self.assertEqual(far_below.step_secs.tolist(), [np.inf])
 
 
 class OrderTest(absltest.TestCase):

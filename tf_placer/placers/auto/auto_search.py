@@ -14,8 +14,9 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
-from tf_placer.placers.auto.annealing import Annealer, ChainPlan
+from tf_placer.placers.auto.annealing import Annealer
 from tf_placer.placers.auto.auto_config import AutoConfig
+from tf_placer.placers.auto.chain import ChainPlan
 from tf_placer.placers.auto.exhaustive import ExhaustiveSearch
 from tf_placer.placers.auto.found import Found, simulate_found
 from tf_placer.placers.auto.levels import Level, make_levels
@@ -23,7 +24,6 @@ from tf_placer.placers.auto.simulated_starts import SimulatedStarts
 from tf_placer.placers.auto.starts import starting_placements
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
-from tf_placer.simulation.incremental import IncrementalSimulator
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 
@@ -102,8 +102,7 @@ def auto_search(
     Args:
         problem: what is placed.
         groups: its groups.
-        max_secs: when to end, counted from when the simulator is compiled, which happens once per
-            machine. The first start is always simulated.
+        max_secs: when to end. The first start is always simulated.
         max_simulated: how many placements to simulate at most. Where this ends the search, the same
             seed gives the same placement on the same number of threads.
         config: how to search; None for the defaults.
@@ -160,8 +159,6 @@ class _Search:
         self._tried: list[Found] = []
         self._all_tried = False
         self._exhaustive: ExhaustiveSearch | None = None
-        self._incremental = IncrementalSimulator(problem)
-        self._compile()
         self._start_secs = time.monotonic()
 
     def run(
@@ -196,13 +193,6 @@ class _Search:
             is_optimal=self._all_tried or self._is_at_bound(next(iter(finalists.values()))),
             interrupted=interrupted,
         )
-
-    def _compile(self) -> None:
-        """Compiles what searches, once and for all: no part of the search."""
-        placement = self._legal.argmax(axis=1).astype(np.int32)
-        [start] = self._simulate(placement[None])
-        self._num_simulated = 0
-        self._make_chain(make_levels(self._groups, []), start, 0).run(1, ChainPlan(1.0, 0.0))
 
     def _simulate_starts(self, starts: Iterable[tuple[str, np.ndarray]]) -> None:
         self._starts.add(starts)
@@ -332,7 +322,6 @@ class _Search:
         return Annealer(
             self._problem,
             self._simulator,
-            self._incremental.another(),
             self._legal,
             levels,
             start,

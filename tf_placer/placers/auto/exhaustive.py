@@ -50,7 +50,8 @@ class ExhaustiveSearch:
             seconds. It may well take less, for with every faster step fewer are promising.
         """
         rows, count = self._placements.sample(limit_secs, _LOOKS, self._random)
-        each_secs = min(self._time(part[:_TIMED]) for part in np.array_split(rows, _TIMINGS))
+        parts = np.array_split(rows, _TIMINGS)
+        each_secs = min(self._time(part[:_TIMED], limit_secs) for part in parts)
         return count, each_secs * count + _LOOK_SECS * self._placements.size
 
     def run(self, limit_secs: float) -> Iterator[tuple[Found | None, int]]:
@@ -69,7 +70,7 @@ class ExhaustiveSearch:
             return best_secs
 
         for placements in self._placements.promising(limit):
-            batch = self._simulator.simulate(placements)
+            batch = self._simulator.simulate(placements, limit_secs=best_secs)
             step_secs = np.where(batch.feasible, batch.step_secs, np.inf)
             at = int(np.argmin(step_secs))
             found = None
@@ -78,8 +79,8 @@ class ExhaustiveSearch:
                 found = Found(placements[at], best_secs, batch.peak_bytes[at], 0)
             yield found, len(placements)
 
-    def _time(self, placements: np.ndarray) -> float:
+    def _time(self, placements: np.ndarray, limit_secs: float) -> float:
         """Measures what simulating one of some placements takes, in seconds."""
         start_secs = time.monotonic()
-        self._simulator.simulate(placements)
+        self._simulator.simulate(placements, limit_secs=limit_secs)
         return (time.monotonic() - start_secs) / max(1, len(placements))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.placers.auto.moves import HotSpots
+from tf_placer.placers.auto.moves import HotSpots, make_hot_spots
 from tf_placer.simulation.critical_path import critical_jobs
 from tf_placer.simulation.simulator import StepTrace
 
@@ -28,8 +28,8 @@ def hot_spots(trace: StepTrace) -> HotSpots:
     # What comes behind a transfer is what had to wait for it, on the device that it went to.
     ends = np.flatnonzero(is_transfer[:-1] & ~is_transfer[1:])
     groups = problem.groups[operations].astype(np.int32)
-    return HotSpots(
+    return make_hot_spots(
         groups,
-        np.cumsum(secs + 1e-3 * secs.mean() + 1e-300),
+        secs + 1e-3 * secs.mean() + 1e-300,
         np.stack([groups[ends], groups[ends + 1]], axis=1),
     )

@@ -1,4 +1,4 @@
-"""Small changes of a placement, drawn at random by code that numba compiles.
+"""Small changes of a placement, drawn at random by the compiled core.
 
 A move takes one cluster of a level; a cluster and its neighbours; a stretch of clusters in the
 order of the graph; one end of a transfer to where the other is; or it exchanges two clusters.
@@ -6,12 +6,12 @@ order of the graph; one end of a transfer to where the other is; or it exchanges
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from tf_placer.native.library import Struct, array_of, core, int64, pointer_to, random_struct
 from tf_placer.placers.auto.levels import Level
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "MoveTables",
     "draw_move",
     "make_drawn_move",
+    "make_hot_spots",
     "make_move_tables",
     "no_hot_spots",
 ]
@@ -28,83 +29,49 @@ __all__ = [
 KINDS = ("one", "neighbours", "stretch", "join", "swap")
 """What a move may be, by the number that `draw_move` notes."""
 
-_ONE, _NEIGHBOURS, _STRETCH, _JOIN, _SWAP = range(5)
-# How often a move starts from what the step waits for, where that is known.
-_HOT_SHARE = 0.8
-# How often a move takes along only what is where it starts.
-_SAME_DEVICE_SHARE = 0.6
-# How often neighbours of neighbours come along, and of how many neighbours.
-_FURTHER_SHARE, _MAX_FURTHER = 0.5, 8
-# The longest stretch of single groups; more are moved as clusters.
-_MAX_STRETCH = 200
-# How often a cluster is exchanged for one that is close in the order of the graph.
-_CLOSE_SHARE = 0.5
-# Draws that change nothing cost little beside a simulation.
-_MAX_DRAWS = 64
 
-# numba cannot work with type hints.
-# mypy: disallow-untyped-defs=False
+class MoveTables(Struct):
+    """What moves are drawn from: the struct of that name in `native/moves.h`."""
 
-
-class MoveTables(NamedTuple):
-    """What moves are drawn from. The last level is that of single groups.
-
-    Attributes:
-        num_clusters: int32 [num_levels].
-        cluster_of: int32 [num_levels, num_groups]; see `Level` for this and what follows.
-        members_start: int32 [num_levels, num_groups + 1].
-        members: int32 [num_levels, num_groups].
-        order: int32 [num_levels, num_groups].
-        position: int32 [num_levels, num_groups].
-        neighbours_start: int64 [num_levels, num_groups + 1], into the neighbours of all levels.
-        neighbours: int32 [num_neighbours], of all levels.
-        legal: bool [num_groups, num_devices], true where a group may go.
-        cumulated: float64 [num_groups], how often a group is drawn, added up to 1.
-    """
-
-    num_clusters: np.ndarray
-    cluster_of: np.ndarray
-    members_start: np.ndarray
-    members: np.ndarray
-    order: np.ndarray
-    position: np.ndarray
-    neighbours_start: np.ndarray
-    neighbours: np.ndarray
-    legal: np.ndarray
-    cumulated: np.ndarray
+    _fields_ = (
+        ("num_clusters", array_of(np.int32)),
+        ("cluster_of", array_of(np.int32)),
+        ("members_start", array_of(np.int32)),
+        ("members", array_of(np.int32)),
+        ("order", array_of(np.int32)),
+        ("position", array_of(np.int32)),
+        ("neighbours_start", array_of(np.int64)),
+        ("neighbours", array_of(np.int32)),
+        ("legal", array_of(np.bool_)),
+        ("cumulated", array_of(np.float64)),
+        ("num_levels", int64),
+        ("num_groups", int64),
+        ("num_devices", int64),
+    )
 
 
-class HotSpots(NamedTuple):
-    """What a step waits for: the groups and the transfers on its critical path.
+class HotSpots(Struct):
+    """What a step waits for: the struct of that name in `native/moves.h`."""
 
-    Attributes:
-        groups: int32 [num_items], the group of each operation on the path.
-        cumulated: float64 [num_items], their shares of the time on the path, added up.
-        transfers: int32 [num_transfers, 2], (group that sends, group that receives) of each
-            transfer on the path.
-    """
-
-    groups: np.ndarray
-    cumulated: np.ndarray
-    transfers: np.ndarray
+    _fields_ = (
+        ("groups", array_of(np.int32)),
+        ("cumulated", array_of(np.float64)),
+        ("transfers", array_of(np.int32)),
+        ("num_items", int64),
+        ("num_transfers", int64),
+    )
 
 
-class DrawnMove(NamedTuple):
-    """Space for a move: groups that go elsewhere, none twice.
+class DrawnMove(Struct):
+    """Space for a move: the struct of that name in `native/moves.h`."""
 
-    Attributes:
-        groups: int64 [num_groups].
-        devices: int64 [num_groups], where they go.
-        kind: int32 [2], its place in `KINDS`, and its level.
-        clusters: int32 [num_groups], working space.
-        marks: int64 [num_groups + 1], working space.
-    """
-
-    groups: np.ndarray
-    devices: np.ndarray
-    kind: np.ndarray
-    clusters: np.ndarray
-    marks: np.ndarray
+    _fields_ = (
+        ("groups", array_of(np.int64)),
+        ("devices", array_of(np.int64)),
+        ("kind", array_of(np.int32)),
+        ("clusters", array_of(np.int32)),
+        ("marks", array_of(np.int64)),
+    )
 
 
 def make_move_tables(
@@ -146,6 +113,9 @@ def make_move_tables(
         neighbours=np.concatenate([level.neighbours for level in levels]).astype(np.int32),
         legal=np.ascontiguousarray(legal),
         cumulated=np.cumsum(weights) / max(weights.sum(), 1e-300),
+        num_levels=len(levels),
+        num_groups=num_groups,
+        num_devices=legal.shape[1],
     )
 
 
@@ -160,154 +130,44 @@ def make_drawn_move(num_groups: int) -> DrawnMove:
     )
 
 
+def make_hot_spots(groups: np.ndarray, secs: np.ndarray, transfers: np.ndarray) -> HotSpots:
+    """Notes what a step waits for.
+
+    Args:
+        groups: int32 [num_items], the group of each operation on the critical path.
+        secs: float64 [num_items], positive: how much of the path is theirs.
+        transfers: int32 [num_transfers, 2], (group that sends, group that receives) of each
+            transfer on the path.
+    """
+    return HotSpots(
+        groups=groups,
+        cumulated=np.cumsum(secs),
+        transfers=transfers,
+        num_items=len(groups),
+        num_transfers=len(transfers),
+    )
+
+
 def no_hot_spots() -> HotSpots:
     """Makes the hot spots that are known before anybody looked: none."""
-    return HotSpots(np.zeros(0, np.int32), np.zeros(0), np.zeros([0, 2], np.int32))
+    return make_hot_spots(np.zeros(0, np.int32), np.zeros(0), np.zeros([0, 2], np.int32))
 
 
-@numba.njit
-def _drawn(cumulated, random):
-    """Draws a place, weighed by what was added up."""
-    at = np.searchsorted(cumulated, random.random() * cumulated[-1], side="right")
-    return min(at, len(cumulated) - 1)
-
-
-@numba.njit
-def _anchor(tables, hot, random):
-    """Draws a group, long ones and those that the step waits for more often."""
-    if len(hot.groups) and random.random() < _HOT_SHARE:
-        return hot.groups[_drawn(hot.cumulated, random)]
-    return np.int32(_drawn(tables.cumulated, random))
-
-
-@numba.njit
-def _near(tables, level, cluster, number):
-    """Picks, by its number, one of the clusters that a cluster exchanges tensors with."""
-    return tables.neighbours[tables.neighbours_start[level, cluster] + number]
-
-
-@numba.njit
-def _num_near(tables, level, cluster):
-    starts = tables.neighbours_start
-    return starts[level, cluster + 1] - starts[level, cluster]
-
-
-@numba.njit
-def _ends(tables, hot, random, level):
-    """Draws two groups that exchange a tensor, in any order; -1 if there are none."""
-    if len(hot.transfers) and random.random() < _HOT_SHARE:
-        row = int(random.random() * len(hot.transfers))
-        one, other = hot.transfers[row, 0], hot.transfers[row, 1]
-    else:
-        one = _anchor(tables, hot, random)
-        cluster = tables.cluster_of[level, one]
-        count = _num_near(tables, level, cluster)
-        if not count:
-            return np.int32(-1), np.int32(-1)
-        cluster = _near(tables, level, cluster, int(random.random() * count))
-        other = tables.members[level, tables.members_start[level, cluster]]
-    return (one, other) if random.random() < 0.5 else (other, one)
-
-
-@numba.njit
-def _add_cluster(drawn, cluster, count):
-    """Adds a cluster to those of the move unless it is one; returns how many there are."""
-    if drawn.marks[cluster] == drawn.marks[-1]:
-        return count
-    drawn.marks[cluster] = drawn.marks[-1]
-    drawn.clusters[count] = cluster
-    return count + 1
-
-
-@numba.njit
-def _add_groups(tables, drawn, placement, level, cluster, only, device, count):
-    """Adds the groups of a cluster that may and do not go to a device yet; returns the count."""
-    starts = tables.members_start
-    for at in range(starts[level, cluster], starts[level, cluster + 1]):
-        group = tables.members[level, at]
-        here = placement[group]
-        if here != device and tables.legal[group, device] and (only == -1 or only == here):
-            drawn.groups[count] = group
-            drawn.devices[count] = device
-            count += 1
-    return count
-
-
-@numba.njit
-def _other(tables, hot, random, level, cluster):
-    """Draws a group to exchange a cluster for."""
-    if random.random() < _CLOSE_SHARE:
-        count = tables.num_clusters[level]
-        distance = int(count ** random.random())
-        if random.random() < 0.5:
-            distance = -distance
-        at = min(max(tables.position[level, cluster] + distance, 0), count - 1)
-        return tables.members[level, tables.members_start[level, tables.order[level, at]]]
-    return _anchor(tables, hot, random)
-
-
-@numba.njit
-def _draw(tables, hot, drawn, random, placement, coarse_share):
-    """Draws once; returns how many groups go elsewhere."""
-    num_levels = len(tables.num_clusters)
-    is_coarse = num_levels > 1 and random.random() < coarse_share
-    level = int(random.random() * (num_levels - 1)) if is_coarse else num_levels - 1
-    kind = int(random.random() * len(KINDS))
-    device = int(random.random() * tables.legal.shape[1])
-    drawn.kind[0], drawn.kind[1] = kind, level
-    drawn.marks[-1] += 1
-    if kind == _JOIN:
-        anchor, other = _ends(tables, hot, random, level)
-        if anchor < 0:
-            return 0
-        device = placement[other]
-    else:
-        anchor = _anchor(tables, hot, random)
-    source = placement[anchor]
-    cluster = tables.cluster_of[level, anchor]
-    num_clusters = _add_cluster(drawn, cluster, 0)
-    if kind == _NEIGHBOURS:
-        for number in range(_num_near(tables, level, cluster)):
-            near = _near(tables, level, cluster, number)
-            num_clusters = _add_cluster(drawn, near, num_clusters)
-        if not is_coarse and random.random() < _FURTHER_SHARE:
-            for at in range(min(num_clusters, _MAX_FURTHER)):
-                near = drawn.clusters[at]
-                for number in range(_num_near(tables, level, near)):
-                    further = _near(tables, level, near, number)
-                    num_clusters = _add_cluster(drawn, further, num_clusters)
-    elif kind == _STRETCH:
-        longest = min(max(2, tables.num_clusters[level] // 2), _MAX_STRETCH)
-        length = int(longest ** random.random()) + 1
-        first = max(0, tables.position[level, cluster] - int(random.random() * length))
-        num_clusters = min(length, tables.num_clusters[level] - first)
-        drawn.clusters[:num_clusters] = tables.order[level, first : first + num_clusters]
-    elif kind == _SWAP:
-        other = _other(tables, hot, random, level, cluster)
-        device = placement[other]
-        if device == source:
-            return 0
-        there = tables.cluster_of[level, other]
-        count = _add_groups(tables, drawn, placement, level, there, device, source, 0)
-        return _add_groups(tables, drawn, placement, level, cluster, source, device, count)
-    takes_same = (is_coarse and kind == _ONE) or random.random() < _SAME_DEVICE_SHARE
-    only, count = source if takes_same else -1, 0
-    for at in range(num_clusters):
-        count = _add_groups(
-            tables, drawn, placement, level, drawn.clusters[at], only, device, count
-        )
-    return count
-
-
-@numba.njit
-def draw_move(tables, hot, drawn, random, placement, coarse_share):
+def draw_move(
+    tables: MoveTables,
+    hot: HotSpots,
+    drawn: DrawnMove,
+    random: np.random.Generator,
+    placement: np.ndarray,
+    coarse_share: float,
+) -> int:
     """Draws a move.
 
     Args:
-        tables: `MoveTables`.
-        hot: `HotSpots` of the placement or one like it; empty if nothing is known.
-        drawn: `DrawnMove`, gets the move.
-        random: numpy Generator.
+        tables: what it is drawn from.
+        hot: of the placement or one like it; empty if nothing is known.
+        drawn: gets the move.
+        random: what it is drawn with.
         placement: int32 [num_groups], where groups are now.
         coarse_share: how often to move clusters rather than single groups, from 0 to 1.
 
@@ -315,8 +175,11 @@ def draw_move(tables, hot, drawn, random, placement, coarse_share):
         How many groups go elsewhere: the first so many of the move. 0 if nothing was found that
         changes anything.
     """
-    for _ in range(_MAX_DRAWS):
-        count = _draw(tables, hot, drawn, random, placement, coarse_share)
-        if count:
-            return count
-    return 0
+    return core().tf_placer_draw_move(
+        ctypes.byref(tables),
+        ctypes.byref(hot),
+        ctypes.byref(drawn),
+        ctypes.byref(random_struct(random)),
+        pointer_to(placement, np.int32),
+        coarse_share,
+    )

@@ -8,12 +8,12 @@ from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers.auto import annealing
-from tf_placer.placers.auto.annealing import Annealer, ChainPlan
+from tf_placer.placers.auto.annealing import Annealer
+from tf_placer.placers.auto.chain import ChainPlan
 from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.levels import make_levels
 from tf_placer.placers.auto.repair import MemoryRepair
 from tf_placer.problem.problem_groups import group_graph, legal_devices
-from tf_placer.simulation.incremental import IncrementalSimulator
 from tf_placer.simulation.simulator import Simulator
 
 WARM = ChainPlan(0.5, 0.5)
@@ -37,21 +37,18 @@ class Chain:
     """An annealer, and where it is."""
 
     def __init__(self, problem, start, seed=0):
-        incremental = IncrementalSimulator(problem)
         self.annealer = Annealer(
             problem,
             Simulator(problem, threads=1),
-            incremental,
             legal_devices(problem),
             make_levels(group_graph(problem), [np.arange(problem.num_groups) // 2]),
             simulated(problem, start),
             seed=seed,
         )
-        self._base = incremental.space[4]
 
     @property
     def placement(self):
-        return self._base.placement.copy()
+        return self.annealer.placement
 
     def run(self, steps, plan=WARM):
         self.annealer.run(steps, plan)

@@ -8,9 +8,9 @@ from tests.tf_placer.placers import graphs
 from tf_placer.placers.auto.levels import make_levels
 from tf_placer.placers.auto.moves import (
     KINDS,
-    HotSpots,
     draw_move,
     make_drawn_move,
+    make_hot_spots,
     make_move_tables,
     no_hot_spots,
 )
@@ -45,8 +45,8 @@ class Drawer:
         for _ in range(count):
             moved = draw_move(self._tables, hot, self._drawn, self._random, placement, coarse_share)
             if moved:
-                kind, level = self._drawn.kind
-                groups, devices = self._drawn.groups[:moved], self._drawn.devices[:moved]
+                kind, level = self._drawn["kind"]
+                groups, devices = self._drawn["groups"][:moved], self._drawn["devices"][:moved]
                 moves.append(
                     Move(KINDS[kind], int(level), tuple(groups.tolist()), tuple(devices.tolist()))
                 )
@@ -191,7 +191,7 @@ class DrawMoveTest(absltest.TestCase):
         self.assertGreater(min(singles[group] for group in range(7)), 0)
 
     def test_what_the_step_waits_for_is_drawn_more_often(self):
-        hot = HotSpots(np.array([3], np.int32), np.array([1.0]), NO_TRANSFERS)
+        hot = make_hot_spots(np.array([3], np.int32), np.array([1.0]), NO_TRANSFERS)
         shares = []
         for spots in (None, hot):
             moves = Drawer(anywhere(8, 2)).draw([0] * 8, hot=spots, coarse_share=0.0)
@@ -201,7 +201,9 @@ class DrawMoveTest(absltest.TestCase):
         self.assertGreater(shares[1], 0.4)
 
     def test_joins_the_ends_of_a_transfer(self):
-        hot = HotSpots(np.array([0], np.int32), np.array([1.0]), np.array([[0, 7]] * 20, np.int32))
+        hot = make_hot_spots(
+            np.array([0], np.int32), np.array([1.0]), np.array([[0, 7]] * 20, np.int32)
+        )
         moves = Drawer(anywhere(8, 3)).draw([0, 1, 1, 1, 1, 1, 1, 2], 1000, hot=hot, coarse_share=0)
         joins = {(*move.groups, *move.devices) for move in moves if move.kind == "join"}
         self.assertContainsSubset({(0, 2), (7, 0)}, joins)

@@ -1,0 +1,116 @@
+import os
+import subprocess
+import sys
+import textwrap
+
+from absl.testing import absltest, parameterized
+
+from tf_placer.start_up_messages import is_start_up_message
+
+_ABSL = b"I0000 00:00:1795444525.959379   22934 port.cc:153] oneDNN custom operations are on."
+_FATAL = b"F0000 00:00:1795444525.959379   22934 session.cc:1] Check failed: it is broken"
+
+
+def run(code, **environ):
+    """Runs code beside which messages may come; returns what it wrote to standard error."""
+    code = textwrap.dedent(code)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os, sys\n{code}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**{k: v for k, v in os.environ.items() if "TF_CPP" not in k}, **environ},
+    )
+    return done.returncode, done.stderr
+
+
+class MessageTest(parameterized.TestCase):
+    @parameterized.parameters(
+        _ABSL,
+        b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+        b"W0000 00:00:1795444525.959379   22934 gpu_device.cc:2344] Cannot dlopen some libraries",
+        b"2026-11-23 14:00:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] This",
+        b"2026-11-23 14:00:00.123456: W tensorflow/core/framework/op.cc:1] That",
+        b"To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow",
+    )
+    def test_what_is_below_an_error_is_one(self, line):
+        self.assertTrue(is_start_up_message(line))
+
+    @parameterized.parameters(
+        _FATAL,
+        b"E0000 00:00:1795444525.959379   22934 cuda.cc:1] failed call to cuInit",
+        b"2026-11-23 14:00:00.123456: E tensorflow/core/x.cc:1] Out of memory",
+        b"tf_placer: there is no graph.pb",
+        b"WARNING: the machine has changed",
+        b"",
+    )
+    def test_all_else_is_none(self, line):
+        self.assertFalse(is_start_up_message(line))
+
+
+class WithoutStartUpMessagesTest(absltest.TestCase):
+    def test_errors_and_what_python_writes_come_through(self):
+        code, written = run(
+            f"""
+            from tf_placer.start_up_messages import without_start_up_messages
+            with without_start_up_messages():
+                os.write(2, {_ABSL!r} + b"\\n" + {_FATAL!r} + b"\\nhalf a line")
+                print("10 % done", file=sys.stderr)
+            print("after", file=sys.stderr)
+            os.write(2, b"again\\n")
+            """
+        )
+        self.assertEqual(code, 0)
+        lines = written.splitlines()
+        self.assertCountEqual(lines[:2], [b"10 % done", _FATAL])
+        self.assertEqual(lines[2:], [b"half a lineafter", b"again"])
+
+    def test_the_last_words_of_an_aborted_process_come_through(self):
+        code, written = run(
+            f"""
+            from tf_placer.start_up_messages import without_start_up_messages
+            with without_start_up_messages():
+                os.write(2, {_ABSL!r} + b"\\n" + {_FATAL!r} + b"\\n")
+                os.abort()
+            """
+        )
+        self.assertLess(code, 0)
+        self.assertEqual(written, _FATAL + b"\n")
+
+    def test_an_exception_goes_on_and_everything_is_as_before(self):
+        code, written = run(
+            """
+            from tf_placer.start_up_messages import without_start_up_messages
+            before = sys.stderr, dict(os.environ)
+            try:
+                with without_start_up_messages():
+                    sys.exit("no")
+            except SystemExit as error:
+                print(error, (sys.stderr, dict(os.environ)) == before, file=sys.stderr)
+            """
+        )
+        self.assertEqual((code, written), (0, b"no True\n"))
+
+    def test_who_sets_the_level_sees_everything(self):
+        _, written = run(
+            f"""
+            from tf_placer.start_up_messages import without_start_up_messages
+            with without_start_up_messages():
+                os.write(2, {_ABSL!r} + b"\\n")
+            """,
+            TF_CPP_MIN_LOG_LEVEL="0",
+        )
+        self.assertEqual(written, _ABSL + b"\n")
+
+    def test_a_command_that_starts_tensorflow_writes_nothing_else(self):
+        code, written = run(
+            """
+            sys.argv[1:] = ["placers", "colocrl"]
+            from tf_placer.cli.main import main
+            main()
+            """
+        )
+        self.assertEqual((code, written), (0, b""))
+
+
+if __name__ == "__main__":
+    absltest.main()

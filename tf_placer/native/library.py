@@ -1,0 +1,135 @@
+"""Loads the compiled core, which simulates steps and anneals placements.
+
+Setuptools and Bazel build it from `core.cc`, each under a name of its own beside this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from tf_placer.native.digest import sources_digest
+
+__all__ = ["CoreError", "Struct", "array_of", "core", "int64", "pointer_to", "random_struct"]
+
+_FOLDER = pathlib.Path(__file__).parent
+_HOW_TO_BUILD = (
+    "`pip install -e .` in the folder of tf_placer builds it, and needs a C++ compiler "
+    "(Debian: apt-get install g++)"
+)
+
+int64 = ctypes.c_int64
+
+
+class CoreError(ImportError):
+    """The compiled core is not there, or not that of these sources."""
+
+
+class _Pointer(ctypes.c_void_p):
+    dtype: np.dtype
+
+
+@functools.cache
+def array_of(dtype: Any) -> type[_Pointer]:
+    """Makes the type of a field of a `Struct` that points to an array of a dtype."""
+    return type("Pointer", (_Pointer,), {"dtype": np.dtype(dtype)})
+
+
+class Struct(ctypes.Structure):
+    """A struct of the core: pointers to arrays, and numbers. It keeps the arrays alive.
+
+    A field that points to an array has a type made by `array_of`; `struct["name"]` is the array.
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        """Fills in all fields.
+
+        Args:
+            fields: by name, arrays and numbers.
+
+        Raises:
+            TypeError: a field is missing, or there is none of that name.
+            ValueError: an array has another dtype than its field, or is not in C order.
+        """
+        types: dict[str, Any] = {name: kind for name, kind, *_ in self._fields_}
+        if fields.keys() != types.keys():
+            raise TypeError(f"wrong fields: {sorted(fields.keys() ^ types.keys())}")
+        self._arrays: dict[str, np.ndarray] = {}
+        values = {}
+        for name, value in fields.items():
+            if issubclass(types[name], _Pointer):
+                self._arrays[name] = value
+                value = types[name](pointer_to(value, types[name].dtype, name).value)
+            values[name] = value
+        super().__init__(**values)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Returns the array that a field points to."""
+        return self._arrays[name]
+
+
+def pointer_to(array: np.ndarray, dtype: Any, name: str = "array") -> ctypes.c_void_p:
+    """Points to an array; whoever asks keeps it alive.
+
+    Raises:
+        ValueError: it has another dtype, or is not in C order.
+    """
+    if array.dtype != dtype or not array.flags.c_contiguous:
+        raise ValueError(f"{name}: {np.dtype(dtype)} in C order is needed, not {array.dtype}")
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+class _Random(ctypes.Structure):
+    _fields_ = (("state", ctypes.c_void_p), ("next_double", ctypes.c_void_p))
+
+
+def random_struct(generator: np.random.Generator) -> ctypes.Structure:
+    """Makes the struct by which the core draws from a generator of NumPy; it keeps that alive."""
+    interface = generator.bit_generator.ctypes
+    struct = _Random(
+        interface.state_address, ctypes.cast(interface.next_double, ctypes.c_void_p).value
+    )
+    struct.generator = generator
+    return struct
+
+
+@functools.cache
+def core() -> ctypes.CDLL:
+    """Loads the core.
+
+    Its functions run without the interpreter's lock.
+
+    Raises:
+        CoreError: it is not there, or was made of other sources.
+    """
+    found = sorted([*_FOLDER.glob("core.so"), *_FOLDER.glob("_core*.so")])
+    if not found:
+        raise CoreError(f"the compiled core of tf_placer is not in {_FOLDER}: {_HOW_TO_BUILD}")
+    library = ctypes.CDLL(str(found[0]))
+    library.tf_placer_digest.restype = ctypes.c_char_p
+    made_of, there = library.tf_placer_digest().decode(), sources_digest(_FOLDER)
+    # Bazel does not say what it was made of, and makes it again by itself.
+    if made_of and there and made_of != there:
+        raise CoreError(
+            f"{found[0]} was made of other sources than those beside it: {_HOW_TO_BUILD}"
+        )
+    pointer, double = ctypes.c_void_p, ctypes.c_double
+    for name, result, arguments in (
+        ("tail_secs", None, [pointer] * 3),
+        ("make_step", pointer, [pointer]),
+        ("free_step", None, [pointer]),
+        ("simulate", None, [*[pointer] * 2, int64, ctypes.c_bool, double, *[pointer] * 3]),
+        ("trace", int64, [pointer] * 7),
+        ("draw_move", int64, [*[pointer] * 5, double]),
+        ("make_chain", pointer, [pointer] * 3),
+        ("free_chain", None, [pointer]),
+        ("restart", None, [pointer] * 2),
+        ("anneal", int64, [*[pointer] * 5, ctypes.c_bool, int64, pointer]),
+    ):
+        function = getattr(library, f"tf_placer_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -1,0 +1,76 @@
+// A placement problem as tables that the event loop walks through in order.
+//
+// Python makes them (simulation/step_tables.py), with records of the same layout. What is needed
+// together is in one cache line.
+
+#ifndef TF_PLACER_NATIVE_TABLES_H_
+#define TF_PLACER_NATIVE_TABLES_H_
+
+#include <cstdint>
+
+namespace tf_placer {
+
+struct Operation {
+  int32_t group;
+  int32_t num_inputs;     // how many outputs it waits for
+  uint32_t first_input;   // of `inputs`; the last is before the first of the next operation
+  uint32_t first_reader;  // of `readers`, in the same way
+};
+
+struct OperationBytes {
+  int64_t start;  // what it takes when it starts
+  int64_t end;    // what of that nobody needs after its end
+};
+
+// What an operation hands to others: a tensor, or the signal to its control successors, which is a
+// tensor without bytes but for its place in the order of transfers.
+struct Output {
+  int64_t bytes;        // what a transfer carries, and the destination holds
+  int64_t local_bytes;  // what is held where it was made
+  int32_t order;        // among the requests of one instant
+  uint32_t producer;
+  uint32_t first_reader;  // of `readers`
+  uint32_t num_readers;
+};
+
+struct Reader {
+  uint32_t operation;
+  uint32_t output;
+};
+
+struct Link {
+  double latency_secs;
+  double bandwidth;  // bytes per second
+  int64_t channel;   // the number of a server
+};
+
+// What is the same for every placement.
+struct Tables {
+  const Operation* operations;            // [num_operations + 1]
+  const OperationBytes* operation_bytes;  // [num_operations]
+  const Output* outputs;                  // [num_outputs], sorted by producer and order
+  const Reader* readers;           // [num_reads], sorted by output, none twice for one output
+  const uint32_t* inputs;          // [num_reads], outputs by the operation that waits for them
+  const int32_t* sources;          // [num_sources], the operations that wait for nothing, in order
+  const double* compute_secs;      // [num_devices, num_operations], infinite where not legal
+  const double* tail_secs;         // [num_operations], no step ends sooner after one is ready
+  const Link* links;               // [num_devices, num_devices]
+  const double* transfer_share;    // [num_devices]
+  const double* group_secs;        // [num_groups, num_devices], of all operations of a group
+  const int64_t* group_bytes;      // [num_groups], what is resident
+  const uint8_t* group_is_legal;   // [num_groups, num_devices]
+  const int64_t* group_start;      // [num_groups + 1], of `group_operations`
+  const int32_t* group_operations;  // [num_operations], sorted by group
+  const int32_t* slots;            // [num_servers], of the devices and, behind them, the channels
+  int64_t num_operations;
+  int64_t num_outputs;
+  int64_t num_sources;
+  int64_t num_devices;
+  int64_t num_groups;
+  int64_t num_servers;
+  int64_t max_transfers;  // no placement has more
+};
+
+}  // namespace tf_placer
+
+#endif  // TF_PLACER_NATIVE_TABLES_H_

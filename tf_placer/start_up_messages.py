@@ -1,0 +1,91 @@
+"""Keeps TensorFlow's start-up messages from people who did not ask for them.
+
+TensorFlow 2.21 writes some before it looks at `TF_CPP_MIN_LOG_LEVEL`, and from C++, past
+`sys.stderr`. So another process passes on what arrives at file descriptor 2, which also works where
+this one is aborted. What Python writes does not take that way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+__all__ = ["is_start_up_message", "without_start_up_messages"]
+
+_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+# What is below an error, in both forms of TensorFlow's log.
+_MESSAGE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog\(\)"
+    rb"|[IW]\d{4} \d\d:\d\d:\S+ +\d+ \S+:\d+\] "
+    rb"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "
+    rb"|To enable the following instructions: .* rebuild TensorFlow"
+)
+_READ_BYTES = 65536
+# Whoever has inherited the file descriptor may live on.
+_WAIT_SECS = 2.0
+
+
+def is_start_up_message(line: bytes) -> bool:
+    """Says whether a line is a message of TensorFlow below the level of errors."""
+    return _MESSAGE.match(line) is not None
+
+
+@contextlib.contextmanager
+def without_start_up_messages() -> Iterator[None]:
+    """Keeps messages of TensorFlow below the level of errors from standard error.
+
+    Does nothing where `TF_CPP_MIN_LOG_LEVEL` is set, which says what somebody wants to see, where
+    TensorFlow has started already, or where `sys.stderr` is something else.
+    """
+    if (
+        _LEVEL in os.environ
+        or "tensorflow" in sys.modules
+        or sys.stderr is not sys.__stderr__
+        or sys.stderr is None
+        or sys.stderr.fileno() != 2
+    ):
+        yield
+        return
+    os.environ[_LEVEL] = "2"
+    sys.stderr.flush()
+    before = sys.stderr
+    original = os.dup(2)
+    # A session of its own: Ctrl-C ends this process, which may still have something to say.
+    command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
+    passing_on = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    assert passing_on.stdin is not None
+    os.dup2(passing_on.stdin.fileno(), 2)
+    passing_on.stdin.close()
+    sys.stderr = open(  # noqa: SIM115
+        original, "w", buffering=1, encoding=before.encoding, errors=before.errors, closefd=False
+    )
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        sys.stderr = before
+        os.dup2(original, 2)
+        os.close(original)
+        del os.environ[_LEVEL]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            passing_on.wait(_WAIT_SECS)
+
+
+def _pass_on() -> None:
+    """Copies standard input to standard error without start-up messages."""
+    rest = b""
+    while chunk := os.read(0, _READ_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        kept = b"".join(line + b"\n" for line in lines if not is_start_up_message(line))
+        if kept:
+            os.write(2, kept)
+    if rest and not is_start_up_message(rest):
+        os.write(2, rest)
+
+
+if __name__ == "__main__":
+    _pass_on()
