@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, add_step
-from tf_placer.errors import require_tensorflow
+from tf_placer.cli.graph_costs import cost_graph_file
 from tf_placer.files import check_output
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
@@ -46,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "in the graph, such as a cell of a recurrent network. A fine problem knows these groups, "
         "too: placers of coarse groups place them, `auto` does so at first",
     )
+    parser.add_argument(
+        "--measure_links",
+        action="store_true",
+        help="measure the links of the machine even if they were measured before; by default they "
+        "are measured once and kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,19 +61,18 @@ def run(args: argparse.Namespace) -> None:
         GraphError, MachineError, SearchError, ValueError, OSError: something of this is wrong or
             cannot be run.
     """
-    require_tensorflow()
-    from tf_placer.costs.costed_graph import cost_graph
-    from tf_placer.inputs.feeds_file import read_feeds
-    from tf_placer.inputs.sources import read_source
-    from tf_placer.machines.lookup import find_machine
-
     if args.steps < 1:
         raise ValueError(f"steps must be at least 1, not {args.steps}")
     check_output(args.output, args.input_graph, args.feeds)
-    feeds = None if args.feeds is None else read_feeds(args.feeds)
-    source = read_source(args.input_graph, args.fetches, feeds, args.initializers)
-    costed = cost_graph(
-        source, find_machine(args.machine), steps=args.steps, granularity=args.granularity
+    costed = cost_graph_file(
+        args.input_graph,
+        args.machine,
+        fetches=args.fetches,
+        feeds_path=args.feeds,
+        initializers=args.initializers,
+        steps=args.steps,
+        granularity=args.granularity,
+        measure_links=args.measure_links,
     )
     problem = costed.problem()
     write_problem(problem, args.output)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, PROBLEM_HELP, comma_separated
+from tf_placer.cli.graph_costs import cost_graph_file
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
-from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -71,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
         problem, placement = _read_problem(args)
     else:
         _check_flags(args, "input_graph", needed="machine", others=("assignment",))
-        require_tensorflow()
         problem, placement = _cost_graph(args)
     _report_step(problem, placement, output=args.output, trace=args.trace)
 
@@ -104,14 +103,10 @@ def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]
     """Finds out what the operations of a graph cost, and which device each group is on."""
     from graph_passes.errors import GraphError
     from graph_passes.placement import read_placement
-    from tf_placer.costs.costed_graph import cost_graph
-    from tf_placer.inputs.sources import read_source
-    from tf_placer.machines.lookup import find_machine
 
     _check_outputs(args, args.input_graph, args.placement)
     placement = None if args.placement is None else read_placement(args.placement)
-    source = read_source(args.input_graph, args.fetches)
-    costed = cost_graph(source, find_machine(args.machine), steps=10)
+    costed = cost_graph_file(args.input_graph, args.machine, fetches=args.fetches)
     try:
         return costed.placed(placement)
     except GraphError as error:

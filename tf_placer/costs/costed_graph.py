@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -18,13 +19,17 @@ from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.graph_problem import graph_problem
+from tf_placer.costs.known_links import keep_links, known_links
 from tf_placer.costs.link_calibration import calibrate_links
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiling import profile_graph
+from tf_placer.environments.live_processes import LiveProcesses
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.inputs.sources import Source
 from tf_placer.machines.lookup import computer_memory_bytes
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.text.units import format_age
 
 __all__ = ["CostedGraph", "cost_graph"]
 
@@ -113,8 +118,14 @@ def cost_graph(
     work_dir: str | os.PathLike[str] | None = None,
     timeout_secs: float = 300.0,
     known_secs: Mapping[tuple[int, ...], float] | None = None,
+    environment: SessionEnvironment | None = None,
+    processes: LiveProcesses | None = None,
+    measure_links: bool = False,
+    report: Callable[[str], None] = logging.info,
 ) -> CostedGraph:
     """Finds out what a graph costs on a machine: measured where it is there, else computed.
+
+    The links of a machine are measured once, and then are those in the user's cache directory.
 
     Args:
         source: the graph and its step.
@@ -126,30 +137,65 @@ def cost_graph(
         timeout_secs: seconds that each trace of the graph may take.
         known_secs: by placement, a device index per group, seconds of a step that was measured on
             the machine already.
+        environment: runs steps of the graph on the machine; one of its own when None.
+        processes: of the machine, for an environment of its own; new ones when None.
+        measure_links: whether to measure links that are known.
+        report: called with what is being done.
 
     Raises:
         ValueError: the granularity is unknown.
         SearchError, WorkerStartError: the graph could not be run.
     """
+    report("grouping the operations")
     grouped = group_operations(source.op_graph, granularity)
     if machine.kind == "described":
         return CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
-    with tempfile.TemporaryDirectory(dir=work_dir) as directory:
-        path = pathlib.Path(directory, "graph.pb")
-        path.write_bytes(source.graph_def.SerializeToString())
-        costs = profile_graph(
-            path,
-            source.step,
-            grouped,
-            machine,
-            steps=steps,
-            session_config=session_config,
-            work_dir=directory,
-            timeout_secs=timeout_secs,
-            known_secs=known_secs,
-        )
-        machine = calibrate_links(machine, session_config, work_dir=directory)
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(dir=work_dir))
+        if environment is None:
+            path = pathlib.Path(directory, "graph.pb")
+            path.write_bytes(source.graph_def.SerializeToString())
+            environment = stack.enter_context(
+                SessionEnvironment(
+                    path,
+                    source.step,
+                    machine,
+                    lambda _: {},
+                    timeout_secs=timeout_secs,
+                    session_config=session_config,
+                    work_dir=directory,
+                    processes=processes,
+                )
+            )
+        report(f"tracing {steps} steps of the graph on each kind of device of {machine.spec}")
+        costs = profile_graph(environment, grouped, machine, steps=steps, known_secs=known_secs)
+        if len(machine.devices) > 1:
+            machine = _with_links(
+                machine, session_config, directory, environment.processes, measure_links, report
+            )
     return CostedGraph(grouped, _with_memory(machine), costs)
+
+
+def _with_links(
+    machine: Machine,
+    session_config: tf.compat.v1.ConfigProto | None,
+    directory: str,
+    processes: LiveProcesses,
+    measure_links: bool,
+    report: Callable[[str], None],
+) -> Machine:
+    """Adds the links of a machine: those that are known, or else as they are measured now."""
+    known = None if measure_links else known_links(machine, session_config)
+    if known is not None:
+        report(f"the links of {machine.spec} are those measured {format_age(known.age_secs)} ago")
+        return known.machine
+    report(f"measuring the links of {machine.spec}, to keep them")
+    machine = calibrate_links(machine, session_config, directory, processes)
+    try:
+        keep_links(machine, session_config)
+    except OSError as error:
+        logging.warning("the links of %s cannot be kept: %s", machine.spec, error)
+    return machine
 
 
 def _with_memory(machine: Machine) -> Machine:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from tf_placer.environments.environment import Failure
+from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step
@@ -34,6 +35,7 @@ def calibrate_links(
     machine: Machine,
     session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
+    processes: LiveProcesses | None = None,
 ) -> Machine:
     """Measures latency and bandwidth between every ordered pair of devices.
 
@@ -50,6 +52,7 @@ def calibrate_links(
         machine: an attached or local machine or a cluster.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
+        processes: of the machine, which run already; new ones when None.
 
     Returns:
         The machine with measured links.
@@ -77,6 +80,7 @@ def calibrate_links(
             timeout_secs=_TIMEOUT_SECS,
             session_config=session_config,
             work_dir=directory,
+            processes=processes,
         ) as environment:
             times = environment.time_each([*trips.values(), *floods.values()])
     if isinstance(times, Failure):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from graph_passes.pipeline import GroupedGraph
@@ -17,45 +14,34 @@ from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.environments.step_profile import StepProfile
 from tf_placer.errors import SearchError
-from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.placers import make_placer
 
 __all__ = ["profile_graph"]
 
-_HOME = "/job:localhost/replica:0/task:0/device:CPU:0"
 _DROPPED = 2
-_TIMEOUT_SECS = 300.0
 
 
 def profile_graph(
-    graph_path: str | os.PathLike[str],
-    step: Step,
+    environment: SessionEnvironment,
     grouped: GroupedGraph,
     machine: Machine,
     *,
     steps: int = 10,
-    session_config: tf.compat.v1.ConfigProto | None = None,
-    work_dir: str | os.PathLike[str] | None = None,
-    timeout_secs: float = _TIMEOUT_SECS,
     known_secs: Mapping[tuple[int, ...], float] | None = None,
 ) -> OperationCosts:
     """Traces steps on one device of each kind and takes the costs from them.
 
-    The operations of a "local" machine are traced in a session of their own with one thread for
-    operations, on the cores of the device: in the server, operations that run at the same time
-    take turns on a core, and each would be charged for the others. What the server adds to a step
-    is in the time of a whole step there.
+    The operations of a "local" machine are traced in the worker, in a session with one thread for
+    operations, on the cores of the device: in the server, operations that run at the same time take
+    turns on a core, and each would be charged for the others. What the server adds to a step is in
+    the time of a whole step there.
 
     Args:
-        graph_path: file with the GraphDef.
-        step: what a step of it runs.
+        environment: runs steps of the graph on the machine.
         grouped: the graph and its groups.
         machine: an attached or local machine or a cluster.
         steps: how many steps to trace on each kind of device; two more run before.
-        session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
-        work_dir: directory for logs and exchange files; the system's temporary directory when None.
-        timeout_secs: seconds that each trace may take.
         known_secs: by placement, a device index per group, seconds of a step that was measured on
             the machine already.
 
@@ -66,9 +52,7 @@ def profile_graph(
         SearchError: no step could be traced on some kind of device.
         WorkerStartError: the processes do not start.
     """
-    profiler = _Profiler(
-        graph_path, step, grouped, machine, steps, session_config, work_dir, timeout_secs
-    )
+    profiler = _Profiler(environment, grouped, machine, steps)
     kinds: dict[tuple[str, int], tuple[StepProfile, float | None]] = {}
     for d, device in enumerate(machine.devices):
         kind = (device.type, len(device.cores))
@@ -86,23 +70,15 @@ class _Profiler:
 
     def __init__(
         self,
-        graph_path: str | os.PathLike[str],
-        step: Step,
+        environment: SessionEnvironment,
         grouped: GroupedGraph,
         machine: Machine,
         steps: int,
-        session_config: tf.compat.v1.ConfigProto | None,
-        work_dir: str | os.PathLike[str] | None,
-        timeout_secs: float,
     ) -> None:
-        self._timeout_secs = timeout_secs
-        self._graph_path = pathlib.Path(graph_path)
-        self._step = step
+        self._environment = environment
         self._grouped = grouped
         self._machine = machine
         self._protocol = MeasuringProtocol(steps + _DROPPED, _DROPPED)
-        self._session_config = session_config
-        self._work_dir = work_dir
         self._names = tuple(device.name for device in machine.devices)
         self._legal = grouped.grouping.legal_devices(grouped.colocation, self._names)
 
@@ -121,25 +97,14 @@ class _Profiler:
         """
         device = self._machine.devices[d]
         if self._machine.kind != "local":
-            with self._environment(self._machine, self._session_config) as environment:
-                return self._trace(environment, d), None
-        config = tf.compat.v1.ConfigProto()
-        if self._session_config is not None:
-            config.CopyFrom(self._session_config)
-        config.intra_op_parallelism_threads = max(1, len(device.cores))
-        config.inter_op_parallelism_threads = 1
-        config.device_count["GPU"] = 0
-        alone = Machine(
-            self._machine.spec, "attached", (Device(_HOME, "CPU", None, device.cores),), ()
-        )
+            return self._trace(d), None
         everywhere = dict.fromkeys(self._grouped.op_graph.names, "")
-        with self._environment(alone, config) as environment:
-            profile = self._checked(environment.trace(everywhere), device)
+        answer = self._environment.trace(everywhere, self._protocol, alone_on=device.cores)
+        profile = self._checked(answer, device)
         known = known_secs.get(tuple(self._all_on(d).tolist()))
         if known is not None:
             return profile, known
-        with self._environment(self._machine, self._session_config) as environment:
-            [measurement] = environment.measure(self._all_on(d)[None])
+        measurement = self._environment.measure_assignment(self._assignment(self._all_on(d)))
         if measurement.median_secs is None:
             logging.warning(
                 "a step does not run on %s alone, so the costs are those of one process: %s",
@@ -148,17 +113,17 @@ class _Profiler:
             )
         return profile, measurement.median_secs
 
-    def _trace(self, environment: SessionEnvironment, d: int) -> StepProfile:
+    def _trace(self, d: int) -> StepProfile:
         """Traces a step on one device or, where it does not fit, spread over those of its kind."""
         device = self._machine.devices[d]
-        answer = environment.trace(self._assignment(self._all_on(d)))
+        answer = self._environment.trace(self._assignment(self._all_on(d)), self._protocol)
         if isinstance(answer, Failure) and answer.kind is FailureKind.OUT_OF_MEMORY:
             alike = np.array([other.type == device.type for other in self._machine.devices])
             fits = (self._legal & alike).any(axis=1, keepdims=True)
             legal = np.where(fits, self._legal & alike, self._legal)
             spread = make_placer("expert", self._grouped.group_graph, legal)
             for placement in spread.propose(1 << 10):
-                answer = environment.trace(self._assignment(placement))
+                answer = self._environment.trace(self._assignment(placement), self._protocol)
                 if not isinstance(answer, Failure):
                     break
         return self._checked(answer, device)
@@ -176,17 +141,3 @@ class _Profiler:
 
     def _assignment(self, placement: np.ndarray) -> dict[str, str]:
         return self._grouped.assignment(placement, self._names)
-
-    def _environment(
-        self, machine: Machine, config: tf.compat.v1.ConfigProto | None
-    ) -> SessionEnvironment:
-        return SessionEnvironment(
-            self._graph_path,
-            self._step,
-            machine,
-            self._assignment,
-            protocol=self._protocol,
-            timeout_secs=self._timeout_secs,
-            session_config=config,
-            work_dir=self._work_dir,
-        )

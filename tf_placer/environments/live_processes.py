@@ -41,45 +41,67 @@ class LiveProcesses:
     """The worker that runs sessions and, on a local machine, the servers that it runs them on.
 
     Attributes:
+        machine: where sessions run.
         generation: how often processes were started.
     """
 
-    def __init__(
-        self, machine: Machine, load: Mapping[str, Any], directory: str | os.PathLike[str]
-    ) -> None:
+    def __init__(self, machine: Machine, directory: str | os.PathLike[str]) -> None:
         """Starts nothing yet.
 
         Args:
             machine: where sessions run.
-            load: the command that makes a fresh worker load its graph.
             directory: an existing directory for the logs of the processes.
         """
-        self._machine = machine
-        self._load = load
+        self.machine = machine
         self._directory = pathlib.Path(directory)
         self._worker: ChildProcess | None = None
         self._cluster: LocalCluster | None = None
+        # The graphs that the worker has loaded; whether it knows the servers.
+        self._loaded: set[str] = set()
+        self._is_connected = False
         self.generation = 0
 
-    def start(self) -> None:
-        """Starts the processes unless they all run.
+    def launch(self) -> None:
+        """Starts processes that are not there, and does not wait for them.
+
+        They import TensorFlow meanwhile.
+
+        Raises:
+            WorkerStartError: there is nothing to connect to.
+        """
+        self._check_target()
+        needs_cluster = self.machine.kind == "local" and self._cluster is None
+        if self._worker is None or needs_cluster:
+            self.generation += 1
+            self._is_connected = False
+        if needs_cluster:
+            self._cluster = LocalCluster(self.machine, log_dir=str(self._directory))
+        if self._worker is None:
+            self._worker = self._new_worker()
+            self._loaded.clear()
+
+    def start(self, load: Mapping[str, Any]) -> None:
+        """Starts the processes unless they all run, and has the worker load a graph unless it has.
+
+        Args:
+            load: the command that makes the worker load the graph.
 
         Raises:
             WorkerStartError: they do not start, even at the second attempt.
         """
-        if self.are_running():
+        if self.are_running() and self._is_connected and load["graph"] in self._loaded:
             return
         dead = [child for child in self.children() if not child.is_alive()]
         if dead:
             logging.warning("%s between two trials; restarting", dead[0].exit_description())
             self.stop()
         try:
-            self._start_once()
+            self._start_once(load)
         except (LocalClusterError, ChildDied, ChildTimeout) as error:
             logging.warning("The workers did not start, trying once more: %s", error)
             self.stop()
             try:
-                self._start_once()
+                self._start_once(load)
             except (LocalClusterError, ChildDied, ChildTimeout) as again:
                 tail = again.child.log_tail() if isinstance(again, ChildDied) else ""
                 self.stop()
@@ -92,54 +114,68 @@ class LiveProcesses:
 
     def are_running(self) -> bool:
         """Says whether all processes that a request needs are there."""
-        missing = self._worker is None or (self._machine.kind == "local" and self._cluster is None)
+        missing = self._worker is None or (self.machine.kind == "local" and self._cluster is None)
         return not missing and all(child.is_alive() for child in self.children())
 
-    def _start_once(self) -> None:
-        self.generation += 1
-        target = ""
-        if self._machine.kind == "cluster":
-            target = self._machine.spec
+    def _check_target(self) -> None:
+        if self.machine.kind == "cluster":
             try:
-                check_reachable(target)
+                check_reachable(self.machine.spec)
             except MachineError as error:
                 raise WorkerStartError(str(error)) from None
-        if self._machine.kind == "local":
-            self._cluster = LocalCluster(self._machine, log_dir=str(self._directory))
-            target = self._cluster.target
+
+    def _start_once(self, load: Mapping[str, Any]) -> None:
+        self.launch()
+        worker, target = self._worker, ""
+        assert worker is not None
         deadline = time.monotonic() + _START_TIMEOUT_SECS
-        if self._worker is None:
-            # It imports TensorFlow and the graph while the servers start.
-            self._worker = self._new_worker()
-            self._worker.send({**self._load, "target": target}, deadline)
-        else:
-            self._worker.send({"command": "connect", "target": target}, deadline)
         if self._cluster is not None:
+            target = self._cluster.target
+        elif self.machine.kind == "cluster":
+            target = self.machine.spec
+        # It imports TensorFlow and the graph while the servers start.
+        commands = []
+        if not self._is_connected:
+            commands.append({"command": "connect", "target": target})
+        if load["graph"] not in self._loaded:
+            commands.append({**load, "command": "load"})
+        for command in commands:
+            worker.send(command, deadline)
+        if self._cluster is not None and not self._is_connected:
             self._cluster.wait_until_ready()
-        answer = await_message(self._worker, self._servers(), deadline)[0]
-        if "error" in answer:
-            raise WorkerStartError(f"the graph cannot be run: {answer['error']}")
+        answers: list[dict[str, Any]] = []
+        while len(answers) < len(commands):
+            answers += await_message(worker, self._servers(), deadline)
+        if answers and "refused" in answers[-1]:
+            raise WorkerStartError(f"the graph cannot be run: {answers[-1]['refused']}")
+        self._is_connected = True
+        self._loaded.add(load["graph"])
 
     def _new_worker(self) -> ChildProcess:
-        environ = environment_with_gpus()
-        if self._machine.kind != "attached":
-            environ = environment_without_gpus()
-        if self._machine.kind == "local":
+        environ = environment_with_gpus() if self._is_attached else environment_without_gpus()
+        if self.machine.kind == "local":
             environ["no_grpc_proxy"] = "localhost"
+            # A session that runs in the worker itself has threads of its own, on its own cores.
+            environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
         return ChildProcess(
             "the worker",
             "tf_placer.environments.worker",
-            {},
+            # The servers of a local machine pin themselves.
+            {"cores": list(self.machine.devices[0].cores) if self._is_attached else []},
             log_path=self._directory / "worker.log",
             environ=environ,
         )
+
+    @property
+    def _is_attached(self) -> bool:
+        return self.machine.kind == "attached"
 
     def restart(self) -> None:
         """Lets the next request find fresh processes under the devices.
 
         On a local machine these are the servers; the worker, which only talks to them, stays.
         """
-        if self._machine.kind != "local":
+        if self.machine.kind != "local":
             self.stop()
         if self._cluster is None or self._worker is None:
             return  # There is nothing but, at most, the worker.
@@ -153,12 +189,30 @@ class LiveProcesses:
         self._cluster.close()
         self._cluster = None
 
+    def unload(self, graph: str) -> None:
+        """Has the worker forget a graph, and with it its sessions; no failure of that matters."""
+        if graph not in self._loaded or not self.are_running():
+            return
+        self._loaded.discard(graph)
+        deadline = time.monotonic() + _CLOSE_SECS
+        assert self._worker is not None
+        try:
+            self._worker.send({"command": "unload", "graph": graph}, deadline)
+            await_message(self._worker, self._servers(), deadline)
+        except (ChildDied, ChildTimeout):
+            self.stop()
+
     def request(
-        self, command: Mapping[str, Any], timeout_secs: float, stage: str
+        self,
+        load: Mapping[str, Any],
+        command: Mapping[str, Any],
+        timeout_secs: float,
+        stage: str,
     ) -> dict[str, Any] | Failure:
         """Has the worker do something, starting the processes first where needed.
 
         Args:
+            load: the command that makes the worker load the graph that this is about.
             command: what to do.
             timeout_secs: how long it may take, not counting the start of processes.
             stage: what is being done until the worker says what it does.
@@ -170,7 +224,7 @@ class LiveProcesses:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        self.start()
+        self.start(load)
         worker = self._worker
         assert worker is not None
         for child in self.children():
@@ -178,7 +232,7 @@ class LiveProcesses:
         oom_kills = count_oom_kills()
         deadline = time.monotonic() + timeout_secs
         try:
-            worker.send(command, deadline)
+            worker.send({**command, "graph": load["graph"]}, deadline)
             while True:
                 for message in await_message(worker, self._servers(), deadline):
                     if "stage" not in message:
@@ -220,6 +274,8 @@ class LiveProcesses:
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
+        self._loaded.clear()
+        self._is_connected = False
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

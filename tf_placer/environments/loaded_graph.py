@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
 _PLACING = "placing the operations"
 _OPENING = "opening the session"
 _INITIALISING = "the initialisers"
+_TIMED_ALONE = 2
 # What a step may raise because of the values of variables, or of how far an iterator is.
 _ERRORS_OF_STATE = (
     tf.errors.FailedPreconditionError,
@@ -200,6 +202,7 @@ class LoadedGraph:
         assignment: Mapping[str, str],
         timeout_secs: float,
         report_stage: Callable[[str], None],
+        alone_on: Sequence[int] | None = None,
     ) -> Iterator[OpenSession]:
         """Opens a session under a placement and runs the initialisers.
 
@@ -208,6 +211,8 @@ class LoadedGraph:
                 with.
             timeout_secs: limit of every single run, unless the session's configuration has one.
             report_stage: called with what comes next.
+            alone_on: open it in this process, on these cores and without GPUs, and let it run one
+                operation at a time.
 
         Yields:
             The session, closed afterwards.
@@ -219,13 +224,25 @@ class LoadedGraph:
         if not config.operation_timeout_in_ms:
             # A run that hangs on a server must not go on there when this process is killed.
             config.operation_timeout_in_ms = int(timeout_secs * 1000) + 1
+        target = self._target
+        if alone_on is not None:
+            target = ""
+            config.intra_op_parallelism_threads = max(1, len(alone_on))
+            config.inter_op_parallelism_threads = 1
+            # Those of an earlier session may be more.
+            config.use_per_session_threads = True
+            config.device_count["GPU"] = 0
         opened = None
         try:
             self._set_devices(assignment)
             report_stage(_OPENING)
             with contextlib.ExitStack() as cleanup:
+                if alone_on:
+                    # Threads inherit the cores of the one that starts them.
+                    cleanup.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+                    os.sched_setaffinity(0, alone_on)
                 # A session sees devices only if they were set before it was made.
-                session = tf.compat.v1.Session(self._target, graph=self._graph, config=config)
+                session = tf.compat.v1.Session(target, graph=self._graph, config=config)
                 cleanup.callback(_close, session)
                 run_step = session.make_callable(self._fetches, [*self._feeds] or None)
                 values = list(self._feeds.values())
@@ -235,7 +252,8 @@ class LoadedGraph:
                         session.run(together)
 
                 opened = OpenSession(session, lambda: run_step(*values), initialise, report_stage)
-                self._initialise(opened)
+                # What other processes hold is no state of a session in this one.
+                self._initialise(opened, shares_variables=target == self._target)
                 yield opened
         except SessionFailed:
             raise
@@ -243,13 +261,13 @@ class LoadedGraph:
             stage, steps_done = (opened.stage, opened.steps_done) if opened else (_PLACING, 0)
             raise SessionFailed(error, stage, steps_done) from None
 
-    def _initialise(self, opened: OpenSession) -> None:
+    def _initialise(self, opened: OpenSession, *, shares_variables: bool) -> None:
         """Runs the initialisers, unless each variable has a value on its device."""
         if not self._initializers:
             opened.is_as_initialised = True
             return
         here: set[tuple[str, str]] = set()
-        if self._shares_variables:
+        if self._shares_variables and shares_variables:
             variables = map(assigned_variable, itertools.chain(*self._initializers))
             here = {(variable.name, variable.device) for variable in variables if variable}
             # Without a device nobody knows where TensorFlow has put it before.
@@ -334,15 +352,18 @@ class LoadedGraph:
         assignment: Mapping[str, str],
         steps: int,
         dropped: int,
+        alone_on: Sequence[int] | None,
         timeout_secs: float,
         report_stage: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Times steps under a placement, then traces as many.
+        """Times steps under a placement, then traces some.
 
         Args:
             assignment: full device names by operation name.
-            steps: how many steps to run without and with a trace, each.
+            steps: how many steps to trace; as many are timed without a trace, or a few if they run
+                in this process, where they only stand in for those of the machine.
             dropped: how many of the first ones do not count.
+            alone_on: as of `open`.
             timeout_secs: limit of every single run.
             report_stage: called with what comes next.
 
@@ -356,9 +377,10 @@ class LoadedGraph:
         options = tf.compat.v1.RunOptions(
             trace_level=tf.compat.v1.RunOptions.FULL_TRACE, timeout_in_ms=int(timeout_secs * 1000)
         )
-        with self.open(assignment, timeout_secs, report_stage) as opened:
+        with self.open(assignment, timeout_secs, report_stage, alone_on) as opened:
             opened.enter("the steps")
-            step_secs = [opened.step()[0] for _ in range(steps)][dropped:]
+            timed = steps if alone_on is None else min(steps, dropped + _TIMED_ALONE)
+            step_secs = [opened.step()[0] for _ in range(timed)][dropped:]
             opened.enter("the traced steps")
             traces = []
             for _ in range(steps):

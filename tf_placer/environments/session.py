@@ -103,6 +103,7 @@ class SessionEnvironment:
         session_config: Any = None,
         meta_optimizer: bool = False,
         work_dir: str | os.PathLike[str] | None = None,
+        processes: LiveProcesses | None = None,
     ) -> None:
         """Prepares the environment; starts no process yet.
 
@@ -120,6 +121,7 @@ class SessionEnvironment:
                 it a measurement costs less and every operation runs where it was put.
             work_dir: directory for logs and exchange files, made if missing; the system's temporary
                 directory when None. They go when the environment is closed.
+            processes: of the machine, to share with others; it has its own when None.
 
         Raises:
             ValueError: a fed value is not a tensor, or `timeout_secs` is not positive.
@@ -140,28 +142,30 @@ class SessionEnvironment:
         config = b"" if session_config is None else session_config.SerializeToString()
         (directory / "session_config").write_bytes(config)
         self._values_path = directory / "values"
-        self._processes = LiveProcesses(
-            machine,
-            {
-                "graph": os.path.abspath(graph_path),
-                "fetches": list(step.fetches),
-                "initializers": list(step.initializers),
-                "feeds": str(directory / "feeds"),
-                "session_config": str(directory / "session_config"),
-                "meta_optimizer": meta_optimizer,
-                "isolate": machine.kind != "attached",
-                # In a cluster of somebody else's, variables of one name may be in use; and where
-                # memory is scarce, those of sessions that were closed would be in the way.
-                "share_variables": machine.kind == "local"
-                and all(device.memory_bytes is None for device in machine.devices),
-                # The servers of a local machine pin themselves.
-                "cores": list(machine.devices[0].cores) if machine.kind == "attached" else [],
-            },
-            directory,
-        )
+        self._load: dict[str, Any] = {
+            "graph": directory.name,
+            "path": os.path.abspath(graph_path),
+            "fetches": list(step.fetches),
+            "initializers": list(step.initializers),
+            "feeds": str(directory / "feeds"),
+            "session_config": str(directory / "session_config"),
+            "meta_optimizer": meta_optimizer,
+            "isolate": machine.kind != "attached",
+            # In a cluster of somebody else's, variables of one name may be in use; and where memory
+            # is scarce, those of sessions that were closed would be in the way.
+            "share_variables": machine.kind == "local"
+            and all(device.memory_bytes is None for device in machine.devices),
+        }
+        self._owns_processes = processes is None
+        self._processes = processes or LiveProcesses(machine, directory)
         self._closed = False
         # Sessions live as long as the processes that they were opened in.
         self._sessions: set[tuple[int, str]] = set()
+
+    @property
+    def processes(self) -> LiveProcesses:
+        """The processes that sessions run in, for others to share."""
+        return self._processes
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
         """Measures placements one after the other.
@@ -253,7 +257,7 @@ class SessionEnvironment:
         """
         self._check_open()
         # Starts fresh ones if one of them has died meanwhile.
-        self._processes.start()
+        self._processes.start(self._load)
         if not self._is_known(label):
             message = f"the processes had to be started again, and the session {label!r} is lost"
             return Failure(FailureKind.WORKER_DIED, message)
@@ -302,11 +306,20 @@ class SessionEnvironment:
         self._values_path.unlink()
         return values
 
-    def trace(self, assignment: Mapping[str, str]) -> StepProfile | Failure:
+    def trace(
+        self,
+        assignment: Mapping[str, str],
+        protocol: MeasuringProtocol,
+        *,
+        alone_on: Sequence[int] | None = None,
+    ) -> StepProfile | Failure:
         """Times steps under the given devices, and traces what every operation does in them.
 
         Args:
             assignment: full device names by operation name; "" lets TensorFlow choose.
+            protocol: how many steps run and count, with a trace and without.
+            alone_on: run them in the worker itself, on these cores and without GPUs, one operation
+                at a time.
 
         Returns:
             What the steps took and what the operations did, or why there is nothing.
@@ -318,8 +331,9 @@ class SessionEnvironment:
             {
                 "command": "trace",
                 "assignment": dict(assignment),
-                "steps": self._protocol.steps,
-                "dropped": self._protocol.dropped,
+                "steps": protocol.steps,
+                "dropped": protocol.dropped,
+                "alone_on": None if alone_on is None else list(alone_on),
             }
         )
         return answer if isinstance(answer, Failure) else StepProfile.from_json(answer)
@@ -338,7 +352,7 @@ class SessionEnvironment:
         """
         self._check_open()
         # The ids of the processes are part of the request.
-        self._processes.start()
+        self._processes.start(self._load)
         processes = self.process_ids()
         answer = self._request(
             {
@@ -371,7 +385,9 @@ class SessionEnvironment:
         if stage is None:
             # Of every single run in the worker.
             command = {**command, "timeout_secs": timeout_secs}
-        answer = self._processes.request(command, timeout_secs, stage or "sending the placement")
+        answer = self._processes.request(
+            self._load, command, timeout_secs, stage or "sending the placement"
+        )
         if isinstance(answer, Failure) or "error" not in answer:
             return answer
         error = answer["error"]
@@ -399,8 +415,11 @@ class SessionEnvironment:
         self._sessions.clear()
 
     def close(self) -> None:
-        """Stops all processes and removes all files."""
-        self.stop()
+        """Stops all processes that are its own, and removes all files."""
+        if self._owns_processes:
+            self.stop()
+        else:
+            self._processes.unload(self._load["graph"])
         self._directory.cleanup()
         self._closed = True
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.environments.session import SessionEnvironment
 from tf_placer.errors import SearchError
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source
@@ -90,7 +91,7 @@ def profile_costs(
     header: Mapping[str, Any],
     report: Callable[[str], None],
     *,
-    timeout_secs: float,
+    environment: SessionEnvironment,
     trials: Sequence[Trial],
 ) -> LiveCosts:
     """Profiles the graph on the machine of a search and keeps the costs in its directory.
@@ -102,7 +103,7 @@ def profile_costs(
         session_config: the configuration of the user's sessions.
         header: what the search is of, as `live_header` says it.
         report: called with lines of text for people.
-        timeout_secs: seconds that each trace of the graph may take.
+        environment: runs steps of the graph on the machine.
         trials: what was measured on the machine already.
 
     Returns:
@@ -125,7 +126,8 @@ def profile_costs(
             granularity=header["granularity"],
             session_config=session_config,
             work_dir=directory.work,
-            timeout_secs=timeout_secs,
+            environment=environment,
+            report=report,
             known_secs={
                 trial.assignment: trial.measurement.median_secs
                 for trial in trials

@@ -17,6 +17,7 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import write_placement
+from tf_placer.costs.known_links import known_links
 from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
@@ -44,6 +45,7 @@ from tf_placer.search.proposals import proposed
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
+from tf_placer.text.stages import Stages
 from tf_placer.text.units import format_duration
 
 __all__ = ["BASELINES", "LiveJob", "run"]
@@ -74,7 +76,7 @@ class LiveJob:
         environment_type: makes the environments that measure.
         plan: how long everything may take.
         interrupts: requests to end early.
-        report: called with lines of text for people.
+        stages: says what is being done.
         costs: what is known of the costs.
         notes: what the result should say beside how it ended.
     """
@@ -88,7 +90,7 @@ class LiveJob:
     environment_type: Callable[..., SessionEnvironment]
     plan: TimePlan
     interrupts: Interrupts
-    report: Callable[[str], None]
+    stages: Stages
     costs: LiveCosts | None
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -118,13 +120,21 @@ class LiveJob:
                 environment, paired, self.interrupts, lambda: self._timeout_secs(log.trials)
             )
             names = dict.fromkeys([*BASELINES, self.request.placer])
-            stages = [LaterStage(name, functools.partial(self._made, name, log)) for name in names]
+            stages = [
+                LaterStage(name, functools.partial(self._made, name, log, environment))
+                for name in names
+            ]
             recorder = TrainingRecorder(training, self.directory.path)
+            if original is None:
+                self.stages.enter("starting processes and measuring the graph as it came")
 
             def on_trial(trial: Trial, progress: Progress) -> None:
                 if progress.best is trial and trial.assignment is not None:
                     self._write_best(trial)
-                self.report(progress_line(trial, progress))
+                self.stages.say(progress_line(trial, progress))
+                self.stages.enter("measuring placements")
+                if len(log.trials) == 1:
+                    self._say_what_is_needed(log.trials)
                 if len(log.trials) == 2:
                     self._warn_of_too_little_time(log.trials)
 
@@ -142,17 +152,17 @@ class LiveJob:
             recorder.finish()
         return trials
 
-    def _made(self, name: str, log: TrialLog) -> Placer | None:
+    def _made(self, name: str, log: TrialLog, environment: SessionEnvironment) -> Placer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
             with self.interrupts.breakable():
                 if name == self.request.placer and needs_problem(name) and self.costs is None:
-                    self._profile(name, log)
+                    self._profile(name, log, environment)
                 return self._placer(name, log)
         except (SearchError, WorkerStartError) as error:
             # What was measured so far stands.
             self.notes.append(str(error))
-            self.report(str(error))
+            self.stages.say(str(error))
         except KeyboardInterrupt:
             pass  # The search asks why, and ends.
         return None
@@ -160,33 +170,46 @@ class LiveJob:
     def _ask(self, placer: Placer, count: int) -> np.ndarray:
         """Asks a placer for placements; there are none if somebody did not want to wait for it."""
         try:
+            self.stages.enter("choosing what to measure next")
             with self.interrupts.breakable():
                 return proposed(placer, count)
         except KeyboardInterrupt:
             return np.zeros([0, self.grouped.group_graph.num_groups], np.int32)
 
-    def _profile(self, name: str, log: TrialLog) -> None:
+    def _profile(self, name: str, log: TrialLog, environment: SessionEnvironment) -> None:
         """Finds out what the operations cost.
 
         Raises:
             SearchError, WorkerStartError: that is not possible.
         """
         left_secs = self._left_to_search_secs(log.trials)
-        if not self.plan.can_profile(log.trials, left_secs):
+        needed_secs = self._profile_secs(log.trials)
+        if left_secs <= needed_secs:
             raise SearchError(
-                f"placer {name!r} needs to know what the operations cost, and there is no time "
-                f"left of {self.request.max_secs:g} s to profile the graph: allow more"
+                f"placer {name!r} needs to know what the operations cost: to profile the graph "
+                f"takes about {format_duration(needed_secs)}, and of {self.request.max_secs:g} s "
+                f"{format_duration(max(0.0, left_secs))} are left for that: allow more"
             )
-        self.costs = profile_costs(
-            self.directory,
-            self.request,
-            self.grouped.op_graph,
-            self.session_config,
-            self.header,
-            self.report,
-            timeout_secs=max(_SHORTEST_TIMEOUT_SECS, left_secs),
-            trials=log.trials,
-        )
+        environment.timeout_secs = max(_SHORTEST_TIMEOUT_SECS, left_secs)
+        try:
+            self.costs = profile_costs(
+                self.directory,
+                self.request,
+                self.grouped.op_graph,
+                self.session_config,
+                self.header,
+                self.stages.begin,
+                environment=environment,
+                trials=log.trials,
+            )
+        except KeyboardInterrupt:
+            # What the processes are doing is of no interest any more.
+            environment.stop()
+            raise
+
+    def _profile_secs(self, trials: Sequence[Trial]) -> float:
+        known = known_links(self.request.machine, self.session_config) is not None
+        return self.plan.profile_secs(trials, links_known=known)
 
     def _placer(self, name: str, log: TrialLog) -> Placer:
         coarse = self.grouped.coarse
@@ -293,7 +316,7 @@ class LiveJob:
         """
         asked_before = self.interrupts.count
         if asked_before:
-            self.report("interrupted: confirming the best so far; once more ends this, too")
+            self.stages.say("interrupted: confirming the best so far; once more ends this, too")
         hopeful = hopeful_finalists(finalists)
         if len(hopeful) < 2:
             return Outcome.NOT_FASTER, None, None, "no trial was, so none was measured again"
@@ -301,6 +324,10 @@ class LiveJob:
         if plan is None:
             return Outcome.NOT_CONFIRMED, None, None, self._too_little_time(trials, hopeful)
         labels = {label: self._assignment(finalists[label]) for label in plan.labels}
+        stage = f"confirming: {', '.join(plan.labels)} side by side in new processes"
+        if math.isfinite(plan.max_secs):
+            stage += f", {format_duration(plan.max_secs)} at most"
+        self.stages.begin(stage)
         with self._environment(meta_optimizer=True) as fresh:
             fresh.timeout_secs = min(
                 fresh.timeout_secs, max(_LEAST_TIMEOUT_SECS, self._timeout_secs(trials))
@@ -349,7 +376,7 @@ class LiveJob:
                     hints=hints,
                     max_secs=plan.max_secs - (time.monotonic() - start_secs),
                     most_rounds=plan.most_rounds,
-                    report=lambda line: self.report(f"confirming: {line}"),
+                    report=lambda line: self.stages.say(f"confirming: {line}"),
                     should_stop=lambda: self.interrupts.count > asked_before,
                     seed=self.request.seed,
                 )
@@ -374,12 +401,31 @@ class LiveJob:
             candidates = others
         return outcome, confirmation, winner, "; ".join(notes) or None
 
+    def _say_what_is_needed(self, trials: Sequence[Trial]) -> None:
+        """Says how long all takes, as soon as that is known, if it is longer than it may take."""
+        [original] = trials
+        if original.measurement.median_secs is None:
+            return
+        parts = {"until now": self.plan.used_secs()}
+        if needs_problem(self.request.placer) and self.costs is None:
+            parts["profiling"] = self._profile_secs(trials)
+        # As if a placement were as fast as this.
+        parts["confirming"] = self.plan.needed_secs(trials, {ORIGINAL: original, "": original})
+        needed_secs = sum(parts.values())
+        if needed_secs > self.request.max_secs:
+            each = ", ".join(f"{name} {format_duration(secs)}" for name, secs in parts.items())
+            self.stages.say(
+                f"{self.request.max_secs:g} s are little: about {format_duration(needed_secs)} are "
+                f"needed for this graph, and time to search ({each}). What there is no time for is "
+                "left out"
+            )
+
     def _warn_of_too_little_time(self, trials: Sequence[Trial]) -> None:
         """Says early that nothing can be confirmed, which is what somebody waits for."""
         finalists = choose_finalists(trials, BASELINES)
         if len(finalists) > 1 and not self.plan.can_confirm(trials, finalists):
             needed_secs = self.plan.needed_secs(trials, finalists)
-            self.report(
+            self.stages.say(
                 f"{self.request.max_secs:g} s are too short to confirm anything: to measure the "
                 f"graph as it came and the fastest placement again takes about "
                 f"{format_duration(needed_secs)} here. The search takes all the time; with more, "
@@ -430,7 +476,26 @@ def run(
             ValueError: the request cannot be met; the message says why.
     """
     start_secs = time.monotonic() if start_secs is None else start_secs
-    interrupts = interrupts or Interrupts()
+    with Stages(report) as stages:
+        return _run(
+            request_directory,
+            directory,
+            stages,
+            environment_type,
+            start_secs,
+            interrupts or Interrupts(),
+        )
+
+
+def _run(
+    request_directory: RunDirectory,
+    directory: RunDirectory,
+    stages: Stages,
+    environment_type: Callable[..., SessionEnvironment],
+    start_secs: float,
+    interrupts: Interrupts,
+) -> Outcome:
+    stages.enter("reading the graph")
     request, config_bytes = request_directory.read_request()
     session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
     graph_def = tf.compat.v1.GraphDef.FromString(request_directory.graph.read_bytes())
@@ -451,8 +516,10 @@ def run(
         old = directory.read_result()
         directory.take_request(request_directory)
         if old is not None and is_finished(old, request, len(log.trials)):
-            report("the log is complete and its result is known: nothing to measure again")
+            stages.say("the log is complete and its result is known: nothing to measure again")
             return Outcome(old["outcome"])
+        plan = TimePlan(request.max_secs, start_secs, log.trials, BASELINES)
+        stages.how_far = plan.how_far
         job = LiveJob(
             request=request,
             directory=directory,
@@ -461,16 +528,16 @@ def run(
             header=header,
             session_config=session_config,
             environment_type=environment_type,
-            plan=TimePlan(request.max_secs, start_secs, log.trials, BASELINES),
+            plan=plan,
             interrupts=interrupts,
-            report=report,
+            stages=stages,
             costs=costs,
         )
-        report(f"searching; the log is in {directory.path}")
+        stages.say(f"searching; the log is in {directory.path}")
         for line in _size_lines(request, grouped):
-            report(line)
+            stages.say(line)
         if note_on_costs is not None:
-            report(note_on_costs)
+            stages.say(note_on_costs)
         trials = job.search(log)
         return _conclude(job, trials, request_digest(request, graph_def, session_config))
 
@@ -494,6 +561,7 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
             f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
         )
     explanation = None
+    job.stages.enter("explaining the result")
     if job.costs is not None and finalists and interrupts.count < 2:
         with contextlib.suppress(KeyboardInterrupt), interrupts.breakable(interrupts.count + 1):
             explanation = explain_trials(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.text.units import format_duration
 
 __all__ = ["ConfirmationPlan", "TimePlan"]
 
@@ -29,8 +30,9 @@ _SESSIONS_FOR_VALUES = 3
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.02, 5.0
 # What a start of processes takes as long as none was timed.
 _RESTART_SECS = 10.0
-# A profile runs so many steps, half of them traced, and measures the links for about so long.
-_PROFILE_STEPS, _LINKS_SECS = 25, 8.0
+# A profile takes so long to begin with, runs so many steps, half of them traced, and measures links
+# that are not known for about so long.
+_PROFILE_SETUP_SECS, _PROFILE_STEPS, _LINKS_SECS = 3.0, 25, 12.0
 # How far the time may be exceeded where nothing could be confirmed otherwise.
 _TOLERANCE = 0.15
 
@@ -118,15 +120,23 @@ class TimePlan:
         """Seconds that a confirmation of the fastest takes at least."""
         return self._confirmation_secs(trials, self._candidates(finalists)[:1], LEAST_ROUNDS)
 
-    def can_profile(self, trials: Sequence[Trial], left_secs: float) -> bool:
-        """Says whether there is time for a profile, by what the graph as it came took.
+    def profile_secs(self, trials: Sequence[Trial], *, links_known: bool) -> float:
+        """Estimates what a profile takes, by what the graph as it came took.
 
         Args:
             trials: all so far, the graph as it came first.
-            left_secs: seconds that are left to search.
+            links_known: whether the links of the machine need not be measured.
         """
         steps_secs = _PROFILE_STEPS * (trials[0].measurement.median_secs or 0.0)
-        return left_secs > 2.0 * _restart_secs(trials) + steps_secs + _LINKS_SECS
+        return _PROFILE_SETUP_SECS + steps_secs + (0.0 if links_known else _LINKS_SECS)
+
+    def used_secs(self) -> float:
+        """Seconds used so far, earlier calls included."""
+        return self.max_secs - self.left_secs()
+
+    def how_far(self) -> str:
+        """Says how much of the time is used."""
+        return f"{format_duration(self.used_secs())} of {format_duration(self.max_secs)} used"
 
     def confirmation(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial], *, impatient: bool

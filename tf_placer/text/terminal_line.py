@@ -1,4 +1,4 @@
-"""A line on a terminal that is written over again and again."""
+"""A line that says where something stands: written over on a terminal, now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TextIO
 
 __all__ = ["TerminalLine"]
 
-_SHOWN_SECS = 0.2
+_TERMINAL_SECS = 0.2
+_FILE_SECS = 10.0
 
 
 class TerminalLine:
-    """Says where something stands; nothing where there is no terminal."""
+    """Says where something stands: a few times a second on a terminal, else every ten seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         """Starts with an empty line.
@@ -21,20 +22,22 @@ class TerminalLine:
         """
         self._stream = stream
         self._is_terminal = stream.isatty()
-        self._shown_secs = float("-inf")
+        # What is over within ten seconds leaves nothing in a file.
+        self._shown_secs = float("-inf") if self._is_terminal else time.monotonic()
 
     def show(self, text: str) -> None:
-        """Replaces the line, a few times a second at most."""
+        """Replaces the line of a terminal, or writes another, unless the last was just now."""
         now_secs = time.monotonic()
-        if self._is_terminal and now_secs - self._shown_secs >= _SHOWN_SECS:
+        interval_secs = _TERMINAL_SECS if self._is_terminal else _FILE_SECS
+        if now_secs - self._shown_secs >= interval_secs:
             self._shown_secs = now_secs
-            self._write(text)
+            self._write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Takes the line of a terminal away."""
         if self._is_terminal:
-            self._write("")
+            self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.write(text)
         self._stream.flush()

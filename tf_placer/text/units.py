@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["format_bytes", "format_duration", "format_step"]
+__all__ = ["format_age", "format_bytes", "format_duration", "format_step"]
 
 
 def format_bytes(size: int) -> str:
@@ -37,6 +37,19 @@ def format_duration(secs: float) -> str:
         return f"{whole_secs // 60} min {whole_secs % 60:02d} s"
     whole_mins = round(secs / 60)
     return f"{whole_mins // 60} h {whole_mins % 60:02d} min"
+
+
+def format_age(secs: float) -> str:
+    """Formats how long ago something was, such as "42 s", "3 h" or "12 days".
+
+    Example:
+        >>> format_age(3 * 3600 + 100)
+        '3 h'
+    """
+    for unit, each_secs in (("days", 86400), ("h", 3600), ("min", 60)):
+        if secs >= 2 * each_secs:
+            return f"{int(secs // each_secs)} {unit}"
+    return f"{max(0, int(secs))} s"
 
 
 def format_step(secs: float) -> str:

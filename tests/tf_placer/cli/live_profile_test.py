@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pathlib
+from collections.abc import Mapping
 from unittest import mock
 
 import numpy as np
@@ -14,6 +16,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graphs
 from tf_placer.cli import main as cli
+from tf_placer.costs import costed_graph
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
@@ -28,6 +31,8 @@ class LiveProfileTest(tf.test.TestCase):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
         self.path = str(self.directory / "graph.pb")
+        self.cache = self.create_tempdir().full_path
+        self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": self.cache}))
 
     def test_every_operation_of_a_small_graph_has_costs(self):
         graph = graphs.v1_ref_variables("rmsprop")
@@ -36,21 +41,26 @@ class LiveProfileTest(tf.test.TestCase):
             graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
         )
         whole_steps = []
-        measure = SessionEnvironment.measure
+        measure = SessionEnvironment.measure_assignment
 
-        def noted(environment: SessionEnvironment, placements: np.ndarray) -> list[Measurement]:
-            whole_steps.extend(measure(environment, placements))
-            return whole_steps[-1:]
+        def noted(environment: SessionEnvironment, assignment: Mapping[str, str]) -> Measurement:
+            whole_steps.append(measure(environment, assignment))
+            return whole_steps[-1]
 
-        with mock.patch.object(SessionEnvironment, "measure", noted):
-            costs = profile_graph(
+        machine = find_machine("local:2")
+        with (
+            mock.patch.object(SessionEnvironment, "measure_assignment", noted),
+            SessionEnvironment(
                 self.path,
                 Step(graph.fetches, graph.feeds, graph.initializers),
-                group_operations(op_graph),
-                find_machine("local:2"),
-                steps=4,
+                machine,
+                lambda _: {},
                 work_dir=self.directory,
-            )
+            ) as environment,
+        ):
+            costs = profile_graph(environment, group_operations(op_graph), machine, steps=4)
+            # All of it ran in one set of processes.
+            self.assertEqual(environment.processes.generation, 1)
         self.assertEqual(costs.source, "profiled")
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
         self.assertAllGreaterEqual(costs.compute_secs, 0.0)
@@ -69,15 +79,15 @@ class LiveProfileTest(tf.test.TestCase):
     def test_the_command_profiles_a_graph_and_the_links_between_processes(self):
         write_graph(self.path, graphs.two_branches().graph.as_graph_def())
         output = str(self.directory / "problem.json")
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            cli.main(
-                [
-                    *("profile", f"--input_graph={self.path}", "--fetches=result:0"),
-                    *("--machine=local:2,memory_mb=500", "--steps=3", f"--output={output}"),
-                ]
-            )
+        argv = [
+            *("profile", f"--input_graph={self.path}", "--fetches=result:0"),
+            *("--machine=local:2,memory_mb=500", "--steps=3", f"--output={output}"),
+        ]
+        printed, said = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+            cli.main(argv)
         self.assertRegex(printed.getvalue(), "costs: profiled; [0-9]+ operations did not run")
+        self.assertIn("measuring the links of local:2,memory_mb=500", said.getvalue())
         problem = read_problem(output)
         self.assertEqual([device.memory_bytes for device in problem.devices], [500 * 2**20] * 2)
         self.assertIn("chain_0/MatMul", problem.operation_names)
@@ -87,6 +97,18 @@ class LiveProfileTest(tf.test.TestCase):
         for link in problem.links:
             self.assertBetween(link.latency_secs, 1e-7, 1.0)
             self.assertBetween(link.bandwidth_bytes_per_sec, 1e6, 1e13)
+
+        with (
+            mock.patch.object(costed_graph, "calibrate_links", None),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(said),
+        ):
+            cli.main(argv)
+            self.assertRegex(said.getvalue(), "the links of .* are those measured .* ago")
+            self.assertEqual(read_problem(output).links, problem.links)
+            # Asked for, they are measured again.
+            with self.assertRaisesRegex(TypeError, "'NoneType' object is not callable"):
+                cli.main([*argv, "--measure_links"])
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ class LoadedGraphTest(tf.test.TestCase):
     def test_a_trace_counts_steps_without_it_and_sums_up_those_with_it(self):
         path = self.create_tempfile().full_path
         loaded = _load(_counting_graph(path), ["count:0"], initializers=["init"])
-        result = loaded.trace({}, 5, 2, 60.0, self.stages.append)
+        result = loaded.trace({}, 5, 2, None, 60.0, self.stages.append)
         ran = [int(line) for line in pathlib.Path(path).read_text().split()]
         self.assertEqual(ran, list(range(1, 11)))
         self.assertLen(result["step_secs"], 3)
@@ -251,7 +251,7 @@ class LoadedGraphTest(tf.test.TestCase):
             x = v1.placeholder(tf.float32, [None], name="x")
             tf.exp(tf.square(x, name="a"), name="b")
         loaded = _load(graph, ["b:0"], {"x:0": np.zeros([6], np.float32)})
-        apart = loaded.trace({"a": _CPU[0], "b": _CPU[1]}, 2, 1, 60.0, self.stages.append)
+        apart = loaded.trace({"a": _CPU[0], "b": _CPU[1]}, 2, 1, None, 60.0, self.stages.append)
         self.assertEqual(apart["operations"]["b"]["output_bytes"], {0: 24})
         # What is sent between the devices is none of the graph's operations.
         self.assertEmpty([name for name in apart["operations"] if name.startswith("a/")])
@@ -262,7 +262,7 @@ class LoadedGraphTest(tf.test.TestCase):
         loaded = _load(graph, ["next"])
         for steps, stage in ((5, "the traced steps"), (9, "the steps")):
             with self.assertRaises(SessionFailed) as caught:
-                loaded.trace({}, steps, 1, 60.0, self.stages.append)
+                loaded.trace({}, steps, 1, None, 60.0, self.stages.append)
             self.assertEqual(caught.exception.error_type, "OutOfRangeError")
             self.assertEqual(caught.exception.steps_done, 7)
             self.assertEqual(caught.exception.stage, stage)

@@ -152,12 +152,12 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
 
     def test_steps_are_traced_under_the_given_devices(self):
-        profile = self.environment.trace({"x": _TASKS[0], "y": _TASKS[1]})
+        profile = self.environment.trace({"x": _TASKS[0], "y": _TASKS[1]}, COLOCRL)
         self.assertLen(profile.step_secs, 9)
         self.assertContainsSubset(["x", "y", "w"], profile.operations)
         self.assertEqual(profile.operations["y"].output_bytes, {0: 8 * 8 * 4})
         self.assertGreater(profile.operations["x"].compute_secs, 0.0)
-        failure = self.environment.trace({"x": "/job:nobody"})
+        failure = self.environment.trace({"x": "/job:nobody"}, COLOCRL)
         self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
         self.assert_works()
 
@@ -179,7 +179,7 @@ class LocalSessionTest(tf.test.TestCase):
         timer = threading.Timer(0.5, lambda: self.kill("task 1", signal.SIGKILL))
         timer.start()
         self.addCleanup(timer.join)
-        failure = self.environment.trace({})
+        failure = self.environment.trace({}, COLOCRL)
         self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
         self.assertIn("task 1 was killed", failure.message)
         self.assert_works()
@@ -278,7 +278,7 @@ class LocalSessionTest(tf.test.TestCase):
             self.assertIsNone(measurement.failure)
         failure = self.environment.measure_assignment({"x": "/job:nobody"}).failure
         self.assertEqual(failure.kind, FailureKind.INVALID_PLACEMENT)
-        self.environment.trace({})
+        self.environment.trace({}, COLOCRL)
         self.environment.fetched_values({}, steps=1)
         self.assert_steps("b", 1)
         self.environment.close_session("b")

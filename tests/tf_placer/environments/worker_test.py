@@ -9,7 +9,7 @@ import time
 import tensorflow as tf
 
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
-from tf_placer.processes import ChildDied, ChildProcess, await_message
+from tf_placer.processes import ChildProcess, await_message
 
 v1 = tf.compat.v1
 
@@ -18,16 +18,20 @@ class WorkerTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.start_worker()
+
+    def start_worker(self, cores=()) -> None:
         self.worker = ChildProcess(
             "the worker",
             "tf_placer.environments.worker",
-            {},
+            {"cores": cores},
             log_path=self.directory / "worker.log",
         )
         self.addCleanup(self.worker.stop)
 
     def ask(self, **command) -> list[dict]:
-        """Sends a command; returns all answers to it."""
+        """Sends a command, about the graph "g" unless it says otherwise; returns all answers."""
+        command.setdefault("graph", "g")
         deadline = time.monotonic() + 120.0
         self.worker.send(command, deadline)
         answers = []
@@ -36,13 +40,15 @@ class WorkerTest(tf.test.TestCase):
         return answers
 
     def load(
-        self, graph: tf.Graph, *fetches: str, initializers=(), share=False, cores=()
+        self, graph: tf.Graph, *fetches: str, initializers=(), share=False, name="g"
     ) -> list[dict]:
         (self.directory / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
         (self.directory / "config").write_bytes(v1.ConfigProto().SerializeToString())
         write_tensors(self.directory / "feeds", {})
         return self.ask(
-            graph=str(self.directory / "graph.pb"),
+            command="load",
+            graph=name,
+            path=str(self.directory / "graph.pb"),
             fetches=fetches,
             initializers=initializers,
             feeds=str(self.directory / "feeds"),
@@ -50,8 +56,6 @@ class WorkerTest(tf.test.TestCase):
             meta_optimizer=False,
             isolate=share,
             share_variables=share,
-            target="",
-            cores=cores,
         )
 
     def open(self, label: str, assignment=None, dropped=1) -> list[dict]:
@@ -164,13 +168,13 @@ class WorkerTest(tf.test.TestCase):
             tf.reduce_sum(x, name="y")
         self.load(graph, "y:0")
         rounds = {"dropped": 1, "timeout_secs": 60.0}
-        *stages, answer = self.ask(command="trace", assignment={}, steps=3, **rounds)
+        trace = {"command": "trace", "steps": 3, "alone_on": None, **rounds}
+        *stages, answer = self.ask(assignment={}, **trace)
         self.assertEqual(stages[-1], {"stage": "the traced steps"})
         self.assertLen(answer["step_secs"], 2)
         self.assertEqual(answer["operations"]["x"]["output_bytes"], {"0": 16})
 
-        wrong = {"assignment": {"x": "/job:no"}, "steps": 3, **rounds}
-        answer = self.ask(command="trace", **wrong)[-1]
+        answer = self.ask(assignment={"x": "/job:no"}, **trace)[-1]
         self.assertEqual(answer["error"]["type"], "InvalidArgumentError")
 
         rounds = {**rounds, "rounds": 3, "processes": []}
@@ -185,19 +189,55 @@ class WorkerTest(tf.test.TestCase):
         core = max(os.sched_getaffinity(0))
         with tf.Graph().as_default() as graph:
             tf.reduce_sum(tf.random.uniform([4]), name="y")
-        self.load(graph, "y:0", cores=[core])
+        self.worker.stop()
+        self.start_worker([core])
+        self.load(graph, "y:0")
         self.open("a")
         self.ask(command="run_steps", label="a", count=1)
         threads = [int(thread) for thread in os.listdir(f"/proc/{self.worker.pid}/task")]
         self.assertGreater(len(threads), 1)
         self.assertEqual({tuple(os.sched_getaffinity(thread)) for thread in threads}, {(core,)})
 
-    def test_a_graph_that_cannot_be_loaded_is_told_and_ends_the_worker(self):
+    def test_a_step_is_traced_in_the_worker_beside_a_server(self):
+        core = max(os.sched_getaffinity(0))
+        graph = self.counting_graph()
+        server = tf.distribute.Server({"there": ["localhost:0"]})
+        self.assertEqual(self.ask(command="connect", target=server.target), [{"connected": True}])
+        self.load(graph, "count:0", initializers=["init"], share=True)
+        everywhere = {op.name: "/job:there/task:0/device:CPU:0" for op in graph.get_operations()}
+        self.open("a", everywhere, dropped=0)
+        anywhere = dict.fromkeys(everywhere, "")
+        answer = self.ask(
+            command="trace", assignment=anywhere, steps=4, dropped=1, alone_on=[core],
+            timeout_secs=60.0,
+        )[-1]  # fmt: skip
+        self.assertLen(answer["step_secs"], 2)
+        # Three steps without a trace and four with one, from variables of its own.
+        self.assertEqual(self.counts(), [1, 2, 3, 4, 5, 6, 7])
+        self.ask(command="run_steps", label="a", count=1)
+        self.assertEqual(self.counts()[-1], 1)
+        # Other sessions may use all cores.
+        self.assertEqual(os.sched_getaffinity(self.worker.pid), os.sched_getaffinity(0))
+
+    def test_several_graphs_have_sessions_of_their_own(self):
+        self.load(self.counting_graph(), "count:0", initializers=["init"])
+        with tf.Graph().as_default() as graph:
+            tf.constant(1.0, name="y")
+        self.assertEqual(self.load(graph, "y:0", name="other"), [{"loaded": True}])
+        self.open("a", dropped=0)
+        answer = self.ask(
+            command="open_session", graph="other", label="a", assignment={}, dropped=0,
+            timeout_secs=60.0,
+        )[-1]  # fmt: skip
+        self.assertIn("setup_secs", answer)
+        self.ask(command="run_steps", label="a", count=1)
+        self.assertEqual(self.ask(command="unload", graph="other"), [{"unloaded": True}])
+        self.ask(command="run_steps", label="a", count=1)
+        self.assertEqual(self.counts(), [1, 2])
+
+    def test_a_graph_that_cannot_be_loaded_is_told(self):
         (answer,) = self.load(tf.Graph(), "missing")
-        self.assertIn("missing", answer["error"])
-        with self.assertRaises(ChildDied):
-            await_message(self.worker, (), time.monotonic() + 60.0)
-        self.assertFalse(os.path.exists(f"/proc/{self.worker.pid}"))
+        self.assertIn("missing", answer["refused"])
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ class Profiler:
         granularity,
         session_config,
         work_dir,
-        timeout_secs,
+        environment,
+        report,
         known_secs,
     ) -> CostedGraph:
         self.settings.append(

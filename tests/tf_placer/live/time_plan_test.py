@@ -55,10 +55,10 @@ class TimePlanTest(absltest.TestCase):
         earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
         self.assertAlmostEqual(plan(100.0, earlier).left_secs(), 60.0, delta=1.0)
 
-    def test_profiling_needs_time_for_two_starts_its_steps_and_the_links(self):
+    def test_a_profile_takes_its_steps_and_the_links_unless_they_are_known(self):
         trials = started(self.trials, 4.0)
-        self.assertTrue(plan(100.0).can_profile(trials, 2 * 4 + 25 * 1 + 8.1))
-        self.assertFalse(plan(100.0).can_profile(trials, 2 * 4 + 25 * 1 + 7.9))
+        self.assertEqual(plan(100.0).profile_secs(trials, links_known=True), 3.0 + 25 * 1)
+        self.assertEqual(plan(100.0).profile_secs(trials, links_known=False), 3.0 + 25 * 1 + 12.0)
 
     # A round starts processes (4 s here) and runs nine steps of each: 9 s of the graph as it came,
     # 4.5 s of the fastest, 7.2 s of the expert, 9 s of the single device.

@@ -36,12 +36,14 @@ class TerminalLineTest(absltest.TestCase):
         self.assertLess(terminal.getvalue().count("\r"), 6)
         self.assertIn("0 ", terminal.getvalue())
 
-    def test_a_file_gets_nothing(self):
+    def test_a_file_gets_a_line_every_ten_seconds(self):
         file = io.StringIO()
         line = TerminalLine(file)
-        line.show("one")
+        for secs in range(25):
+            self.time.monotonic.return_value = 5.0 + secs
+            line.show(f"after {secs} s")
         line.clear()
-        self.assertEqual(file.getvalue(), "")
+        self.assertEqual(file.getvalue(), "after 10 s\nafter 20 s\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,84 @@
+"""Tests of links that are kept: for the same machine, and for no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from unittest import mock
+
+import tensorflow as tf
+
+from tf_placer.costs.known_links import cache_directory, keep_links, known_links
+from tf_placer.machines.machine import Device, Link, Machine
+
+v1 = tf.compat.v1
+_NAMES = tuple(f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2))
+_MACHINE = Machine(
+    "local:2", "local", tuple(Device(name, "CPU", None, (k,)) for k, name in enumerate(_NAMES))
+)
+_MEASURED = dataclasses.replace(
+    _MACHINE,
+    devices=tuple(dataclasses.replace(device, transfer_share=0.5) for device in _MACHINE.devices),
+    links=(Link(*_NAMES, 1e-4, 1e9), Link(*_NAMES[::-1], 2e-4, 2e9)),
+)
+
+
+class KnownLinksTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cache = pathlib.Path(self.create_tempdir().full_path)
+        self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.cache)}))
+
+    def test_they_are_found_again_with_their_age(self):
+        self.assertIsNone(known_links(_MACHINE, None))
+        keep_links(_MEASURED, None)
+        known = known_links(_MACHINE, None)
+        self.assertEqual(known.machine, _MEASURED)
+        self.assertBetween(known.age_secs, 0.0, 600.0)
+
+    def test_they_are_not_those_of_another_machine_or_configuration(self):
+        keep_links(_MEASURED, None)
+        other_cores = tuple(dataclasses.replace(d, cores=(7,)) for d in _MACHINE.devices)
+        for machine in (
+            dataclasses.replace(_MACHINE, spec="local:2,memory_mb=5"),
+            dataclasses.replace(_MACHINE, devices=other_cores),
+        ):
+            self.assertIsNone(known_links(machine, None))
+        self.assertIsNone(known_links(_MACHINE, v1.ConfigProto(log_device_placement=True)))
+        with mock.patch.object(tf, "__version__", "3.0"):
+            self.assertIsNone(known_links(_MACHINE, None))
+        with mock.patch("os.cpu_count", return_value=1000):
+            self.assertIsNone(known_links(_MACHINE, None))
+
+    def test_the_latest_count_and_those_of_others_stay(self):
+        other = dataclasses.replace(_MEASURED, spec="local:2,memory_mb=5")
+        keep_links(other, None)
+        keep_links(_MEASURED, None)
+        faster = dataclasses.replace(_MEASURED, links=(Link(*_NAMES, 1e-5, 1e10),))
+        keep_links(faster, None)
+        self.assertEqual(known_links(_MACHINE, None).machine, faster)
+        self.assertEqual(known_links(other, None).machine, other)
+
+    def test_a_file_that_is_none_of_ours_is_measured_anew(self):
+        file = cache_directory() / "links.json"
+        file.parent.mkdir()
+        for text in ("", "[1]", '{"format": 2}', '{"format": 1, "machines": []}', "{"):
+            file.write_text(text)
+            self.assertIsNone(known_links(_MACHINE, None))
+        keep_links(_MEASURED, None)
+        self.assertEqual(known_links(_MACHINE, None).machine, _MEASURED)
+
+    def test_the_directory_is_of_the_user_alone(self):
+        keep_links(_MEASURED, None)
+        self.assertEqual(cache_directory(), self.cache / "tf_placer")
+        self.assertEqual(cache_directory().stat().st_mode & 0o777, 0o700)
+
+    def test_a_directory_that_cannot_be_written_is_an_error(self):
+        (self.cache / "tf_placer").write_text("a file")
+        with self.assertRaises(OSError):
+            keep_links(_MEASURED, None)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,60 @@
+import time
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer.text import stages
+from tf_placer.text.stages import Stages
+
+
+class StagesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enter_context(mock.patch.object(stages, "_INTERVAL_SECS", 0.05))
+        self.lines = []
+
+    def wait_for(self, count):
+        deadline = time.monotonic() + 60.0
+        while len(self.lines) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertGreaterEqual(len(self.lines), count)
+
+    def test_what_takes_long_is_said_to_go_on(self):
+        with Stages(self.lines.append) as work:
+            work.begin("reading")
+            self.wait_for(3)
+            work.begin("writing")
+            self.wait_for(len(self.lines) + 2)
+        self.assertEqual(self.lines[0], "reading")
+        self.assertRegex(self.lines[1], r"^still reading: 0\.\d s so far$")
+        self.assertIn("writing", self.lines)
+        self.assertStartsWith(self.lines[-1], "still writing: ")
+
+    def test_it_says_how_far_all_of_the_work_is(self):
+        with Stages(self.lines.append) as work:
+            work.how_far = lambda: "7 of 10 s used"
+            work.enter("measuring")
+            self.wait_for(1)
+        self.assertRegex(self.lines[0], r"^still measuring: 0\.\d s so far; 7 of 10 s used$")
+
+    def test_afterwards_there_is_silence(self):
+        with Stages(self.lines.append) as work:
+            work.begin("reading")
+        count = len(self.lines)
+        time.sleep(0.2)
+        self.assertLen(self.lines, count)
+
+    def test_before_the_first_stage_there_is_silence(self):
+        with Stages(self.lines.append):
+            time.sleep(0.2)
+        self.assertEqual(self.lines, [])
+
+    def test_what_is_said_about_a_stage_counts_as_a_sign_of_life(self):
+        with mock.patch.object(stages, "_INTERVAL_SECS", 3600.0), Stages(self.lines.append) as work:
+            work.begin("searching")
+            work.say("12 of 20 done")
+        self.assertEqual(self.lines, ["searching", "12 of 20 done"])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,84 @@
+"""Finds out, for a command, what a graph file costs on a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+from tf_placer.environments.live_processes import LiveProcesses
+from tf_placer.errors import require_tensorflow
+from tf_placer.machines.lookup import find_machine
+from tf_placer.text.stages import Stages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tf_placer.costs.costed_graph import CostedGraph
+
+__all__ = ["cost_graph_file"]
+
+
+def cost_graph_file(
+    input_graph: str,
+    machine_spec: str,
+    *,
+    fetches: Sequence[str] | None = None,
+    feeds_path: str | None = None,
+    initializers: Sequence[str] | None = None,
+    steps: int = 10,
+    granularity: str = "coarse",
+    measure_links: bool = False,
+) -> CostedGraph:
+    """Finds out what a graph costs, and says on standard error what it is doing.
+
+    Processes that are needed start first, so that they import TensorFlow while this one does.
+
+    Args:
+        input_graph: the graph file.
+        machine_spec: as `find_machine` takes it.
+        fetches: what a step fetches; as `read_source` finds it when None.
+        feeds_path: a file with what it feeds; as `read_source` makes it up when None.
+        initializers: what runs before the first step; as `read_source` finds it when None.
+        steps: how many steps to trace on each kind of device.
+        granularity: how fine groups are.
+        measure_links: whether to measure links that are known.
+
+    Raises:
+        GraphError, MachineError, SearchError, WorkerStartError, ValueError, OSError: something of
+            this is wrong or cannot be run.
+    """
+    require_tensorflow()
+    with contextlib.ExitStack() as stack:
+        stages = stack.enter_context(Stages(lambda line: print(line, file=sys.stderr, flush=True)))
+        # What cannot be read is said before anything starts.
+        for path in (input_graph, feeds_path):
+            if path is not None:
+                open(path, "rb").close()
+        stages.begin(f"looking at {machine_spec}")
+        machine = find_machine(machine_spec)
+        processes = None
+        if machine.kind != "described":
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            processes = LiveProcesses(machine, directory)
+            stack.callback(processes.stop)
+            stages.begin("starting TensorFlow")
+            processes.launch()
+        # It takes seconds to import.
+        from tf_placer.costs.costed_graph import cost_graph
+        from tf_placer.inputs.feeds_file import read_feeds
+        from tf_placer.inputs.sources import read_source
+
+        stages.begin(f"reading {input_graph}")
+        feeds = None if feeds_path is None else read_feeds(feeds_path)
+        source = read_source(input_graph, fetches, feeds, initializers)
+        return cost_graph(
+            source,
+            machine,
+            steps=steps,
+            granularity=granularity,
+            processes=processes,
+            measure_links=measure_links,
+            report=stages.begin,
+        )

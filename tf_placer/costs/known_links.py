@@ -1,0 +1,140 @@
+"""Keeps the links of machines that were measured, in the user's own cache directory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tf_placer.files import read_json, write_json
+from tf_placer.machines.machine import Link, Machine
+
+__all__ = ["KnownLinks", "cache_directory", "keep_links", "known_links"]
+
+_FORMAT = 1
+_FILE = "links.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownLinks:
+    """The links of a machine as they were measured.
+
+    Attributes:
+        machine: with them.
+        measured: when, in UTC.
+    """
+
+    machine: Machine
+    measured: datetime.datetime
+
+    @property
+    def age_secs(self) -> float:
+        """How long ago that was."""
+        return (datetime.datetime.now(datetime.UTC) - self.measured).total_seconds()
+
+
+def cache_directory() -> pathlib.Path:
+    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(base, "tf_placer")
+
+
+def known_links(
+    machine: Machine, session_config: tf.compat.v1.ConfigProto | None
+) -> KnownLinks | None:
+    """Finds links that were measured before on the same machine with the same configuration.
+
+    Args:
+        machine: whose links are wanted.
+        session_config: of the sessions that measure; None for TensorFlow's default.
+
+    Returns:
+        The links; None if there are none, or if the file cannot be read.
+    """
+    try:
+        kept = read_json(cache_directory() / _FILE)
+        if kept["format"] != _FORMAT:
+            return None
+        entry = kept["machines"][_key(machine, session_config)]
+        shares = entry["transfer_shares"]
+        devices = tuple(
+            dataclasses.replace(device, transfer_share=share)
+            for device, share in zip(machine.devices, shares, strict=True)
+        )
+        links = tuple(Link(**link) for link in entry["links"])
+        measured = datetime.datetime.fromisoformat(entry["measured"])
+        return KnownLinks(dataclasses.replace(machine, devices=devices, links=links), measured)
+    except (OSError, KeyError, TypeError, ValueError):
+        # Whatever is wrong with it: what it says can be measured.
+        return None
+
+
+def keep_links(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> None:
+    """Keeps the links of a machine, which were measured just now.
+
+    Args:
+        machine: with measured links.
+        session_config: of the sessions that measured.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    entry = {
+        "machine": machine.spec,
+        "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "transfer_shares": [device.transfer_share for device in machine.devices],
+        "links": [dataclasses.asdict(link) for link in machine.links],
+    }
+    with _locked():
+        path = cache_directory() / _FILE
+        kept: dict[str, Any] = {"format": _FORMAT, "machines": {}}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            before = read_json(path)
+            if before["format"] == _FORMAT:
+                kept["machines"] = dict(before["machines"])
+        kept["machines"][_key(machine, session_config)] = entry
+        write_json(path, kept)
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Keeps other processes from writing at the same time."""
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(directory / f"{_FILE}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> str:
+    """Tells a machine and what may change its links from others."""
+    config = b"" if session_config is None else session_config.SerializeToString()
+    is_remote = machine.kind == "cluster"
+    value = {
+        "spec": machine.spec,
+        "devices": [[device.name, device.type, list(device.cores)] for device in machine.devices],
+        "computer": "" if is_remote else _computer(),
+        "tensorflow": tf.__version__,
+        "session_config": hashlib.sha256(config).hexdigest(),
+    }
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _computer() -> str:
+    """Tells this computer from others that share the user's home directory."""
+    model = ""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    return f"{os.uname().nodename} {model} {os.cpu_count()}"

@@ -1,0 +1,84 @@
+"""Says what is being done, and every now and then that it still is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from tf_placer.text.units import format_duration
+
+__all__ = ["Stages"]
+
+_INTERVAL_SECS = 10.0
+
+
+class Stages:
+    """Reports the beginning of each stage of long work and, every ten seconds, that it goes on.
+
+    Attributes:
+        how_far: says how far all of the work is; nothing at first.
+
+    Example:
+        with Stages(print) as stages:
+            stages.begin("reading the graph")
+            ...
+            stages.begin("measuring the links, about 12 s")
+            ...
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        """Takes over a report.
+
+        Args:
+            report: called with lines of text for people, also from another thread.
+        """
+        self.how_far: Callable[[], str] = str
+        self._report = report
+        self._stage = ""
+        self._stage_start_secs = self._last_secs = time.monotonic()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._remind, daemon=True)
+
+    def begin(self, stage: str) -> None:
+        """Reports what is done from now on."""
+        self.enter(stage)
+        self.say(stage)
+
+    def enter(self, stage: str) -> None:
+        """Notes what is done from now on, which is reported if it takes long."""
+        with self._lock:
+            self._stage = stage
+            self._stage_start_secs = self._last_secs = time.monotonic()
+
+    def say(self, line: str) -> None:
+        """Reports something about the stage."""
+        with self._lock:
+            self._last_secs = time.monotonic()
+            self._report(line)
+
+    def _remind(self) -> None:
+        while not self._ended.wait(_INTERVAL_SECS / 20):
+            with self._lock:
+                now_secs = time.monotonic()
+                if self._stage and now_secs - self._last_secs >= _INTERVAL_SECS:
+                    self._last_secs = now_secs
+                    took = format_duration(now_secs - self._stage_start_secs)
+                    how_far = self.how_far()
+                    rest = f"; {how_far}" if how_far else ""
+                    self._report(f"still {self._stage}: {took} so far{rest}")
+
+    def __enter__(self) -> Stages:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
