@@ -94,8 +94,9 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     legal = {device_type: np.ones(len(used), bool) for device_type in table.device_types}
     for g, node in zip(group.tolist(), graph.graph_def.node, strict=True):
         devices[g] = devices[g] or node.device
+        supporting = table.supporting(node)
         for device_type, runs in legal.items():
-            if runs[g] and not table.supports(node, device_type):
+            if device_type not in supporting:
                 runs[g] = False
     names = [""] * len(used)
     for i in graph.order[::-1].tolist():
@@ -115,8 +116,9 @@ class FindColocationGroups(GraphPass):
 
 def _join_classes(graph: OpGraph, sets: UnionFind) -> None:
     for i, node in enumerate(graph.graph_def.node):
-        if _CLASS in node.attr:
-            for value in node.attr[_CLASS].list.s:
+        attr = node.attr
+        if _CLASS in attr:
+            for value in attr[_CLASS].list.s:
                 if value.startswith(_LOCATION):
                     sets.union(i, graph.index[value[len(_LOCATION) :].decode()])
 

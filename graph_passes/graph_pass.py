@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graph_passes.errors import GraphError
+from graph_passes.garbage_collection import paused_garbage_collection
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -97,6 +98,7 @@ class Sequential(GraphPass):
         """Composes the passes in the order given."""
         self.passes = tuple(passes)
 
+    @paused_garbage_collection()
     def run(self, state: GraphState) -> PassResult:
         """Runs all passes; an error says which one failed."""
         modified = False

@@ -25,6 +25,8 @@ __all__ = ["Constraints", "KernelTable", "condense", "registered_kernels", "tabl
 # A kernel: the values that it accepts of each attribute that it does not accept all values of.
 # Types are values by their names, such as "DT_FLOAT".
 Constraints = dict[str, frozenset[str | int]]
+# The values of an attribute of one operation.
+_Values = tuple[str | int, ...]
 
 _TABLE = "gpu_kernels.json"
 # Kernels of this type serve every device that has no kernel of its own.
@@ -53,8 +55,9 @@ class KernelTable:
         """
         self._functions = FunctionLibrary(graph_def)
         self._kernels = constraints if constraints is not None else _all_kernels()
-        self._supports: dict[tuple[object, ...], bool] = {}
-        self._body_runs: dict[tuple[str, str], bool] = {}
+        self._attributes: dict[str, tuple[str, ...]] = {}
+        self._found: dict[tuple[str, tuple[_Values, ...]], frozenset[str]] = {}
+        self._found_for_bodies: dict[str, frozenset[str]] = {}
 
     @property
     def device_types(self) -> tuple[str, ...]:
@@ -71,34 +74,59 @@ class KernelTable:
         Returns:
             True if there is a kernel for it and for everything in the functions it calls.
         """
-        return self._has_kernel(node, device_type) and all(
-            self._has_kernels_for(name, device_type) for name in self._functions.run_by(node)
-        )
+        return device_type in self.supporting(node)
 
-    def _has_kernels_for(self, function: str, device_type: str) -> bool:
-        key = (function, device_type)
-        if key not in self._body_runs:
-            self._body_runs[key] = function in self._functions and all(
-                self._has_kernel(node, device_type) for node in self._functions.body(function)
+    def supporting(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
+        """Finds the device types that can run the operation.
+
+        Args:
+            node: the operation; only its type and attributes matter.
+
+        Returns:
+            Those of `device_types` that `supports` says yes to.
+        """
+        found = self._with_kernel(node)
+        for name in self._functions.run_by(node):
+            found &= self._with_kernels_for(name)
+        return found
+
+    def _with_kernels_for(self, function: str) -> frozenset[str]:
+        if function not in self._found_for_bodies:
+            found = frozenset(self._kernels if function in self._functions else ())
+            for node in self._functions.body(function):
+                found &= self._with_kernel(node)
+            self._found_for_bodies[function] = found
+        return self._found_for_bodies[function]
+
+    def _with_kernel(self, node: tf.compat.v1.NodeDef) -> frozenset[str]:
+        op_type = node.op
+        if op_type in self._functions:
+            return frozenset(self._kernels)
+        # Many operations are alike.
+        names = self._constrained(op_type)
+        key = (op_type, tuple(_attribute_values(node, name) for name in names))
+        if key not in self._found:
+            values = dict(zip(names, key[1], strict=True))
+            self._found[key] = frozenset(
+                device_type
+                for device_type, kernels_of in self._kernels.items()
+                if any(
+                    all(allowed.issuperset(values[name]) for name, allowed in kernel.items())
+                    for kernel in kernels_of.get(op_type, ())
+                )
             )
-        return self._body_runs[key]
+        return self._found[key]
 
-    def _has_kernel(self, node: tf.compat.v1.NodeDef, device_type: str) -> bool:
-        if node.op in self._functions:
-            return True
-        kernels_of_type = self._kernels[device_type].get(node.op, ())
-        names = {name: None for kernel in kernels_of_type for name in kernel}
-        values = {name: _attribute_values(node, name) for name in names}
-        key = (device_type, node.op, *values.values())
-        if key not in self._supports:
-            self._supports[key] = any(
-                all(allowed.issuperset(values[name]) for name, allowed in kernel.items())
-                for kernel in kernels_of_type
-            )
-        return self._supports[key]
+    def _constrained(self, op_type: str) -> tuple[str, ...]:
+        """Names the attributes that the kernels of an operation type are told apart by."""
+        if op_type not in self._attributes:
+            of_type = [kernels_of.get(op_type, ()) for kernels_of in self._kernels.values()]
+            names = {name for kernels_of in of_type for kernel in kernels_of for name in kernel}
+            self._attributes[op_type] = tuple(sorted(names))
+        return self._attributes[op_type]
 
 
-def _attribute_values(node: tf.compat.v1.NodeDef, name: str) -> tuple[str | int, ...]:
+def _attribute_values(node: tf.compat.v1.NodeDef, name: str) -> _Values:
     """Reads the values of an attribute, several for a list; none if a function's caller decides."""
     value = node.attr[name] if name in node.attr else _attribute_defaults(node.op).get(name)
     if value is None:

@@ -53,7 +53,8 @@ def left_alone(graph: OpGraph) -> np.ndarray:
     functions = FunctionLibrary(graph.graph_def)
     holds_bound: dict[str, bool] = {}
     for i, node in enumerate(graph.graph_def.node):
-        if node.device or any(_is_set(node, name) for name in _XLA_ATTRIBUTES):
+        attr = node.attr
+        if node.device or any(_is_set(attr[name]) for name in _XLA_ATTRIBUTES if name in attr):
             alone[i] = True
         for name in functions.run_by(node):
             if name not in holds_bound:
@@ -83,8 +84,5 @@ def _is_bound(op_type: str) -> bool:
     return op_type in _TYPES or any(family in op_type for family in _FAMILIES)
 
 
-def _is_set(node: tf.compat.v1.NodeDef, name: str) -> bool:
-    if name not in node.attr:
-        return False
-    value = node.attr[name]
+def _is_set(value: tf.compat.v1.AttrValue) -> bool:
     return value.b if value.HasField("b") else True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from graph_passes import graph_def_reader as reader
 from graph_passes.errors import GraphError
+from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 
 __all__ = ["OpGraph", "ReadOperations"]
@@ -61,6 +63,7 @@ class OpGraph:
     fed: np.ndarray
 
     @classmethod
+    @paused_garbage_collection()
     def from_graph_def(
         cls,
         graph_def: tf.compat.v1.GraphDef,
@@ -95,12 +98,14 @@ class OpGraph:
         order = reader.topological_order(graph_def, edges)
         tensors = reader.read_tensors(graph_def)
         edge_tensor = tensors.output_start[edges.producers] + edges.ports
-        type_names, types = np.unique([node.op for node in graph_def.node], return_inverse=True)
+        op_types = [node.op for node in graph_def.node]
+        type_names = tuple(sorted(set(op_types)))
+        number = {name: i for i, name in enumerate(type_names)}
         graph = cls(
             graph_def=graph_def,
             names=names,
-            type_names=tuple(str(name) for name in type_names),
-            types=types.astype(np.int32),
+            type_names=type_names,
+            types=np.array([number[op_type] for op_type in op_types], np.int32),
             output_start=tensors.output_start,
             tensor_dtypes=tensors.dtypes,
             tensor_shapes=tensors.shapes,
@@ -157,12 +162,18 @@ class OpGraph:
     @functools.cached_property
     def input_tensors(self) -> list[list[int]]:
         """The tensors that each operation reads, in the order of its inputs."""
-        lists: list[list[int]] = [[] for _ in self.names]
-        for tensor, consumer in zip(
-            self.edge_tensor.tolist(), self.edge_consumer.tolist(), strict=True
-        ):
-            lists[consumer].append(tensor)
-        return lists
+        return self._by_consumer(self.edge_tensor)
+
+    @functools.cached_property
+    def producers(self) -> list[list[int]]:
+        """The operations that each operation reads from, in the order of its inputs."""
+        return self._by_consumer(self.edge_producer)
+
+    def _by_consumer(self, of_edges: np.ndarray) -> list[list[int]]:
+        """Splits what there is one of per data edge into what each operation reads."""
+        start = np.searchsorted(self.edge_consumer, np.arange(self.num_operations + 1)).tolist()
+        values = of_edges.tolist()
+        return [values[first:end] for first, end in itertools.pairwise(start)]
 
     def type_of(self, operation: int) -> str:
         """Returns the type of an operation, such as "MatMul"."""
@@ -210,20 +221,20 @@ class OpGraph:
             if colon and fed[self.tensor_index(name)]:
                 continue
             stack.append(self.index[operation])
-        parents: list[list[int]] = [[] for _ in self.names]
         live = ~fed[self.edge_tensor]
-        for producer, consumer in zip(
-            self.edge_producer[live].tolist(), self.edge_consumer[live].tolist(), strict=True
-        ):
-            parents[consumer].append(producer)
-        for before, after in self.control_edges.tolist():
-            parents[after].append(before)
-        needed[stack] = True
+        before = np.concatenate([self.edge_producer[live], self.control_edges[:, 0]])
+        after = np.concatenate([self.edge_consumer[live], self.control_edges[:, 1]])
+        by_consumer = np.argsort(after, kind="stable")
+        parents = before[by_consumer].tolist()
+        start = np.searchsorted(after[by_consumer], np.arange(self.num_operations + 1)).tolist()
+        found = set(stack)
         while stack:
-            for parent in parents[stack.pop()]:
-                if not needed[parent]:
-                    needed[parent] = True
+            i = stack.pop()
+            for parent in parents[start[i] : start[i + 1]]:
+                if parent not in found:
+                    found.add(parent)
                     stack.append(parent)
+        needed[list(found)] = True
         return dataclasses.replace(self, needed=needed, fed=fed)
 
 

@@ -138,20 +138,16 @@ def operation_groups(
     for bit, device_type in enumerate(sorted(colocation.legal)):
         colocated_types |= colocation.legal[device_type].astype(np.int64) << bit
     of_colocated = grouping.group.copy()
-    readers: list[set[int]] = [set() for _ in range(colocation.num_groups)]
     colocated = colocation.group
-    for p, c in zip(
-        colocated[graph.edge_producer].tolist(),
-        colocated[graph.edge_consumer].tolist(),
-        strict=True,
-    ):
-        if p != c and free[c]:
-            readers[p].add(c)
+    producer, consumer = colocated[graph.edge_producer], colocated[graph.edge_consumer]
+    # Of what the grouping leaves open.
+    counts = (of_colocated[producer] < 0) & (producer != consumer) & free[producer] & free[consumer]
+    readers: dict[int, set[int]] = {}
+    for p, c in zip(producer[counts].tolist(), consumer[counts].tolist(), strict=True):
+        readers.setdefault(p, set()).add(c)
     # Groups are numbered in topological order of their first operation, so most readers come
     # before what they read; what a cycle of groups hides from this order stays unplaced.
-    for h in range(colocation.num_groups - 1, -1, -1):
-        if of_colocated[h] >= 0 or not free[h] or not readers[h]:
-            continue
+    for h in sorted(readers, reverse=True):
         groups = {int(of_colocated[r]) for r in readers[h]}
         if len(groups) == 1:
             (group,) = groups

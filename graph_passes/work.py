@@ -109,13 +109,12 @@ def tensor_elements(graph: OpGraph) -> np.ndarray:
 
     A dimension of unknown size counts as 1, a tensor of unknown rank as one element.
     """
-    return np.array(
-        [
-            1 if shape is None else math.prod(max(size, 1) for size in shape)
-            for shape in graph.tensor_shapes
-        ],
-        np.float64,
-    )
+    # Few of the shapes are different.
+    elements = {
+        shape: 1 if shape is None else math.prod(max(size, 1) for size in shape)
+        for shape in set(graph.tensor_shapes)
+    }
+    return np.array([elements[shape] for shape in graph.tensor_shapes], np.float64)
 
 
 def contraction_flops(graph: OpGraph) -> np.ndarray:

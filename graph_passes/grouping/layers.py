@@ -40,11 +40,13 @@ def number_layers(graph: OpGraph, colocation: ColocationGroups, grouping: Groupi
     source = weight_sources(graph)
     sets = UnionFind(grouping.num_groups)
     in_layer = is_block.copy()
-    edges = zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True)
-    for producer, consumer in edges:
+    has_source = np.array([s is not None and not _is_scalar(graph, s) for s in source], bool)
+    reads = has_source[graph.edge_producer]
+    for producer, consumer in zip(
+        graph.edge_producer[reads].tolist(), graph.edge_consumer[reads].tolist(), strict=True
+    ):
         variable = source[producer]
-        if variable is None or _is_scalar(graph, variable):
-            continue
+        assert variable is not None
         holder, reader = int(of_operation[variable]), int(of_operation[consumer])
         if holder >= 0 and reader >= 0 and is_block[reader] and _is_free(grouping, holder):
             in_layer[holder] = True

@@ -83,7 +83,7 @@ def forward_operation(graph: OpGraph, operation: int) -> int | None:
                 return graph.index[rest]
         # A tape names the scope only: for "TanhGrad" that is the "Tanh" it reads from.
         forward_type, is_gradient, _ = graph.type_of(operation).partition("Grad")
-        for producer in _producers(graph, operation) if is_gradient else ():
+        for producer in graph.producers[operation] if is_gradient else ():
             if graph.type_of(producer).startswith(forward_type):
                 return producer
     return None
@@ -113,7 +113,7 @@ def find_regions(graph: OpGraph, colocation: ColocationGroups) -> Regions:
     lookups = is_anchor & graph.has_type(LOOKUPS)
     for i in np.flatnonzero(lookups).tolist():
         # Without weights it only picks from what was computed.
-        if not graph.input_tensors[i] or source[_producers(graph, i)[0]] is None:
+        if not graph.producers[i] or source[graph.producers[i][0]] is None:
             is_anchor[i] = False
 
     anchors = [i for i in graph.order.tolist() if is_anchor[i]]
@@ -123,7 +123,7 @@ def find_regions(graph: OpGraph, colocation: ColocationGroups) -> Regions:
     _lead_to_anchors(graph, region, forward & free & ~_from_variables(graph, region))
     weights = []
     for anchor in anchors:
-        found = (source[p] for p in _producers(graph, anchor))
+        found = (source[p] for p in graph.producers[anchor])
         weights.append(next((s for s in found if s is not None), None))
     return Regions(tuple(anchors), region, forward, free, tuple(weights))
 
@@ -138,13 +138,13 @@ def carries_data(graph: OpGraph, region: np.ndarray) -> np.ndarray:
     Returns:
         bool [num_operations].
     """
-    carries = region >= 0
-    is_parameter = graph.has_type([*VARIABLES, "Const"])
+    carries = (region >= 0).tolist()
+    is_parameter = graph.has_type([*VARIABLES, "Const"]).tolist()
+    producers = graph.producers
     for i in graph.order.tolist():
         if not carries[i] and not is_parameter[i]:
-            producers = _producers(graph, i)
-            carries[i] = not producers or any(carries[p] for p in producers)
-    return carries
+            carries[i] = not producers[i] or any(carries[p] for p in producers[i])
+    return np.array(carries, bool)
 
 
 def weight_sources(graph: OpGraph) -> list[int | None]:
@@ -158,16 +158,12 @@ def weight_sources(graph: OpGraph) -> list[int | None]:
     """
     source: list[int | None] = [None] * graph.num_operations
     is_variable, is_view = graph.has_type(VARIABLES), graph.has_type(_VIEWS)
-    for i in graph.order.tolist():
+    for i in graph.order[(is_variable | is_view)[graph.order]].tolist():
         if is_variable[i]:
             source[i] = i
-        elif is_view[i] and graph.input_tensors[i]:
-            source[i] = source[_producers(graph, i)[0]]
+        elif graph.producers[i]:
+            source[i] = source[graph.producers[i][0]]
     return source
-
-
-def _producers(graph: OpGraph, i: int) -> list[int]:
-    return [int(graph.tensor_producer[t]) for t in graph.input_tensors[i]]
 
 
 def _forward(graph: OpGraph) -> np.ndarray:
@@ -176,42 +172,46 @@ def _forward(graph: OpGraph) -> np.ndarray:
     for i, name in enumerate(graph.names):
         if "gradient" in name and (_GRADIENT_SCOPE.search(name) or _TAPE in name):
             backward[i] = True
-    gives = backward & ~graph.has_type(_KEEPS_VALUES)
-    for i in graph.order.tolist():
-        if not backward[i]:
-            backward[i] = gives[i] = any(gives[p] for p in _producers(graph, i))
+    gives = (backward & ~graph.has_type(_KEEPS_VALUES)).tolist()
+    producers = graph.producers
+    for i in graph.order[~backward[graph.order]].tolist():
+        if any(gives[p] for p in producers[i]):
+            backward[i] = gives[i] = True
     return graph.needed & ~backward
 
 
 def _follow_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:
     """Operations join the deepest region they read from."""
     depth: dict[int, int] = {}
-    is_join = graph.has_type(_JOINS)
+    joins = (eligible & ~graph.has_type(_JOINS)).tolist()
+    regions, producers = region.tolist(), graph.producers
     # How many anchors are on the longest path to each operation, and the region at its end.
-    behind = np.zeros(graph.num_operations, np.int64)
+    behind = [0] * graph.num_operations
     for i in graph.order.tolist():
         best, best_depth = -1, 0
-        for p in _producers(graph, i):
-            best_depth = max(best_depth, int(behind[p]))
-            r = int(region[p])
+        for p in producers[i]:
+            best_depth = max(best_depth, behind[p])
+            r = regions[p]
             if r >= 0 and (best < 0 or depth[r] >= depth[best]):
                 best = r
-        own = int(region[i])
+        own = regions[i]
         if own >= 0:
             depth[own] = best_depth + 1
             behind[i] = best_depth + 1
             continue
         behind[i] = best_depth
-        if eligible[i] and not is_join[i]:
-            region[i] = best
+        if joins[i]:
+            regions[i] = best
+    region[:] = regions
 
 
 def _from_variables(graph: OpGraph, region: np.ndarray) -> np.ndarray:
     """Operations whose value depends on variables, and on no data: they stay with the variables."""
-    found = graph.has_type(VARIABLES)
+    found = graph.has_type(VARIABLES).tolist()
+    producers = graph.producers
     for i in graph.order.tolist():
-        found[i] = found[i] or any(found[p] for p in _producers(graph, i))
-    return found & ~carries_data(graph, region)
+        found[i] = found[i] or any(found[p] for p in producers[i])
+    return np.array(found, bool) & ~carries_data(graph, region)
 
 
 def _lead_to_anchors(graph: OpGraph, region: np.ndarray, eligible: np.ndarray) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 
 import numpy as np
 import tensorflow as tf
@@ -89,6 +90,21 @@ class SequentialTest(tf.test.TestCase):
         with self.assertRaises(KeyError) as caught:
             Sequential([FailDifferently()]).run(self.state)
         self.assertFalse(getattr(caught.exception, "__notes__", []))
+
+    def test_garbage_collection_waits_for_the_last_pass(self):
+        seen = []
+
+        class Look(GraphPass):
+            def run(self, state: GraphState) -> PassResult:
+                seen.append(gc.isenabled())
+                return PassResult(state, modified=False)
+
+        Sequential([Sequential([Look()]), Look()]).run(self.state)
+        self.assertEqual(seen, [False, False])
+        self.assertTrue(gc.isenabled())
+        with self.assertRaises(GraphError):
+            Sequential([Fail()]).run(self.state)
+        self.assertTrue(gc.isenabled())
 
 
 class GraphStateTest(tf.test.TestCase):

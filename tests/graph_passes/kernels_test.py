@@ -129,6 +129,22 @@ class RegistryTest(tf.test.TestCase, parameterized.TestCase):
         node.attr["T"].placeholder = "T"
         self.assertTrue(table.supports(node, "X"))
 
+    def test_device_types_that_differ_in_their_kernels_are_told_apart(self):
+        half, other = frozenset(["DT_HALF"]), frozenset(["DT_INT32"])
+        neg = {"X": [{"T": half}], "Y": [{"T": half | other}], "Z": [{}]}
+        table = KernelTable(
+            tf1.GraphDef(), {**{name: {"Neg": found} for name, found in neg.items()}, "none": {}}
+        )
+        for data_type, expected in (
+            (types_pb2.DT_HALF, {"X", "Y", "Z"}),
+            (types_pb2.DT_INT32, {"Y", "Z"}),
+            (types_pb2.DT_FLOAT, {"Z"}),
+        ):
+            node = node_def("Neg", T=data_type)
+            self.assertEqual(table.supporting(node), expected)
+            for device_type in table.device_types:
+                self.assertEqual(table.supports(node, device_type), device_type in expected)
+
 
 class GpuTableTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 
 import numpy as np
@@ -60,6 +61,10 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         for i, op in enumerate(operations):
             self.assertSequenceEqual(
                 graph.input_tensors[i], [numbers[tensor.name] for tensor in op.inputs]
+            )
+            self.assertSequenceEqual(
+                [graph.names[p] for p in graph.producers[i]],
+                [tensor.op.name for tensor in op.inputs],
             )
             before = graph.control_edges[graph.control_edges[:, 1] == i, 0]
             self.assertCountEqual(
@@ -216,6 +221,11 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertIs(result.state.op_graph.graph_def, graph_def)
         self.assertIsNone(state.op_graph)
         self.assertEqual(graph_def.SerializeToString(deterministic=True), before)
+
+    def test_garbage_collection_goes_on_after_an_error(self):
+        with self.assertRaises(GraphError):
+            OpGraph.from_graph_def(tf1.GraphDef())
+        self.assertTrue(gc.isenabled())
 
 
 if __name__ == "__main__":
