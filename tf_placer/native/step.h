@@ -52,7 +52,6 @@ class Step {
       : tables_(tables),
         max_jobs_(tables.num_operations + tables.max_transfers),
         jobs_(max_jobs_),
-        queued_(max_jobs_),
         ranks_(max_jobs_),
         transfers_(tables.max_transfers),
         servers_(tables.num_servers),
@@ -129,7 +128,7 @@ class Step {
 
   double step_secs() const { return step_secs_; }
   int64_t num_transfers() const { return num_jobs_ - tables_.num_operations; }
-  double requested_secs(int64_t job) const { return queued_[job].ready_secs; }
+  double requested_secs(int64_t job) const { return jobs_[job].ready_secs; }
   int32_t destination(int64_t transfer) const {
     return jobs_[tables_.num_operations + transfer].device;
   }
@@ -146,11 +145,8 @@ class Step {
     double secs;          // how long it takes
     int32_t device;       // where an operation runs or a transfer goes
     int32_t num_missing;  // how many inputs an operation still waits for
-  };
-
-  struct Queued {
-    double ready_secs;  // when a job was ready or requested
-    int32_t next;       // what is behind it in the queue; without meaning for the last
+    double ready_secs;    // when it was ready or requested
+    int32_t next;         // what is behind it in the queue; without meaning for the last
   };
 
   // What is needed of a job that is not in order of arrival: its place among the jobs that were
@@ -192,6 +188,7 @@ class Step {
   struct Original {
     int32_t num_users;
     int32_t last_copy;
+    int32_t device;
   };
 
   // A tensor where it was sent: how many readers still need it, and the transfer of the same tensor
@@ -296,7 +293,7 @@ class Step {
   // on Computing 15(1), 1986).
 
   bool is_before(int32_t job, int32_t other) const {
-    const double secs = queued_[job].ready_secs, other_secs = queued_[other].ready_secs;
+    const double secs = jobs_[job].ready_secs, other_secs = jobs_[other].ready_secs;
     return secs != other_secs ? secs < other_secs : ranks_[job].order < ranks_[other].order;
   }
 
@@ -331,13 +328,13 @@ class Step {
       const int32_t root = server.root;
       // It is not the last of the queue: that came after everything that is in the heap.
       if (first >= 0 && is_before(first, root)) {
-        server.first = queued_[first].next;
+        server.first = jobs_[first].next;
         return first;
       }
       server.root = merge(ranks_[root].left, ranks_[root].right);
       return root;
     }
-    if (first >= 0) server.first = first == server.last ? -1 : queued_[first].next;
+    if (first >= 0) server.first = first == server.last ? -1 : jobs_[first].next;
     return first;
   }
 
@@ -347,7 +344,6 @@ class Step {
   const Tables tables_;
   const int64_t max_jobs_;
   Records<Job> jobs_;        // first the operations
-  Records<Queued> queued_;
   Records<Rank> ranks_;
   Records<Transfer> transfers_;
   Records<Server> servers_;
@@ -379,7 +375,8 @@ int64_t Step::start(int64_t* peaks) {
   }
   if (kMemory) {
     for (int64_t output = 0; output < tables_.num_outputs; ++output) {
-      originals_[output] = {static_cast<int32_t>(tables_.outputs[output].num_readers), -1};
+      originals_[output] = {static_cast<int32_t>(tables_.outputs[output].num_readers), -1,
+                            jobs_[tables_.outputs[output].producer].device};
     }
   }
   for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {
@@ -430,24 +427,19 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
         }
         if (kMemory) {
           note_peak(peaks, device, now);
-          int64_t freed_bytes = tables_.operation_bytes[ended].end;
+          int64_t freed_bytes = operations[ended].end_bytes;
           const uint32_t end = operations[ended + 1].first_input;
           for (uint32_t at = operations[ended].first_input; at < end; ++at) {
             const uint32_t output = inputs[at];
-            int32_t num_users;
-            int64_t last_use_bytes;
-            if (jobs_[outputs[output].producer].device == device) {
-              num_users = --originals_[output].num_users;
-              last_use_bytes = outputs[output].local_bytes;
+            if (originals_[output].device == device) {
+              if (--originals_[output].num_users == 0) freed_bytes += outputs[output].local_bytes;
             } else {
               int32_t copy = originals_[output].last_copy;
               while (jobs_[num_operations + copy].device != device) {
                 copy = copies_[copy].earlier_copy;
               }
-              num_users = --copies_[copy].num_users;
-              last_use_bytes = outputs[output].bytes;
+              if (--copies_[copy].num_users == 0) freed_bytes += outputs[output].bytes;
             }
-            if (num_users == 0) freed_bytes += last_use_bytes;
           }
           held_[device].bytes -= freed_bytes;
         }
@@ -525,11 +517,11 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       }
       Server& server = servers_[number];
       server.is_changed = true;
-      queued_[job].ready_secs = now;
+      jobs_[job].ready_secs = now;
       if (server.first < 0) {
         server.first = job;
       } else if (server.last_ready_secs < now || server.last_order < order) {
-        queued_[server.last].next = job;
+        jobs_[server.last].next = job;
       } else {
         // Many jobs may become ready at one instant, in any order.
         wait_aside(server, job);
@@ -593,7 +585,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
         add_event(num_events++, begin_secs + secs, started);
         if (kMemory) {
           note_peak(peaks, device, now);
-          held_[device].bytes += tables_.operation_bytes[started].start;
+          held_[device].bytes += operations[started].start_bytes;
         }
       }
     }

@@ -15,11 +15,8 @@ struct Operation {
   int32_t num_inputs;     // how many outputs it waits for
   uint32_t first_input;   // of `inputs`; the last is before the first of the next operation
   uint32_t first_reader;  // of `readers`, in the same way
-};
-
-struct OperationBytes {
-  int64_t start;  // what it takes when it starts
-  int64_t end;    // what of that nobody needs after its end
+  int64_t start_bytes;    // what it takes when it starts
+  int64_t end_bytes;      // what of that nobody needs after its end
 };
 
 // What an operation hands to others: a tensor, or the signal to its control successors, which is a
@@ -46,9 +43,8 @@ struct Link {
 
 // What is the same for every placement.
 struct Tables {
-  const Operation* operations;            // [num_operations + 1]
-  const OperationBytes* operation_bytes;  // [num_operations]
-  const Output* outputs;                  // [num_outputs], sorted by producer and order
+  const Operation* operations;     // [num_operations + 1]
+  const Output* outputs;           // [num_outputs], sorted by producer and order
   const Reader* readers;           // [num_reads], sorted by output, none twice for one output
   const uint32_t* inputs;          // [num_reads], outputs by the operation that waits for them
   const int32_t* sources;          // [num_sources], the operations that wait for nothing, in order

@@ -22,9 +22,10 @@ _OPERATION = np.dtype(
         ("num_inputs", np.int32),
         ("first_input", np.uint32),
         ("first_reader", np.uint32),
+        ("start_bytes", np.int64),
+        ("end_bytes", np.int64),
     ]
 )
-_OPERATION_BYTES = np.dtype([("start", np.int64), ("end", np.int64)])
 _OUTPUT = np.dtype(
     [
         ("bytes", np.int64),
@@ -44,7 +45,6 @@ class StepTables(Struct):
 
     _fields_ = (
         ("operations", array_of(_OPERATION)),
-        ("operation_bytes", array_of(_OPERATION_BYTES)),
         ("outputs", array_of(_OUTPUT)),
         ("readers", array_of(_READER)),
         ("inputs", array_of(np.uint32)),
@@ -116,18 +116,16 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     operations["first_reader"] = first_reader[_starts(producers, num_operations)]
     operations["first_input"] = _starts(readers, num_operations)
     operations["num_inputs"][:-1] = np.diff(operations["first_input"])
-    operation_bytes = np.zeros(num_operations, _OPERATION_BYTES)
     is_read = outputs["num_readers"] > 0
-    operation_bytes["start"] = operation_bytes["end"] = problem.temp_bytes
-    np.add.at(operation_bytes["start"], producers, local_bytes)
-    np.add.at(operation_bytes["end"], producers[~is_read], local_bytes[~is_read])
+    operations["start_bytes"][:-1] = operations["end_bytes"][:-1] = problem.temp_bytes
+    np.add.at(operations["start_bytes"], producers, local_bytes)
+    np.add.at(operations["end_bytes"], producers[~is_read], local_bytes[~is_read])
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
     group_is_legal = legal_devices(problem)
     links, slots = _links(problem)
     tables = StepTables(
         operations=operations,
-        operation_bytes=operation_bytes,
         outputs=outputs,
         readers=reader_records,
         inputs=read[np.argsort(readers, kind="stable")].astype(np.uint32),

@@ -173,7 +173,7 @@ class JobTest(tf.test.TestCase):
         # The search was told so early, had all of the time, and can go on.
         self.assertRegex(
             "\n".join(self.lines),
-            r"40 s are little: about .* are needed for this graph, .*until now .* confirming 17 min 20 s",
+            r"40 s are little: about .* are needed for this graph, .*confirming 17 min 20 s",
         )
         self.assertRegex(
             "\n".join(self.lines), "40 s are too short to confirm anything: .* goes on"
