@@ -31,9 +31,13 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def commit() -> str:
-    """Finds the commit of the source tree, "+" behind it if files differ from it; "" if unknown."""
-    root = pathlib.Path(__file__).resolve().parents[2]
+def commit(root: pathlib.Path | None = None) -> str:
+    """Finds the commit of a source tree, "+" behind it if files differ from it; "" if unknown.
+
+    Args:
+        root: the tree; this one by default.
+    """
+    root = root or pathlib.Path(__file__).resolve().parents[2]
     outputs = []
     for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"]):
         try:
