@@ -271,7 +271,7 @@ def first_answer_table(this: Sequence[CommandRun], other: Sequence[CommandRun]) 
             least = [min(map(value, runs)) for runs in chosen]
             row += [format(each, form) for each in least]
             if other:
-                row.append(f"{least[0] / least[1]:.3f}")
+                row.append(f"{least[0] / least[1]:.3g}")
         rows.append(row)
     return markdown_table(headers, rows, "lrl" + "r" * (len(headers) - 3))
 
