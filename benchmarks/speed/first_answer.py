@@ -14,9 +14,12 @@ import argparse
 import concurrent.futures
 import dataclasses
 import json
+import math
 import multiprocessing
 import os
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -78,6 +81,8 @@ class CommandRun:
         wall_secs: from its start to its end.
         processor_secs: of the command and of all processes that it waited for.
         peak_bytes: the most memory that one of these processes held.
+        confirmed: whether `optimize` measured placements again beside the original. Noise decides
+            about that where nothing is clearly faster, and it takes longer than all else.
     """
 
     commit: str
@@ -89,6 +94,7 @@ class CommandRun:
     wall_secs: float
     processor_secs: float
     peak_bytes: int
+    confirmed: bool
 
 
 def problem_cases(folder: pathlib.Path, operations: int) -> list[Case]:
@@ -164,7 +170,8 @@ def graph_cases(folder: pathlib.Path, operations: int) -> list[Case]:
     arguments = {
         "profile": (f"--output={folder / 'profile.json'}",),
         "optimize": (
-            *("--max_trials=4", "--max_secs=120"),
+            # About four trials come before `auto`, which the graph is profiled for.
+            *("--max_trials=8", "--max_secs=120"),
             f"--output_graph={folder / 'placed.pb'}",
         ),
     }
@@ -198,18 +205,29 @@ def measure(tree: pathlib.Path, case: Case, name: str, number: int = 0) -> list[
     runs = []
     with tempfile.TemporaryDirectory() as caches:
         for state in _STATES:
-            wall_secs, processor_secs, peak_bytes = _run(tree, case, pathlib.Path(caches))
+            wall_secs, usage, said = _run(tree, case, pathlib.Path(caches))
             runs.append(
                 CommandRun(
-                    *(name, case.phase, case.operations, case.num_operations, number, state),
-                    *(wall_secs, processor_secs, peak_bytes),
+                    commit=name,
+                    phase=case.phase,
+                    operations=case.operations,
+                    num_operations=case.num_operations,
+                    number=number,
+                    state=state,
+                    wall_secs=wall_secs,
+                    processor_secs=usage.ru_utime + usage.ru_stime,
+                    peak_bytes=usage.ru_maxrss * 1024,
+                    confirmed=re.search(r"^tf_placer: confirming\b", said, re.MULTILINE)
+                    is not None,
                 )
             )
     return runs
 
 
-def _run(tree: pathlib.Path, case: Case, caches: pathlib.Path) -> tuple[float, float, int]:
-    """Runs a command; seconds of the clock, seconds of processors, and peak memory in bytes."""
+def _run(
+    tree: pathlib.Path, case: Case, caches: pathlib.Path
+) -> tuple[float, resource.struct_rusage, str]:
+    """Runs a command; seconds of the clock, what it used, and what it said on standard error."""
     paths = [str(tree), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     folders = {"NUMBA_CACHE_DIR": caches / "numba", "XDG_CACHE_HOME": caches / "xdg"}
     for folder in folders.values():
@@ -234,14 +252,12 @@ def _run(tree: pathlib.Path, case: Case, caches: pathlib.Path) -> tuple[float, f
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         wall_secs = time.perf_counter() - start_secs
-        if process.returncode:
-            errors.seek(0)
-            said = errors.read().decode(errors="replace").strip()
-            raise SystemExit(
-                f"{tree}: `tf_placer {' '.join(case.arguments)}` ended with "
-                f"{process.returncode}:\n{said}"
-            )
-    return wall_secs, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip()
+    if process.returncode:
+        command = " ".join(["tf_placer", *case.arguments])
+        raise SystemExit(f"{tree}: `{command}` ended with {process.returncode}:\n{said}")
+    return wall_secs, usage, said
 
 
 def first_answer_table(this: Sequence[CommandRun], other: Sequence[CommandRun]) -> str:
@@ -259,21 +275,24 @@ def first_answer_table(this: Sequence[CommandRun], other: Sequence[CommandRun]) 
     headers = ["command", "operations", "caches"]
     for name in measures:
         headers += [f"{name}, this", "other", "this / other"] if other else [name]
+    sides = [this, other] if other else [this]
     rows = []
-    for key in dict.fromkeys((run.phase, run.operations, run.state) for run in this):
-        chosen = [
-            [run for run in runs if (run.phase, run.operations, run.state) == key]
-            for runs in (this, other)
-            if runs
-        ]
-        row = [key[0], f"{chosen[0][0].num_operations:,}", key[2]]
+    for key in sorted({_row_key(run) for runs in sides for run in runs}):
+        chosen = [[run for run in runs if _row_key(run) == key] for runs in sides]
+        some = next(run for runs in chosen for run in runs)
+        command = some.phase + (", confirmed" if some.confirmed else "")
+        row = [command, f"{some.num_operations:,}", some.state]
         for value, form in measures.values():
-            least = [min(map(value, runs)) for runs in chosen]
-            row += [format(each, form) for each in least]
-            if other:
-                row.append(f"{least[0] / least[1]:.3g}")
-        rows.append(row)
+            least = [min(map(value, runs), default=math.nan) for runs in chosen]
+            ratio = [f"{least[0] / least[1]:.3g}"] if other else []
+            row += [*(format(each, form) for each in least), *ratio]
+        rows.append([cell.replace("nan", "–") for cell in row])
     return markdown_table(headers, rows, "lrl" + "r" * (len(headers) - 3))
+
+
+def _row_key(run: CommandRun) -> tuple[int, int, bool, int]:
+    """Tells which row of the table a run belongs to; in the order of the rows."""
+    return PHASES.index(run.phase), run.operations, run.confirmed, _STATES.index(run.state)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -337,7 +356,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{first_answer_table(runs[0], runs[1] if args.against else [])}\n\n"
         "Cold: nothing that the package or numba keeps between runs is there. Warm: the run after "
         "that. Processor seconds are those of the command and its child processes; the peak is "
-        "that of the largest one of these processes, not of all together. Least of "
+        "that of the largest one of these processes, not of all together. Confirmed: `optimize` "
+        "has measured placements again beside the original, about which noise decides. Least of "
         f"{args.rounds} {'round' if args.rounds == 1 else 'rounds'}, each column by itself. "
         f"Made by `{made_by['command']}` on {made_by['processor']}, {made_by['cores']} cores."
     )

@@ -25,6 +25,7 @@ _RUN = CommandRun(
     wall_secs=2.0,
     processor_secs=3.0,
     peak_bytes=50_000_000,
+    confirmed=False,
 )
 
 
@@ -62,6 +63,14 @@ class FirstAnswerTest(tf.test.TestCase):
             lines[0], "| command | operations | caches | processor s | wall s | peak MB |"
         )
         self.assertEqual(lines[3], "| simulate | 60 | warm | 3.00 | 2.00 | 50 |")
+
+    def test_what_was_confirmed_is_beside_its_like(self):
+        other = [dataclasses.replace(_RUN, confirmed=True, wall_secs=5.0)]
+        confirmed = dataclasses.replace(_RUN, confirmed=True, wall_secs=20.0)
+        *_, row, second = first_answer.first_answer_table([confirmed, _RUN], other).splitlines()
+        self.assertStartsWith(row, "| search | 2,018 | cold | 3.00 | – | – | 2.00 | – | – |")
+        self.assertStartsWith(second, "| search, confirmed | 2,018 | cold | 3.00 | 3.00 | 1 |")
+        self.assertIn("| 20.00 | 5.00 | 4 |", second)
 
     def test_a_command_runs_cold_and_warm(self):
         simulate, search = first_answer.problem_cases(self.folder, 60)
