@@ -229,7 +229,11 @@ def _run(
 ) -> tuple[float, resource.struct_rusage, str]:
     """Runs a command; seconds of the clock, what it used, and what it said on standard error."""
     paths = [str(tree), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    folders = {"NUMBA_CACHE_DIR": caches / "numba", "XDG_CACHE_HOME": caches / "xdg"}
+    folders = {
+        "NUMBA_CACHE_DIR": caches / "numba",
+        "XDG_CACHE_HOME": caches / "xdg",
+        "TMPDIR": caches / "tmp",  # Where `optimize` leaves its log.
+    }
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     environment = {
