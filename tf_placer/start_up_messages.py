@@ -20,7 +20,7 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 # What is below an error, in both forms of TensorFlow's log.
 _MESSAGE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog\(\)"
-    rb"|[IW]\d{4} \d\d:\d\d:\S+ +\d+ \S+:\d+\] "
+    rb"|[IW]\d{4} \d\d:\d\d:\S+ +\d+ \S+\.(cc|cu|h|inc):\d+\] "
     rb"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] "
     rb"|To enable the following instructions: .* rebuild TensorFlow"
 )

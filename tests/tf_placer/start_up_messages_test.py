@@ -41,6 +41,7 @@ class MessageTest(parameterized.TestCase):
         b"2026-11-23 14:00:00.123456: E tensorflow/core/x.cc:1] Out of memory",
         b"tf_placer: there is no graph.pb",
         b"WARNING: the machine has changed",
+        b"W1123 16:00:00.123456 22934 session.py:17] what Python says is no business of TensorFlow",
         b"",
     )
     def test_all_else_is_none(self, line):

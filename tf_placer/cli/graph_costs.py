@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 from typing import TYPE_CHECKING
@@ -52,10 +53,10 @@ def cost_graph_file(
     require_tensorflow()
     with contextlib.ExitStack() as stack:
         stages = stack.enter_context(Stages(lambda line: print(line, file=sys.stderr, flush=True)))
-        # What cannot be read is said before anything starts.
+        # What is not there is said before anything starts.
         for path in (input_graph, feeds_path):
             if path is not None:
-                open(path, "rb").close()
+                os.stat(path)
         stages.begin(f"looking at {machine_spec}")
         machine = find_machine(machine_spec)
         processes = None
