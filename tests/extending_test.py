@@ -72,6 +72,10 @@ class ExtendingTest(absltest.TestCase):
         ignored = shutil.ignore_patterns("__pycache__")
         for folder in ("graph_passes", "tf_placer", "benchmarks/models", "tests"):
             shutil.copytree(ROOT / folder, self.root / folder, ignore=ignored)
+        # Bazel's build of the core is beside the link to this file.
+        built = pathlib.Path(__file__).absolute().parents[1] / "tf_placer" / "native" / "core.so"
+        if built.exists():
+            shutil.copy(built, self.root / "tf_placer" / "native")
         names = apply(PAGE.read_text(), self.root)
         self.assertGreater(len(names), 6)
         (self.root / "run.py").write_text(_RUN)

@@ -121,7 +121,12 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
     is_remote = machine.kind == "cluster"
     value = {
         "spec": machine.spec,
-        "devices": [[device.name, device.type, list(device.cores)] for device in machine.devices],
+        "devices": [
+            # The memory tells one GPU from another.
+            [device.name, device.type, device.memory_bytes if device.type == "GPU" else None]
+            + list(device.cores)
+            for device in machine.devices
+        ],
         "computer": "" if is_remote else _computer(),
         "tensorflow": tf.__version__,
         "session_config": hashlib.sha256(config).hexdigest(),
