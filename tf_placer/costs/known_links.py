@@ -123,8 +123,7 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
         "spec": machine.spec,
         "devices": [
             # The memory tells one GPU from another.
-            [device.name, device.type, device.memory_bytes if device.type == "GPU" else None]
-            + list(device.cores)
+            [device.name, *device.cores, device.memory_bytes if device.type == "GPU" else None]
             for device in machine.devices
         ],
         "computer": "" if is_remote else _computer(),

@@ -131,7 +131,7 @@ class LiveJob:
             def on_trial(trial: Trial, progress: Progress) -> None:
                 if progress.best is trial and trial.assignment is not None:
                     self._write_best(trial)
-                self.stages.say(progress_line(trial, progress))
+                self.stages.say(progress_line(trial, self._with_all_that_counts(progress, log)))
                 self.stages.enter("measuring placements")
                 if len(log.trials) == 1:
                     self._say_what_is_needed(log.trials)
@@ -151,6 +151,17 @@ class LiveJob:
             )
             recorder.finish()
         return trials
+
+    def _with_all_that_counts(self, progress: Progress, log: TrialLog) -> Progress:
+        """Adds to the time of a search what the budget counts: its start and the confirmation."""
+        left_secs = max(0.0, self.plan.left_secs())
+        to_search_secs = min(max(0.0, self._left_to_search_secs(log.trials)), left_secs)
+        rest_secs = left_secs - to_search_secs
+        return dataclasses.replace(
+            progress,
+            elapsed_secs=self.plan.used_secs(),
+            eta_secs=min(progress.eta_secs, to_search_secs) + rest_secs,
+        )
 
     def _made(self, name: str, log: TrialLog, environment: SessionEnvironment) -> Placer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""

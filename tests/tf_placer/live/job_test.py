@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import time
 from unittest import mock
 
 import numpy as np
@@ -53,6 +54,7 @@ class JobTest(tf.test.TestCase):
         given: TestGraph | None = None,
         config: tf1.ConfigProto | None = None,
         graph_def: tf1.GraphDef | None = None,
+        begun_secs: float = 0.0,
         **changes,
     ) -> Outcome:
         given = given or graphs.two_branches()
@@ -72,7 +74,13 @@ class JobTest(tf.test.TestCase):
             source.graph_def.SerializeToString(),
             (config or tf1.ConfigProto()).SerializeToString(),
         )
-        return live_job.run(asked, self.directory, self.lines.append, script.environment)
+        return live_job.run(
+            asked,
+            self.directory,
+            self.lines.append,
+            script.environment,
+            start_secs=time.monotonic() - begun_secs,
+        )
 
     def files(self) -> dict[str, str]:
         """A hash of every file of the directory, by its path there."""
@@ -182,6 +190,14 @@ class JobTest(tf.test.TestCase):
         best = read_placement(self.directory.best)
         self.assertTrue(uses_two_devices(best.assignment))
         self.assertEqual(best.measurement, {"step_secs": 5.0})
+
+    def test_the_lines_count_the_time_from_the_call_to_the_end_of_the_confirmation(self):
+        script = Script(secs=lambda assignment: 1.0)
+        self.run_search(script, begun_secs=100.0, max_secs=1000.0, max_trials=3)
+        last = next(line for line in self.lines if line.startswith("[3/3]"))
+        self.assertIn("elapsed 1 min 40 s", last)
+        # No trial is left, but what was measured is to be confirmed.
+        self.assertNotIn("ETA 0.0 s", last)
 
     def test_a_placement_may_take_five_times_as_long_as_the_original_or_a_minute(self):
         for original_secs, expected in ((1.0, 60.0), (4.0, 200.0), (100.0, 250.0)):
