@@ -527,7 +527,11 @@ class OrphanTest(tf.test.TestCase):
             self.assertLen(pids, 1)
         self.assertFalse(any(map(_is_running, pids.values())))
         self.assertEqual(list(work_dir.iterdir()), [])
-        for use in (environment.measure_assignment, environment.trace, environment.time_each):
+        for use in (
+            environment.measure_assignment,
+            environment.fetched_values,
+            environment.time_each,
+        ):
             with self.assertRaisesRegex(RuntimeError, "closed"):
                 use({})
         with self.assertRaisesRegex(RuntimeError, "closed"):
