@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tf_placer
-from benchmarks.harness.processor import processor_name
+from tf_placer.machines.processor import processor_name
 
 __all__ = ["commit", "package_versions", "provenance", "provenance_line"]
 

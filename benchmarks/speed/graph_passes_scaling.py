@@ -26,7 +26,6 @@ import networkx as nx
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.harness.processor import processor_name
 from benchmarks.models import language_model
 from graph_passes.annotate import Annotate
 from graph_passes.colocation import FindColocationGroups
@@ -38,6 +37,7 @@ from graph_passes.grouping.model_rules import ModelRules
 from graph_passes.grouping.single_consumer import SingleConsumerMerge
 from graph_passes.op_graph import ReadOperations
 from graph_passes.placement import Placement, assignment_of, operation_groups
+from tf_placer.machines.processor import processor_name
 
 __all__ = ["main"]
 

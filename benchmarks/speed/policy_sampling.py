@@ -26,9 +26,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.harness.processor import processor_name
 from benchmarks.problems.synthetic import unrolled_lstm
 from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.machines.processor import processor_name
 from tf_placer.placers import granularity_of, make_placer
 from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.placers.systems import SYSTEMS

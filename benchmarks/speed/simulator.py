@@ -16,9 +16,9 @@ import time
 
 import numpy as np
 
-from benchmarks.harness.processor import processor_name
 from benchmarks.problems.synthetic import unrolled_lstm
 from benchmarks.speed.virtual_cluster import compare_speed
+from tf_placer.machines.processor import processor_name
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
 

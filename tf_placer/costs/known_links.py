@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.machine import Link, Machine
+from tf_placer.machines.processor import processor_name
 
 __all__ = ["KnownLinks", "cache_directory", "keep_links", "known_links"]
 
@@ -135,10 +136,4 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
 
 def _computer() -> str:
     """Tells this computer from others that share the user's home directory."""
-    model = ""
-    with contextlib.suppress(OSError):
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    return f"{os.uname().nodename} {model} {os.cpu_count()}"
+    return f"{os.uname().nodename} {processor_name()} {os.cpu_count()}"

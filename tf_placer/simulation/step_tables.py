@@ -123,13 +123,14 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
     group_is_legal = legal_devices(problem)
+    sources = np.flatnonzero(operations["num_inputs"][:-1] == 0).astype(np.int32)
     links, slots = _links(problem)
     tables = StepTables(
         operations=operations,
         outputs=outputs,
         readers=reader_records,
         inputs=read[np.argsort(readers, kind="stable")].astype(np.uint32),
-        sources=np.flatnonzero(operations["num_inputs"][:-1] == 0).astype(np.int32),
+        sources=sources,
         compute_secs=problem.compute_secs.T.copy(),
         tail_secs=np.zeros(num_operations),
         links=links,
@@ -142,7 +143,7 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         slots=slots,
         num_operations=num_operations,
         num_outputs=num_outputs,
-        num_sources=np.count_nonzero(operations["num_inputs"][:-1] == 0),
+        num_sources=len(sources),
         num_devices=problem.num_devices,
         num_groups=problem.num_groups,
         num_servers=len(slots),

@@ -1,4 +1,4 @@
-"""On what a benchmark ran."""
+"""The processor of this computer."""
 
 from __future__ import annotations
 
