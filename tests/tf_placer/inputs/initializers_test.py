@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from tests.graph_parts import new_graph
+from tests.graph_parts import control_flow, new_graph
 from tf_placer.inputs.initializers import find_initializers
 
 tf1 = tf.compat.v1
@@ -84,6 +84,39 @@ class FindInitializersTest(tf.test.TestCase):
             tf.identity(iterator.get_next(), name="y")
         self.assertEqual(found(graph, ["y"]), names[:1])
         self.assertEqual(found(graph, ["y"], tuple(names[1:])), names[1:])
+
+    def test_what_a_step_assigns_in_a_v1_conditional_or_loop_is_no_initialiser(self):
+        for use_resource in (False, True):
+            for name, build in (("cond", _assigns_in_cond), ("loop", _assigns_in_loop)):
+                with new_graph() as graph, control_flow(v2=False):
+                    v = tf1.get_variable("v", [2], use_resource=use_resource)
+                    build(v)
+                self.assertEqual(found(graph, ["y"]), ["v/Assign"], name)
+                self.assertEqual(found(graph, ["y"], ("v/Assign",)), ["v/Assign"], name)
+
+    def test_what_an_initialiser_reads_is_initialised_too(self):
+        with new_graph() as graph:
+            first = tf1.get_variable("first", [2], use_resource=False)
+            second = tf1.get_variable(
+                "second", initializer=first.initialized_value() * 2.0, use_resource=False
+            )
+            tf.identity(second, name="y")
+        self.assertEqual(found(graph, ["y"]), ["second/Assign", "first/Assign"])
+
+
+def _assigns_in_cond(v: tf1.Variable) -> None:
+    is_first = tf1.placeholder(tf.bool, [], name="is_first")
+    taken = tf1.cond(is_first, lambda: tf.identity(v.assign_add([1.0, 1.0])), v.read_value)
+    tf.identity(taken, name="y")
+
+
+def _assigns_in_loop(v: tf1.Variable) -> None:
+    def body(i: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([v.assign(v + 1.0)]):
+            return i + 1
+
+    with tf.control_dependencies([tf1.while_loop(lambda i: i < 3, body, [0])]):
+        tf.identity(v.read_value(), name="y")
 
 
 if __name__ == "__main__":
