@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["device_type_of", "home_device"]
+__all__ = ["device_type_of", "has_device", "home_device"]
 
 
 def _parse(name: str) -> dict[str, str]:
@@ -35,6 +35,22 @@ def device_type_of(name: str) -> str:
     return _parse(name).get("type", "")
 
 
+def has_device(requested: str, device_names: Sequence[str], *, soft: bool = False) -> bool:
+    """Says whether TensorFlow finds a device for a request among these.
+
+    Args:
+        requested: such as "/gpu:0", "/job:worker/task:1" or "".
+        device_names: full names of the devices there are.
+        soft: whether sessions have `allow_soft_placement`, so that job and task alone must agree.
+
+    Example:
+        >>> names = ["/job:worker/replica:0/task:0/device:CPU:0"]
+        >>> [has_device("/gpu:0", names), has_device("/gpu:0", names, soft=True)]
+        [False, True]
+    """
+    return _first_with(_without_type(requested) if soft else _parse(requested), device_names) >= 0
+
+
 def home_device(requested: str, device_names: Sequence[str]) -> int:
     """Finds the device that a request, possibly partial, means.
 
@@ -43,15 +59,28 @@ def home_device(requested: str, device_names: Sequence[str]) -> int:
         device_names: full names of the devices there are.
 
     Returns:
-        The first device that agrees with every part of the request; the first of all if none does.
+        The first device that agrees with every part of the request; if none does, the first that
+        agrees in job and task, as of TensorFlow's soft placement; and else the first of all.
 
     Example:
         >>> home_device("/gpu:0", ["/job:a/task:0/device:CPU:0", "/job:a/task:0/device:GPU:0"])
         1
     """
-    wanted = _parse(requested)
+    found = _first_with(_parse(requested), device_names)
+    if found < 0:
+        found = _first_with(_without_type(requested), device_names)
+    return max(found, 0)
+
+
+def _without_type(requested: str) -> dict[str, str]:
+    parts = _parse(requested)
+    return {key: value for key, value in parts.items() if key not in ("type", "index")}
+
+
+def _first_with(wanted: dict[str, str], device_names: Sequence[str]) -> int:
+    """Finds the first device that agrees with all these parts of a name; -1 if none does."""
     for i, name in enumerate(device_names):
         parts = _parse(name)
         if all(parts.get(key) == value for key, value in wanted.items()):
             return i
-    return 0
+    return -1

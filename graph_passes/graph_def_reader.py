@@ -1,11 +1,9 @@
-"""What a GraphDef says about its operations, tensors and edges, checked and as arrays."""
+"""What a GraphDef says about its operations and edges, checked and as arrays."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import networkx as nx
 import numpy as np
@@ -14,22 +12,18 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import op_def_registry
 
 from graph_passes.errors import GraphError
+from graph_passes.tensors import Tensors
 
 __all__ = [
     "Edges",
-    "Tensors",
     "check_operation_types",
     "handle_edges",
     "read_edges",
-    "read_tensors",
     "topological_order",
 ]
 
 # Tensors of these types are handles to state that lives on one device.
 _HANDLE_TYPES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
-# DataType values of reference tensors are those of their base type plus this.
-_REF_OFFSET = 100
-_CLASS = "_class"
 _LOOP_BACK_EDGES = ("NextIteration", "RefNextIteration")
 
 
@@ -49,25 +43,6 @@ class Edges:
     ports: np.ndarray
     consumers: np.ndarray
     control: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Tensors:
-    """The tensors of a graph, numbered operation by operation.
-
-    Attributes:
-        output_start: int32 [num_operations + 1], the first tensor of each operation.
-        dtypes: int32 [num_tensors], DataType of each tensor, references as their base type.
-        shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
-        bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
-        is_reference: bool [num_tensors].
-    """
-
-    output_start: np.ndarray
-    dtypes: np.ndarray
-    shapes: tuple[tuple[int, ...] | None, ...]
-    bytes: np.ndarray
-    is_reference: np.ndarray
 
 
 def check_operation_types(graph_def: tf.compat.v1.GraphDef) -> None:
@@ -171,73 +146,6 @@ def _describe_cycle(
     cycle = [repr(graph_def.node[a].name) for a, _ in nx.find_cycle(stuck)]
     shown = cycle if len(cycle) <= 5 else [*cycle[:4], "..."]
     return f"the graph has a cycle through {' -> '.join([*shown, cycle[0]])}"
-
-
-def read_tensors(graph_def: tf.compat.v1.GraphDef) -> Tensors:
-    """Has TensorFlow import the graph and infer the shapes of its tensors.
-
-    Raises:
-        GraphError: TensorFlow refuses the graph.
-    """
-    operations = {operation.name: operation for operation in _import(graph_def).get_operations()}
-    outputs = [operations[node.name].outputs for node in graph_def.node]
-    output_start = np.zeros(len(outputs) + 1, np.int32)
-    np.cumsum([len(tensors) for tensors in outputs], out=output_start[1:])
-    tensors = list(itertools.chain.from_iterable(outputs))
-    codes = np.array([tensor.dtype.as_datatype_enum for tensor in tensors], np.int32)
-    is_reference = codes > _REF_OFFSET
-    codes = np.where(is_reference, codes - _REF_OFFSET, codes)
-    shapes = [_sizes(tensor.shape) for tensor in tensors]
-    return Tensors(output_start, codes, tuple(shapes), _tensor_bytes(shapes, codes), is_reference)
-
-
-def _import(graph_def: tf.compat.v1.GraphDef) -> tf.Graph:
-    # For every node TensorFlow's importer asks for the attribute, and makes, raises and catches
-    # two errors where there is none. One without a value says the same in less time.
-    described = tf.compat.v1.GraphDef()
-    described.CopyFrom(graph_def)
-    for node in described.node:
-        node.attr.get_or_create(_CLASS)
-    graph = tf.Graph()
-    try:
-        with graph.as_default():
-            tf.graph_util.import_graph_def(described, name="")
-    except (ValueError, tf.errors.OpError) as error:
-        raise GraphError(f"TensorFlow refuses the graph: {_first_line(error)}") from error
-    return graph
-
-
-def _sizes(shape: tf.TensorShape) -> tuple[int, ...] | None:
-    if shape.rank is None:
-        return None
-    sizes = shape.as_list()
-    return tuple(-1 if size is None else size for size in sizes) if None in sizes else tuple(sizes)
-
-
-def _first_line(error: Exception) -> str:
-    text = getattr(error, "message", None) or str(error)
-    return text.strip().splitlines()[0] if text.strip() else type(error).__name__
-
-
-def _tensor_bytes(shapes: Sequence[tuple[int, ...] | None], dtypes: np.ndarray) -> np.ndarray:
-    # Few of them are different.
-    kinds = list(zip(shapes, dtypes.tolist(), strict=True))
-    counts = {(shape, code): _bytes_of(shape, code) for shape, code in set(kinds)}
-    return np.array([counts[kind] for kind in kinds], np.int64)
-
-
-def _bytes_of(shape: tuple[int, ...] | None, code: int) -> int:
-    of_element = _element_bytes(code)
-    if of_element < 0 or shape is None or any(size < 0 for size in shape):
-        return -1
-    return of_element * math.prod(shape)
-
-
-def _element_bytes(code: int) -> int:
-    """Bytes of one element of a DataType; -1 where elements have no fixed size."""
-    if code in (types_pb2.DT_STRING, *_HANDLE_TYPES):
-        return -1
-    return max(1, tf.dtypes.as_dtype(code).size)
 
 
 def handle_edges(

@@ -11,6 +11,7 @@ from tensorflow.core.framework import types_pb2
 from graph_passes.errors import GraphError
 from graph_passes.function_body import Argument, FunctionBodies
 from graph_passes.op_graph import OpGraph
+from graph_passes.tensors import SIZELESS
 from graph_passes.work import FREE, PICKS, contraction_flops, has_prefix, tensor_elements
 
 __all__ = ["KernelWork", "kernel_work", "tensor_sizes"]
@@ -43,8 +44,6 @@ _CALLS = {
 }
 # Inputs that are not handed to the functions.
 _NOT_ARGUMENTS = {"If": 1, "StatelessIf": 1, "Case": 1, "StatelessCase": 1}
-# Types of tensors that have no bytes of their own: handles, and texts of unknown length.
-_SIZELESS = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ def tensor_sizes(graph: OpGraph) -> np.ndarray:
     Handles and texts count nothing.
     """
     element_bytes = {
-        code: 0 if code in _SIZELESS else tf.dtypes.as_dtype(code).size
+        code: 0 if code in SIZELESS else tf.dtypes.as_dtype(code).size
         for code in np.unique(graph.tensor_dtypes).tolist()
     }
     each = np.array([element_bytes[code] for code in graph.tensor_dtypes.tolist()], np.float64)
@@ -200,10 +199,11 @@ def _touched_bytes(graph: OpGraph) -> np.ndarray:
     """Computes what the kernel of each operation reads and writes: float64 [num_operations]."""
     sizes = tensor_sizes(graph).astype(np.float64)
     num_operations = graph.num_operations
-    written = np.bincount(graph.tensor_producer, sizes, num_operations)
+    # Where there is nothing to count, the result is of integers.
+    written = np.bincount(graph.tensor_producer, sizes, num_operations).astype(np.float64)
     by_value = ~graph.edge_is_handle
     consumers, read_sizes = graph.edge_consumer[by_value], sizes[graph.edge_tensor[by_value]]
-    read = np.bincount(consumers, read_sizes, num_operations)
+    read = np.bincount(consumers, read_sizes, num_operations).astype(np.float64)
 
     picks = graph.has_type(PICKS)
     # Edges are sorted by consumer and input number: the first is what is picked from.

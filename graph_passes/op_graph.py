@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from graph_passes import graph_def_reader as reader
 from graph_passes.errors import GraphError
 from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+from graph_passes.tensors import read_tensors
 
 __all__ = ["OpGraph", "ReadOperations"]
 
@@ -68,7 +69,7 @@ class OpGraph:
         cls,
         graph_def: tf.compat.v1.GraphDef,
         fetches: Sequence[str] = (),
-        feeds: Sequence[str] = (),
+        feeds: Sequence[str] | Mapping[str, np.ndarray] = (),
     ) -> OpGraph:
         """Reads a graph; time and memory are linear in its size.
 
@@ -76,7 +77,8 @@ class OpGraph:
             graph_def: the graph, with its function library.
             fetches: names of the operations ("train") and tensors ("loss:0") that a step runs;
                 without any, every operation counts as needed.
-            feeds: names of the tensors that a step is given.
+            feeds: names of the tensors that a step is given; or their values by name, from which
+                the shapes of the other tensors follow.
 
         Returns:
             The graph in columns.
@@ -96,7 +98,7 @@ class OpGraph:
         reader.check_operation_types(graph_def)
         edges = reader.read_edges(graph_def, index)
         order = reader.topological_order(graph_def, edges)
-        tensors = reader.read_tensors(graph_def)
+        tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else {})
         edge_tensor = tensors.output_start[edges.producers] + edges.ports
         op_types = [node.op for node in graph_def.node]
         type_names = tuple(sorted(set(op_types)))
@@ -118,7 +120,7 @@ class OpGraph:
             needed=np.ones(len(names), bool),
             fed=np.zeros(len(tensors.dtypes), bool),
         )
-        return graph.restricted(fetches, feeds) if fetches or feeds else graph
+        return graph.restricted(fetches, tuple(feeds)) if fetches or feeds else graph
 
     @property
     def num_operations(self) -> int:
@@ -198,6 +200,18 @@ class OpGraph:
         if tensor >= self.output_start[i + 1]:
             raise GraphError(f"the graph has no tensor {name!r}")
         return tensor
+
+    def with_fed_values(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
+        """Copies the graph with the shapes that follow from what a step is fed.
+
+        Args:
+            feeds: values by tensor name.
+
+        Raises:
+            GraphError: TensorFlow refuses the graph with these values.
+        """
+        tensors = read_tensors(self.graph_def, feeds)
+        return dataclasses.replace(self, tensor_shapes=tensors.shapes, tensor_bytes=tensors.bytes)
 
     def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
         """Copies the graph with `needed` and `fed` as a step with these fetches and feeds has them.

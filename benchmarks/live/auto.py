@@ -69,7 +69,7 @@ def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirm
     request, _ = directory.read_request()
     # The graph in memory has the devices by now.
     graph_def = tf.compat.v1.GraphDef.FromString(directory.graph.read_bytes())
-    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, request.step.feeds)
     grouped = group_operations(op_graph, granularity_of(request.placer, request.placer_options))
     devices = tuple(device.name for device in request.machine.devices)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from absl.testing import absltest, parameterized
 
-from graph_passes.devices import device_type_of, home_device
+from graph_passes.devices import device_type_of, has_device, home_device
 
 WORKER = "/job:worker/replica:0/task:"
 DEVICES = [
@@ -48,9 +48,29 @@ class HomeDeviceTest(parameterized.TestCase):
     def test_first_device_that_agrees_is_meant(self, requested, expected):
         self.assertEqual(home_device(requested, DEVICES), expected)
 
+    @parameterized.parameters(("/task:1/device:TPU:0", 2), ("/job:worker/task:1/gpu:7", 2))
+    def test_first_device_of_its_task_stands_in_for_one_that_is_not_there(
+        self, requested, expected
+    ):
+        self.assertEqual(home_device(requested, DEVICES), expected)
+
     @parameterized.parameters("/job:ps", "/task:2/cpu:0", "/device:TPU:0", "nonsense")
     def test_first_device_stands_in_for_one_that_is_not_there(self, requested):
         self.assertEqual(home_device(requested, DEVICES), 0)
+
+
+class HasDeviceTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("", True, True),
+        ("/task:1/gpu:1", True, True),
+        ("/gpu:7", False, True),
+        ("/task:1/device:TPU:0", False, True),
+        ("/task:2/cpu:0", False, False),
+        ("/job:ps", False, False),
+    )
+    def test_soft_placement_asks_for_job_and_task_only(self, requested, hard, soft):
+        self.assertEqual(has_device(requested, DEVICES), hard)
+        self.assertEqual(has_device(requested, DEVICES, soft=True), soft)
 
 
 if __name__ == "__main__":

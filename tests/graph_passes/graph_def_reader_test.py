@@ -11,6 +11,7 @@ from absl.testing import parameterized
 from graph_passes import graph_def_reader as reader
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from graph_passes.tensors import read_tensors
 
 tf1 = tf.compat.v1
 
@@ -137,7 +138,7 @@ class HandleEdgesTest(tf.test.TestCase):
         graph_def = graph.as_graph_def()
         names = [n.name for n in graph_def.node]
         edges = reader.read_edges(graph_def, {name: i for i, name in enumerate(names)})
-        tensors = reader.read_tensors(graph_def)
+        tensors = read_tensors(graph_def)
         handles = reader.handle_edges(
             graph_def, tensors, tensors.output_start[edges.producers] + edges.ports, edges.consumers
         )

@@ -175,6 +175,12 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         [kernels] = [k for n, k in kernels_by_name(graph).items() if n == "choose"]
         self.assertEqual(sum(flops for flops, *_ in kernels), 2.0 * 4 * 6 * 50)
 
+    def test_a_conditional_that_only_hands_its_input_on_has_no_kernel(self):
+        with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
+            x = floats(4, 4)
+            tf1.cond(tf1.placeholder(tf.bool, []), lambda: x, lambda: x, name="cond")
+        self.assertEqual(set(map(len, kernels_by_name(graph).values())), {0})
+
     @parameterized.parameters(*graphs.FACTORIES)
     def test_kernels_are_finite_and_in_the_order_of_operations(self, name):
         test_graph = graphs.FACTORIES[name]()

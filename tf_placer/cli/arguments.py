@@ -31,7 +31,7 @@ MACHINE_HELP = (
 )
 
 
-def add_step(parser: argparse.ArgumentParser) -> None:
+def add_step(parser: argparse._ActionsContainer) -> None:
     """Adds what says what a step runs: --fetches, --feeds and --initializers."""
     parser.add_argument(
         "--fetches",
@@ -49,7 +49,7 @@ def add_step(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_clear_devices(parser: argparse.ArgumentParser) -> None:
+def add_clear_devices(parser: argparse._ActionsContainer) -> None:
     """Adds --clear_devices."""
     parser.add_argument(
         "--clear_devices",

@@ -31,6 +31,7 @@ def cost_graph_file(
     steps: int = 10,
     granularity: str = "coarse",
     measure_links: bool = False,
+    clear_devices: bool = False,
 ) -> CostedGraph:
     """Finds out what a graph costs, and says on standard error what it is doing.
 
@@ -45,6 +46,7 @@ def cost_graph_file(
         steps: how many steps to trace on each kind of device.
         granularity: how fine groups are.
         measure_links: whether to measure links that are known.
+        clear_devices: whether to clear the devices that the graph came with.
 
     Raises:
         GraphError, MachineError, SearchError, WorkerStartError, ValueError, OSError: something of
@@ -69,11 +71,14 @@ def cost_graph_file(
         # It takes seconds to import.
         from tf_placer.costs.costed_graph import cost_graph
         from tf_placer.inputs.feeds_file import read_feeds
-        from tf_placer.inputs.sources import read_source
+        from tf_placer.inputs.sources import read_graph, read_source, without_devices
 
         stages.begin(f"reading {input_graph}")
         feeds = None if feeds_path is None else read_feeds(feeds_path)
-        source = read_source(input_graph, fetches, feeds, initializers)
+        graph = read_graph(input_graph)
+        if clear_devices:
+            graph = without_devices(graph)
+        source = read_source(graph, fetches, feeds, initializers)
         return cost_graph(
             source,
             machine,

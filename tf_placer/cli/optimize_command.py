@@ -59,19 +59,16 @@ def run(args: argparse.Namespace) -> None:
         GraphError, ValueError, OSError, SearchError: as `optimize` raises them.
     """
     require_tensorflow()
-    from graph_passes.annotate import ClearDevices
-    from graph_passes.graph_pass import GraphState
     from tf_placer.inputs.feeds_file import read_feeds
     from tf_placer.inputs.graph_files import check_output, write_graph
-    from tf_placer.inputs.sources import read_graph, with_graph
+    from tf_placer.inputs.sources import read_graph, without_devices
     from tf_placer.live.optimization import optimize
 
     graph = read_graph(args.input_graph)
     if args.output_graph is not None:
         check_output(args.output_graph)
     if args.clear_devices:
-        state = ClearDevices().run(GraphState(graph.graph_def)).state
-        graph = with_graph(graph, state.graph_def)
+        graph = without_devices(graph)
     result = optimize(
         graph.meta_graph or graph.graph_def,
         feeds=None if args.feeds is None else read_feeds(args.feeds),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, add_step
+from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, add_clear_devices, add_step
 from tf_placer.cli.graph_costs import cost_graph_file
 from tf_placer.files import check_output
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
     parser.add_argument("--output", required=True, help="where the problem goes (.json)")
     add_step(parser)
+    add_clear_devices(parser)
     parser.add_argument(
         "--steps", type=int, default=10, help="steps to trace on each device (default 10)"
     )
@@ -73,6 +74,7 @@ def run(args: argparse.Namespace) -> None:
         steps=args.steps,
         granularity=args.granularity,
         measure_links=args.measure_links,
+        clear_devices=args.clear_devices,
     )
     problem = costed.problem()
     write_problem(problem, args.output)

@@ -75,4 +75,5 @@ def _operation_secs(graph: OpGraph, work: KernelWork, known: DeviceClass) -> np.
     secs = known.launch_secs + np.maximum(flop_secs, work.touched_bytes / byte_rate)
     if known.type == "GPU":
         secs[work.on_host] = 0.0
-    return np.bincount(work.operations, secs * work.repeats, graph.num_operations)
+    seconds = np.bincount(work.operations, secs * work.repeats, graph.num_operations)
+    return seconds.astype(np.float64)  # Without any kernel they are integers.

@@ -17,6 +17,7 @@ from graph_passes.devices import home_device
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
+from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.graph_problem import graph_problem
 from tf_placer.costs.known_links import keep_links, known_links
@@ -25,6 +26,7 @@ from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment
+from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.sources import Source
 from tf_placer.machines.lookup import computer_memory_bytes
 from tf_placer.machines.machine import Machine
@@ -149,6 +151,14 @@ def cost_graph(
     report("grouping the operations")
     grouped = group_operations(source.op_graph, granularity)
     if machine.kind == "described":
+        check_given_devices(source.op_graph, machine)
+        unknown = unknown_sizes(source.op_graph)
+        if unknown:
+            report(
+                f"the sizes of {len(unknown)} tensors are not known, the first of them "
+                f"{unknown[0]}: an unknown dimension counts as 1. Feed arrays of the sizes that "
+                "your steps have"
+            )
         return CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(dir=work_dir))

@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import message
 from tensorflow.core.framework import variable_pb2
 from tensorflow.core.protobuf import queue_runner_pb2
 
-from graph_passes.annotate import DropDanglingColocation
+from graph_passes.annotate import ClearDevices, DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
+from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.inputs.graph_files import meta_with, read_graph_file
 from tf_placer.inputs.initializers import find_initializers
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
 
-__all__ = ["GivenGraph", "Source", "read_graph", "read_source", "with_graph"]
+__all__ = ["GivenGraph", "Source", "read_graph", "read_source", "without_devices"]
 
 _KEYS = tf.compat.v1.GraphKeys
 _TRAIN_OP = "train_op"
@@ -90,8 +92,9 @@ def read_graph(graph: Any) -> GivenGraph:
     )
 
 
-def with_graph(given: GivenGraph, graph_def: tf.compat.v1.GraphDef) -> GivenGraph:
-    """Puts another GraphDef in its place, in its MetaGraphDef too; not for a live graph."""
+def without_devices(given: GivenGraph) -> GivenGraph:
+    """Clears all devices of a graph, in its MetaGraphDef too; not for a live graph."""
+    graph_def = ClearDevices().run(GraphState(given.graph_def)).state.graph_def
     if given.meta_graph is None:
         return GivenGraph(graph_def)
     return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph))
@@ -109,7 +112,7 @@ def read_source(
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
-            file.
+            file; or what `read_graph` made of one.
         fetches: what a step fetches: operations, tensors and variables, or names of the first two;
             one or several. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name. Placeholders that the step needs and that
@@ -125,7 +128,7 @@ def read_source(
         GraphError: the graph cannot be read or used, a name is not in it, there is nothing to
             fetch, a placeholder cannot be fed, or the step waits for queue runners.
     """
-    given_graph = read_graph(graph)
+    given_graph = graph if isinstance(graph, GivenGraph) else read_graph(graph)
     result = DropDanglingColocation().run(GraphState(given_graph.graph_def))
     graph_def = result.state.graph_def
     collections = _collections(given_graph)
@@ -143,6 +146,8 @@ def read_source(
     op_graph = op_graph.restricted(fetch_names, list(given))
     feed_values = complete_feeds(op_graph, given, seed=seed)
     op_graph = op_graph.restricted(fetch_names, list(feed_values))
+    if unknown_sizes(op_graph):
+        op_graph = op_graph.with_fed_values(feed_values)
     if initializers is not None:
         # Of what makes a value, too, only the operation is run.
         initializer_names = [name.partition(":")[0] for name in _names(initializers)]
@@ -174,19 +179,39 @@ def _collections(given: GivenGraph) -> dict[str, list[str]]:
         }
     if given.meta_graph is None:
         return {}
-    collections = given.meta_graph.collection_def
-    initializers = []
-    for name in (_KEYS.GLOBAL_VARIABLES, _KEYS.LOCAL_VARIABLES):
-        for data in collections[name].bytes_list.value if name in collections else ():
-            initializers.append(variable_pb2.VariableDef.FromString(data).initializer_name)
-    if _KEYS.TABLE_INITIALIZERS in collections:
-        initializers += collections[_KEYS.TABLE_INITIALIZERS].node_list.value
-    train_op = list(collections[_TRAIN_OP].node_list.value) if _TRAIN_OP in collections else []
-    runners = []
-    if _KEYS.QUEUE_RUNNERS in collections:
-        for data in collections[_KEYS.QUEUE_RUNNERS].bytes_list.value:
-            runners.append(queue_runner_pb2.QueueRunnerDef.FromString(data).queue_name)
-    return {_TRAIN_OP: train_op, _INITIALIZERS: initializers, _KEYS.QUEUE_RUNNERS: runners}
+    return _saved_collections(given.meta_graph)
+
+
+def _saved_collections(meta_graph: tf.compat.v1.MetaGraphDef) -> dict[str, list[str]]:
+    """Reads what the collections of a MetaGraphDef name.
+
+    Raises:
+        GraphError: one of them is damaged.
+    """
+    collections = meta_graph.collection_def
+
+    def parsed(name: str, message_type: Any) -> list[Any]:
+        values = collections[name].bytes_list.value if name in collections else ()
+        try:
+            return [message_type.FromString(data) for data in values]
+        except message.DecodeError:
+            raise GraphError(
+                f"the collection {name!r} of the MetaGraphDef is damaged: it does not hold "
+                f"{message_type.DESCRIPTOR.name}s"
+            ) from None
+
+    def named(name: str) -> list[str]:
+        return list(collections[name].node_list.value) if name in collections else []
+
+    variables = parsed(_KEYS.GLOBAL_VARIABLES, variable_pb2.VariableDef)
+    variables += parsed(_KEYS.LOCAL_VARIABLES, variable_pb2.VariableDef)
+    initializers = [variable.initializer_name for variable in variables]
+    runners = parsed(_KEYS.QUEUE_RUNNERS, queue_runner_pb2.QueueRunnerDef)
+    return {
+        _TRAIN_OP: named(_TRAIN_OP),
+        _INITIALIZERS: initializers + named(_KEYS.TABLE_INITIALIZERS),
+        _KEYS.QUEUE_RUNNERS: [runner.queue_name for runner in runners],
+    }
 
 
 def _names(items: Any) -> list[str]:

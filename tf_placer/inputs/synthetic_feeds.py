@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["PLACEHOLDERS", "complete_feeds"]
 
 #: Operation types that have a value only if they are fed.
 PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
+# Made-up values travel through files to several processes, each of which holds them.
+_LARGEST_BYTES = 2**30
 
 
 def complete_feeds(
@@ -89,6 +92,12 @@ def _made_up(graph: OpGraph, name: str, seed: int) -> np.ndarray:
         raise GraphError(
             f"the placeholder {name!r} has the shape {_describe(shape)}, so no value can be made "
             "up for it: pass one in feeds"
+        )
+    needed_bytes = math.prod(shape) * dtype.itemsize
+    if needed_bytes > _LARGEST_BYTES:
+        raise GraphError(
+            f"the placeholder {name!r} has the shape {_describe(shape)}, which takes "
+            f"{needed_bytes / 2**30:.3g} GiB, so no value is made up for it: pass one in feeds"
         )
     if dtype == np.object_:
         return np.full(shape, b"", np.object_)

@@ -511,7 +511,7 @@ def _run(
     session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
     graph_def = tf.compat.v1.GraphDef.FromString(request_directory.graph.read_bytes())
     granularity = granularity_of(request.placer, request.placer_options)
-    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, request.step.feeds)
     grouped = group_operations(op_graph, granularity)
     if grouped.num_decisions == 0:
         return Outcome.NOTHING_TO_PLACE

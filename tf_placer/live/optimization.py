@@ -17,6 +17,7 @@ from graph_passes.annotate import Annotate
 from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.errors import SearchError
+from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.header import request_digest
@@ -93,7 +94,7 @@ def optimize(
         The graph, whether it has changed and why, and all measurements.
 
     Raises:
-        GraphError: the graph cannot be read or used.
+        GraphError: the graph cannot be read or used, or is on devices that the machine lacks.
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search.
         SearchError: the graph does not run, or the search died.
@@ -127,6 +128,7 @@ def optimize(
             "machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
         )
         return OptimizeResult(source.graph_def, False, reason)
+    check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
     request = Request(
         step=source.step,
         machine=found,

@@ -37,10 +37,16 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
         costs = analytic_costs(op_graph, _MACHINE)
         self.assertEqual(costs.source, "analytic")
+        self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 2))
         np.testing.assert_allclose(
             costs.compute_secs[op_graph.index[name]], [on_cpu, on_gpu], rtol=1e-12
         )
+
+    def test_what_starts_no_kernel_takes_no_time(self):
+        with tf.Graph().as_default() as graph:
+            tf.identity(_floats(4), name="x")
+        self.assert_secs(graph, "x", 0.0, 0.0)
 
     def test_a_large_product_takes_its_operations(self):
         with tf.Graph().as_default() as graph:
@@ -107,6 +113,7 @@ class AnalyticCostsTest(tf.test.TestCase, parameterized.TestCase):
         test_graph = graphs.FACTORIES[name]()
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
         costs = analytic_costs(op_graph, described_machine("2xK80"))
+        self.assertEqual(costs.compute_secs.dtype, np.float64)
         self.assertEqual(costs.compute_secs.shape, (op_graph.num_operations, 3))
         self.assertTrue(np.isfinite(costs.compute_secs).all())
         self.assertTrue((costs.compute_secs >= 0).all())

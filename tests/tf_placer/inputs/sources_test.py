@@ -14,7 +14,7 @@ from graph_passes.errors import GraphError
 from tests import graphs
 from tests.graph_parts import new_graph
 from tf_placer.inputs.graph_files import check_output, write_graph
-from tf_placer.inputs.sources import read_graph, read_source, with_graph
+from tf_placer.inputs.sources import read_graph, read_source, without_devices
 
 tf1 = tf.compat.v1
 
@@ -210,7 +210,30 @@ class FilesTest(tf.test.TestCase):
         self.assertEqual(read.meta_graph.collection_def, self.meta.collection_def)
         self.assertEqual(read.meta_graph.saver_def, self.meta.saver_def)
         self.assertNotEqual(self.meta.graph_def, graph_def)
-        self.assertEqual(with_graph(read, self.meta.graph_def).meta_graph, self.meta)
+
+    def test_devices_are_cleared_in_a_copy(self):
+        self.meta.graph_def.node[0].device = "/cpu:0"
+        before = self.meta.SerializeToString(deterministic=True)
+        cleared = without_devices(read_graph(self.meta))
+        self.assertEqual({node.device for node in cleared.graph_def.node}, {""})
+        self.assertEqual({node.device for node in cleared.meta_graph.graph_def.node}, {""})
+        self.assertEqual(cleared.meta_graph.collection_def, self.meta.collection_def)
+        self.assertEqual(
+            {
+                node.device
+                for node in without_devices(read_graph(self.meta.graph_def)).graph_def.node
+            },
+            {""},
+        )
+        self.assertEqual(self.meta.SerializeToString(deterministic=True), before)
+
+    def test_a_damaged_collection_is_named(self):
+        for name in ("variables", "local_variables", "queue_runners"):
+            damaged = tf1.MetaGraphDef()
+            damaged.CopyFrom(self.meta)
+            damaged.collection_def[name].bytes_list.value.append(b"\xff\xff")
+            with self.assertRaisesRegex(GraphError, f"'{name}' of the MetaGraphDef is damaged"):
+                read_source(damaged)
 
     def test_a_meta_graph_may_be_text(self):
         with tf.Graph().as_default():

@@ -47,6 +47,12 @@ class MadeUpFeedsTest(tf.test.TestCase):
             else:
                 self.assertFalse(np.any(value.astype(np.int8)), dtype)
 
+    def test_a_placeholder_too_large_to_make_up_is_named(self):
+        for shape in ([2**16, 2**14], [2**31, 2**30]):
+            graph = placeholders((tf.float32, shape))
+            with self.assertRaisesRegex(GraphError, "'p0:0' has the shape .* pass one in feeds"):
+                complete_feeds(graph, {})
+
     def test_a_seed_makes_the_same_values_again_whatever_else_is_fed(self):
         one, two = placeholders((tf.float32, [4])), placeholders(*[(tf.float32, [4])] * 2)
         feeds = complete_feeds(two, {}, seed=1)

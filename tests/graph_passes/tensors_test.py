@@ -1,0 +1,216 @@
+"""Tests of inferred shapes, against those that TensorFlow knows of a graph of known sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+from tensorflow.python.framework import function
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from tests import graph_parts
+
+tf1 = tf.compat.v1
+
+BATCH = 8
+
+
+def conditional(x: tf.Tensor) -> tf.Tensor:
+    return tf1.cond(tf.reduce_sum(x) > 0, lambda: x * 3.0, lambda: tf.nn.relu(x) + 1.0)
+
+
+def case(x: tf.Tensor) -> tf.Tensor:
+    branches = [lambda: x * 3.0, lambda: x + 1.0, lambda: tf.exp(x)]
+    return tf.switch_case(tf.cast(tf.reduce_sum(x), tf.int32), branches)
+
+
+def loop(x: tf.Tensor) -> tf.Tensor:
+    return tf1.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tf.tanh(a) * 2.0), [0, x])[1]
+
+
+def conditional_in_loop(x: tf.Tensor) -> tf.Tensor:
+    def body(i: tf.Tensor, a: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return i + 1, tf1.cond(i > 1, lambda: a * 2.0, lambda: a + 1.0)
+
+    return tf1.while_loop(lambda i, a: i < 3, body, [0, x])[1]
+
+
+def loop_in_conditional(x: tf.Tensor) -> tf.Tensor:
+    return tf1.cond(tf.reduce_sum(x) > 0, lambda: loop(x), lambda: x)
+
+
+def traced_function(x: tf.Tensor) -> tf.Tensor:
+    return tf.function(lambda z: tf.exp(z))(x)
+
+
+def old_function(x: tf.Tensor) -> tf.Tensor:
+    @function.Defun(tf.float32)
+    def double(z: tf.Tensor) -> tf.Tensor:
+        return z * 2.0
+
+    @function.Defun(tf.float32)
+    def quadruple(z: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(double(double(z)), tf.shape(z))
+
+    y = quadruple(x)
+    y.set_shape(x.shape)
+    return y
+
+
+def sizes_from_shapes(x: tf.Tensor) -> tf.Tensor:
+    rows = tf.shape(x)[0]
+    return tf.reshape(tf.tile(x, [2, 1]), tf.stack([rows, 2, -1]))
+
+
+def scan(x: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda a, z: a + z, tf.transpose(x), initializer=tf.zeros([tf.shape(x)[0]]))
+
+
+def recurrent(x: tf.Tensor) -> tf.Tensor:
+    weights = tf.ones([8, 4])
+
+    def body(i, hidden, outputs):
+        hidden = tf.tanh(tf.matmul(tf.concat([x, hidden], 1), weights))
+        return i + 1, hidden, outputs.write(i, hidden)
+
+    outputs = tf.TensorArray(tf.float32, 5)
+    start = [0, tf.zeros([tf.shape(x)[0], 4]), outputs]
+    return tf1.while_loop(lambda i, *_: i < 5, body, start)[2].stack()
+
+
+def gradients(x: tf.Tensor) -> tf.Tensor:
+    return tf1.gradients(tf.reduce_sum(tf.square(recurrent(x))), [x])[0]
+
+
+STRAIGHT = (conditional, case, loop, conditional_in_loop, loop_in_conditional)
+CALLS = (traced_function, old_function, sizes_from_shapes)
+ARRAYS = (scan, recurrent, gradients)
+
+
+def built(build, batch: int | None, *, v2: bool) -> tf.Graph:
+    with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
+        x = tf1.placeholder(tf.float32, [batch, 4], name="x")
+        tf.exp(build(x), name="y")
+    return graph
+
+
+def fed(graph: tf.Graph) -> OpGraph:
+    return OpGraph.from_graph_def(
+        graph.as_graph_def(), ["y"], {"x:0": np.zeros([BATCH, 4], np.float32)}
+    )
+
+
+class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        *((build, v2) for build in STRAIGHT for v2 in (False, True)),
+        *((build, False) for build in (*CALLS, *ARRAYS)),
+    )
+    def test_shapes_follow_from_what_is_fed(self, build, v2):
+        graph = fed(built(build, None, v2=v2))
+        static = built(build, BATCH, v2=v2)
+        self.assertEqual(
+            graph.tensor_shapes[graph.tensor_index("y")],
+            tuple(static.get_tensor_by_name("y:0").shape.as_list()),
+        )
+        self.assertEqual([s for s in graph.tensor_shapes if s is None or -1 in s], [])
+        known = 0
+        for operation in static.get_operations():
+            i = graph.index.get(operation.name)
+            # With known sizes TensorFlow's gradients are other operations in part.
+            if i is None or graph.type_of(i) != operation.type:
+                continue
+            for tensor in operation.outputs:
+                if tensor.shape.is_fully_defined():
+                    shape = graph.tensor_shapes[graph.tensor_index(tensor.name)]
+                    self.assertEqual(shape, tuple(tensor.shape.as_list()), tensor.name)
+                    known += 1
+        self.assertGreater(known, 2)
+
+    @parameterized.parameters(*STRAIGHT, *CALLS, *ARRAYS)
+    def test_a_graph_of_known_sizes_is_known_throughout(self, build):
+        graph = OpGraph.from_graph_def(built(build, BATCH, v2=False).as_graph_def(), ["y"])
+        self.assertEqual([s for s in graph.tensor_shapes if s is None or -1 in s], [])
+
+    def test_values_of_fed_sizes_count(self):
+        with tf.Graph().as_default() as graph:
+            rows = tf1.placeholder(tf.int32, [], name="rows")
+            tf.zeros(tf.stack([rows, 4]), name="y")
+        feeds = {"rows:0": np.int32(7)}
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (7, 4))
+
+    def test_what_is_fed_in_the_middle_counts(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            tf.exp(tf.boolean_mask(x, x[:, 0] > 0), name="kept")
+            tf.tanh(graph.get_tensor_by_name("kept:0"), name="y")
+        feeds = {"kept:0": np.zeros([3, 4], np.float32)}
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (3, 4))
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("kept")], (3, 4))
+
+    def test_values_that_do_not_fit_are_refused_as_such(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, None], name="x")
+            tf.matmul(x, tf.ones([4, 2]), name="y")
+        with self.assertRaisesRegex(GraphError, "with the values that are fed, TensorFlow refuses"):
+            OpGraph.from_graph_def(
+                graph.as_graph_def(), ["y"], {"x:0": np.zeros([3, 5], np.float32)}
+            )
+
+    def test_a_fed_reference_changes_nothing(self):
+        with tf.Graph().as_default() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            tf1.assign_add(v, [1.0, 1.0], name="y")
+        feeds = {"v:0": np.zeros([2], np.float32)}
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (2,))
+
+
+class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(False, True)
+    def test_a_size_that_a_loop_changes_is_unknown(self, v2):
+        with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            _, grown = tf1.while_loop(
+                lambda i, a: i < 3,
+                lambda i, a: (i + 1, tf.concat([a, x], 0)),
+                [0, x],
+                shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, 4])],
+            )
+            tf.exp(grown, name="y")
+        op_graph = fed(graph)
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (-1, 4))
+
+    @parameterized.parameters(False, True)
+    def test_a_size_that_only_one_branch_has_is_unknown(self, v2):
+        with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            y = tf1.cond(tf.reduce_sum(x) > 0, lambda: x, lambda: tf.concat([x, x], 0))
+            tf.exp(y, name="y")
+        op_graph = fed(graph)
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (-1, 4))
+
+    def test_a_function_that_calls_itself_is_left_alone(self):
+        with graph_parts.new_graph() as graph:
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            tf.exp(old_function(x), name="y")
+        graph_def = graph.as_graph_def()
+        double, quadruple = graph_def.library.function
+        if "quadruple" in double.signature.name:
+            double, quadruple = quadruple, double
+        [multiply] = [node for node in double.node_def if node.op == "Mul"]
+        multiply.op = double.signature.name
+        del multiply.input[1:]
+        multiply.attr.clear()
+        for key in list(double.ret):
+            double.ret[key] = f"{multiply.name}:{double.signature.output_arg[0].name}:0"
+        op_graph = OpGraph.from_graph_def(
+            graph_def, ["y"], {"x:0": np.zeros([BATCH, 4], np.float32)}
+        )
+        self.assertIsNone(op_graph.tensor_shapes[op_graph.tensor_index("y")])
+
+
+if __name__ == "__main__":
+    tf.test.main()
