@@ -29,8 +29,7 @@ _BRANCHES: Mapping[str, Sequence[str]] = {
     "StatelessCase": ("branches",),
 }
 _HANDS_ON_HANDLES = ("Enter", "RefEnter", "Switch", "RefSwitch", "Identity", "TensorArrayGradV3")
-# What puts tensors into a TensorArray or on a stack: which input they are, and whether they are rows
-# of it.
+# What puts tensors into a TensorArray or on a stack: which input, and whether its rows are they.
 _PUTS = {
     "TensorArrayWriteV3": (2, False),
     "TensorArrayScatterV3": (2, True),

@@ -187,7 +187,8 @@ def _bytes_of(shape: tuple[int, ...] | None, code: int) -> int:
     of_element = _element_bytes(code)
     if of_element < 0 or shape is None or any(size < 0 for size in shape):
         return -1
-    return of_element * math.prod(shape)
+    # No memory holds more, and no 64 bits count it.
+    return min(of_element * math.prod(shape), 2**62)
 
 
 def _element_bytes(code: int) -> int:

@@ -145,13 +145,15 @@ def cost_graph(
         report: called with what is being done.
 
     Raises:
+        GraphError: the graph is on devices that a described machine lacks.
         ValueError: the granularity is unknown.
         SearchError, WorkerStartError: the graph could not be run.
     """
     report("grouping the operations")
     grouped = group_operations(source.op_graph, granularity)
     if machine.kind == "described":
-        check_given_devices(source.op_graph, machine)
+        soft = session_config is not None and session_config.allow_soft_placement
+        check_given_devices(source.op_graph, machine, soft=soft)
         unknown = unknown_sizes(source.op_graph)
         if unknown:
             report(

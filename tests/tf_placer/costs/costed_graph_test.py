@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from graph_passes.errors import GraphError
 from tests import graphs
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.inputs.sources import read_source
@@ -19,9 +20,13 @@ _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 class CostedGraphTest(tf.test.TestCase):
-    def costed(self, graph: tf.Graph, fetches, machine: Machine | None = None) -> CostedGraph:
+    def costed(
+        self, graph: tf.Graph, fetches, machine: Machine | None = None, *, soft: bool = False
+    ) -> CostedGraph:
         source = read_source(graph, fetches)
-        return cost_graph(source, machine or find_machine(_MACHINE), steps=1)
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=soft)
+        machine = machine or find_machine(_MACHINE)
+        return cost_graph(source, machine, steps=1, session_config=config)
 
     def devices(self, problem: PlacementProblem, placement: np.ndarray) -> dict[str, int]:
         """Where each operation is."""
@@ -46,7 +51,9 @@ class CostedGraphTest(tf.test.TestCase):
                 d = tf.add(c, 1.0, name="d")
             lengths = tf.strings.length(words, name="lengths")
             tf.group(d, lengths, name="all")
-        problem, placement = self.costed(graph, ["all"]).placed(None)
+        with self.assertRaisesRegex(GraphError, "'d/y' on /device:GPU:7, and 2xK80 has only"):
+            self.costed(graph, ["all"])
+        problem, placement = self.costed(graph, ["all"], soft=True).placed(None)
         devices = self.devices(problem, placement)
         wanted = {"a/RandomUniform": 1, "b": 2, "c": 0, "lengths": 0, "words": 0}
         self.assertEqual({name: devices[name] for name in wanted}, wanted)
