@@ -32,7 +32,7 @@ MACHINE_HELP = (
 
 
 def add_step(parser: argparse._ActionsContainer) -> None:
-    """Adds what says what a step runs: --fetches, --feeds and --initializers."""
+    """Adds what says what a step runs: --fetches, --feeds, --initializers and --restore_from."""
     parser.add_argument(
         "--fetches",
         type=comma_separated,
@@ -46,6 +46,12 @@ def add_step(parser: argparse._ActionsContainer) -> None:
         "--initializers",
         type=comma_separated,
         help="operations to run before the first step, by comma; found by default",
+    )
+    parser.add_argument(
+        "--restore_from",
+        metavar="CHECKPOINT",
+        help="what variables begin with: a checkpoint (what the names of its files start with), or "
+        "a directory whose latest checkpoint is taken; by default what initialisers give them",
     )
 
 

@@ -28,6 +28,7 @@ def cost_graph_file(
     fetches: Sequence[str] | None = None,
     feeds_path: str | None = None,
     initializers: Sequence[str] | None = None,
+    restore_from: str | None = None,
     steps: int = 10,
     granularity: str = "coarse",
     measure_links: bool = False,
@@ -43,6 +44,7 @@ def cost_graph_file(
         fetches: what a step fetches; as `read_source` finds it when None.
         feeds_path: a file with what it feeds; as `read_source` makes it up when None.
         initializers: what runs before the first step; as `read_source` finds it when None.
+        restore_from: what variables begin with; as their initialisers say when None.
         steps: how many steps to trace on each kind of device.
         granularity: how fine groups are.
         measure_links: whether to measure links that are known.
@@ -71,6 +73,7 @@ def cost_graph_file(
         # It takes seconds to import.
         from tf_placer.costs.costed_graph import cost_graph
         from tf_placer.inputs.feeds_file import read_feeds
+        from tf_placer.inputs.python_functions import check_no_python_functions
         from tf_placer.inputs.sources import read_graph, read_source, without_devices
 
         stages.begin(f"reading {input_graph}")
@@ -78,7 +81,11 @@ def cost_graph_file(
         graph = read_graph(input_graph)
         if clear_devices:
             graph = without_devices(graph)
-        source = read_source(graph, fetches, feeds, initializers)
+        source = read_source(graph, fetches, feeds, initializers, restore_from=restore_from)
+        for note in source.notes:
+            stages.say(note)
+        if processes is not None:
+            check_no_python_functions(source.op_graph, source.step)
         return cost_graph(
             source,
             machine,

@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> None:
         feeds=None if args.feeds is None else read_feeds(args.feeds),
         fetches=args.fetches,
         initializers=args.initializers,
+        restore_from=args.restore_from,
         machine=args.machine,
         placer=args.placer,
         placer_options=placer_options(args.placer_option),

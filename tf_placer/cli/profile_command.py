@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
         fetches=args.fetches,
         feeds_path=args.feeds,
         initializers=args.initializers,
+        restore_from=args.restore_from,
         steps=args.steps,
         granularity=args.granularity,
         measure_links=args.measure_links,

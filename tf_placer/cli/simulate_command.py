@@ -35,7 +35,8 @@ DESCRIPTION = (
     "a machine. A placement that does not fit is reported as such: feasible false, and the "
     "reason."
 )
-_GRAPH_ONLY = ("machine", "fetches", "feeds", "initializers", "clear_devices", "placement")
+_STEP = ("fetches", "feeds", "initializers", "restore_from")
+_GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +116,7 @@ def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]
         fetches=args.fetches,
         feeds_path=args.feeds,
         initializers=args.initializers,
+        restore_from=args.restore_from,
         clear_devices=args.clear_devices,
     )
     try:

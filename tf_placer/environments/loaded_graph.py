@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import time
@@ -13,14 +14,18 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.environments.initializer_order import initializer_order
+from tf_placer.environments.queue_threads import QueueThreads
+from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarise
 from tf_placer.environments.variable_state import assigned_variable, variable_assignments
+from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
 
 _PLACING = "placing the operations"
 _OPENING = "opening the session"
 _INITIALISING = "the initialisers"
+_FILLING = "filling the queues"
 _TIMED_ALONE = 2
 # What a step may raise because of the values of variables, or of how far an iterator is.
 _ERRORS_OF_STATE = (
@@ -53,33 +58,55 @@ class OpenSession:
     """A session that has run the initialisers.
 
     Attributes:
-        session: the session.
+        session: the session; another one after an input that queues took from has ended.
+        threads: what fills the queues of the session, if anything does.
         stage: what was done last.
         steps_done: how many steps ran.
     """
 
     def __init__(
         self,
-        session: tf.compat.v1.Session,
-        run_step: Callable[[], list[Any]],
-        initialise: Callable[[], None],
+        make_session: Callable[[], tf.compat.v1.Session],
+        fetches: Sequence[Any],
+        feeds: Mapping[tf.Tensor, np.ndarray],
+        initialise: Callable[[tf.compat.v1.Session], None],
+        fill_queues: Callable[[tf.compat.v1.Session], QueueThreads] | None,
         report_stage: Callable[[str], None],
     ) -> None:
-        """Takes over a session.
+        """Makes a session.
 
         Args:
-            session: the session.
-            run_step: runs a step and returns what it fetches.
-            initialise: runs all initialisers.
+            make_session: makes one.
+            fetches: what a step runs.
+            feeds: what a step is fed.
+            initialise: runs all initialisers in a session.
+            fill_queues: starts the threads that fill the queues of a session behind that; None if
+                there are none.
             report_stage: called with what comes next.
         """
-        self.session = session
         self.steps_done = 0
         self.stage = _OPENING
         self.is_as_initialised = False
-        self._run_step = run_step
+        self.threads: QueueThreads | None = None
+        self._make_session = make_session
+        self._fetches = fetches
+        self._feeds = feeds
         self._initialise = initialise
+        self._fill_queues = fill_queues
         self._report_stage = report_stage
+        self._closing = contextlib.ExitStack()
+        self._make()
+
+    def _make(self) -> None:
+        self.session = self._make_session()
+        self._closing.callback(_close, self.session)
+        run_step = self.session.make_callable(self._fetches, [*self._feeds] or None)
+        self._run_step = functools.partial(run_step, *self._feeds.values())
+
+    def close(self) -> None:
+        """Ends the threads and closes the session."""
+        self.threads = None
+        self._closing.close()
 
     def enter(self, stage: str) -> None:
         """Says what comes next."""
@@ -98,15 +125,34 @@ class OpenSession:
         """
         try:
             return self._timed_step()
-        except _ERRORS_OF_STATE:
-            if self.is_as_initialised:
+        except tf.errors.OpError as error:
+            self._raise_what_ended_the_threads()
+            if self.is_as_initialised or not isinstance(error, _ERRORS_OF_STATE):
                 raise
-            self.initialise()
+        self.initialise()
+        try:
             return self._timed_step()
+        except tf.errors.OpError:
+            self._raise_what_ended_the_threads()
+            raise
+
+    def _raise_what_ended_the_threads(self) -> None:
+        """Raises the error of a thread that filled a queue: that the queue is closed says less."""
+        error = None if self.threads is None else self.threads.error()
+        if error is not None:
+            self.stage = _FILLING
+            raise error
 
     def initialise(self) -> None:
-        """Runs all initialisers."""
-        self._initialise()
+        """Runs all initialisers, and has the queues filled."""
+        if self.threads is not None:
+            # A queue that is closed, as at the end of an input, cannot be opened again.
+            self.close()
+            self._make()
+        self._initialise(self.session)
+        if self._fill_queues is not None:
+            self.threads = self._fill_queues(self.session)
+            self._closing.callback(self.threads.stop)
         self.is_as_initialised = True
 
     def _timed_step(self) -> tuple[float, list[Any]]:
@@ -138,6 +184,9 @@ class LoadedGraph:
         initializers: Sequence[str],
         target: str,
         config: tf.compat.v1.ConfigProto,
+        initializer_feeds: Mapping[str, np.ndarray] | None = None,
+        queue_runners: Sequence[QueueRunner] = (),
+        restored: Mapping[str, np.ndarray] | None = None,
         share_variables: bool = False,
     ) -> None:
         """Imports the graph.
@@ -149,6 +198,9 @@ class LoadedGraph:
             initializers: names of the operations to run before the first step.
             target: the server to run on; empty for the devices of this process.
             config: the configuration of every session.
+            initializer_feeds: values that the initialisers are fed, by name of the tensor.
+            queue_runners: what fills queues while a session is open.
+            restored: values that variables get behind the initialisers, by name of the operation.
             share_variables: whether sessions on the server share their variables where these are
                 all the state that the graph has, so that each is initialised once on each device.
 
@@ -164,15 +216,10 @@ class LoadedGraph:
         assignments = variable_assignments(self._graph, operations) if share_variables else None
         self._shares_variables = assignments is not None
         self._initializers = initializer_order(operations if assignments is None else assignments)
-        self._feeds = {self._graph.get_tensor_by_name(name): feeds[name] for name in feeds}
-        for tensor, value in self._feeds.items():
-            if not self._graph.is_feedable(tensor):
-                raise ValueError(f"tensor {tensor.name!r} cannot be fed")
-            if not tensor.shape.is_compatible_with(value.shape):
-                raise ValueError(
-                    f"tensor {tensor.name!r} has shape {tensor.shape} and cannot be fed a value "
-                    f"of shape {value.shape}"
-                )
+        self._feeds = self._fed(feeds)
+        self._initializer_feeds = self._fed(initializer_feeds or {})
+        self._queue_runners = list(queue_runners)
+        self._restored = assignments_of(self._graph, restored or {})
         self._target = target
         self._config = tf.compat.v1.ConfigProto.FromString(config.SerializeToString())
         if self._shares_variables:
@@ -183,6 +230,23 @@ class LoadedGraph:
         # Where they are shared, which variables have a value on which device.
         self._initialised: set[tuple[str, str]] = set()
         self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
+
+    def _fed(self, feeds: Mapping[str, np.ndarray]) -> dict[tf.Tensor, np.ndarray]:
+        """Finds the tensors that are fed.
+
+        Raises:
+            KeyError, ValueError: a name is not in the graph, or a value cannot be fed.
+        """
+        fed = {self._graph.get_tensor_by_name(name): value for name, value in feeds.items()}
+        for tensor, value in fed.items():
+            if not self._graph.is_feedable(tensor):
+                raise ValueError(f"tensor {tensor.name!r} cannot be fed")
+            if not tensor.shape.is_compatible_with(value.shape):
+                raise ValueError(
+                    f"tensor {tensor.name!r} has shape {tensor.shape} and cannot be fed a value "
+                    f"of shape {value.shape}"
+                )
+        return fed
 
     def _set_devices(self, assignment: Mapping[str, str]) -> None:
         for name in assignment:
@@ -242,16 +306,17 @@ class LoadedGraph:
                     cleanup.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
                     os.sched_setaffinity(0, alone_on)
                 # A session sees devices only if they were set before it was made.
-                session = tf.compat.v1.Session(target, graph=self._graph, config=config)
-                cleanup.callback(_close, session)
-                run_step = session.make_callable(self._fetches, [*self._feeds] or None)
-                values = list(self._feeds.values())
-
-                def initialise() -> None:
-                    for together in self._initializers:
-                        session.run(together)
-
-                opened = OpenSession(session, lambda: run_step(*values), initialise, report_stage)
+                opened = OpenSession(
+                    functools.partial(
+                        tf.compat.v1.Session, target, graph=self._graph, config=config
+                    ),
+                    self._fetches,
+                    self._feeds,
+                    self._run_initialisers,
+                    self._fill_queues if self._queue_runners else None,
+                    report_stage,
+                )
+                cleanup.callback(opened.close)
                 # What other processes hold is no state of a session in this one.
                 self._initialise(opened, shares_variables=target == self._target)
                 yield opened
@@ -261,14 +326,24 @@ class LoadedGraph:
             stage, steps_done = (opened.stage, opened.steps_done) if opened else (_PLACING, 0)
             raise SessionFailed(error, stage, steps_done) from None
 
+    def _run_initialisers(self, session: tf.compat.v1.Session) -> None:
+        for together in self._initializers:
+            session.run(together, self._initializer_feeds)
+        for assignments, values in self._restored:
+            session.run(assignments, values)
+
+    def _fill_queues(self, session: tf.compat.v1.Session) -> QueueThreads:
+        return QueueThreads(self._graph, self._queue_runners, session)
+
     def _initialise(self, opened: OpenSession, *, shares_variables: bool) -> None:
         """Runs the initialisers, unless each variable has a value on its device."""
-        if not self._initializers:
+        if not (self._initializers or self._restored or self._queue_runners):
             opened.is_as_initialised = True
             return
         here: set[tuple[str, str]] = set()
         if self._shares_variables and shares_variables:
-            variables = map(assigned_variable, itertools.chain(*self._initializers))
+            assignments = (*self._initializers, *(each for each, _ in self._restored))
+            variables = map(assigned_variable, itertools.chain(*assignments))
             here = {(variable.name, variable.device) for variable in variables if variable}
             # Without a device nobody knows where TensorFlow has put it before.
             if here <= self._initialised and all(device for _, device in here):

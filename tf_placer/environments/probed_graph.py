@@ -15,8 +15,9 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_placer.environments.loaded_graph import LoadedGraph
 from tf_placer.environments.tensor_file import write_tensors
+from tf_placer.inputs.step import QueueRunner
 
-__all__ = ["ProbedGraph", "seed_random_operations"]
+__all__ = ["ProbedGraph", "fill_in_order", "seed_random_operations"]
 
 _MAX_VARIABLE_BYTES = 256 * 2**20
 _REF_VARIABLES = frozenset({"AutoReloadVariable", "Variable", "VariableV2"})
@@ -47,6 +48,7 @@ class ProbedGraph(LoadedGraph):
         copy = tf.compat.v1.GraphDef()
         copy.CopyFrom(graph_def)
         seed_random_operations(copy)
+        settings["queue_runners"] = fill_in_order(copy, settings.get("queue_runners", ()))
         self._probes = _add_probes(copy, fetches)
         self._tensor_names = [name for name in fetches if ":" in name]
         self._tensor_indices = [i for i, name in enumerate(fetches) if ":" in name]
@@ -101,6 +103,29 @@ def seed_random_operations(graph_def: tf.compat.v1.GraphDef) -> None:
     _seed_nodes(graph_def.node, "", "")
     for function in graph_def.library.function:
         _seed_nodes(function.node_def, function.signature.name + "/", ":output:0")
+
+
+def fill_in_order(
+    graph_def: tf.compat.v1.GraphDef, runners: Sequence[QueueRunner]
+) -> list[QueueRunner]:
+    """Lets queues give the same values whenever they are filled.
+
+    Several threads fill a queue in any order, and a queue that shuffles draws from what it has at
+    the time.
+
+    Args:
+        graph_def: changed in place: queues that shuffle become queues that do not.
+        runners: what fills them.
+
+    Returns:
+        The runners, each with its first operation only.
+    """
+    for node in graph_def.node:
+        if node.op in ("RandomShuffleQueue", "RandomShuffleQueueV2"):
+            node.op = node.op.replace("RandomShuffle", "FIFO")
+            for name in ("min_after_dequeue", "seed", "seed2"):
+                node.attr.pop(name, None)
+    return [dataclasses.replace(runner, enqueue=runner.enqueue[:1]) for runner in runners]
 
 
 def _seed_nodes(nodes: Any, scope: str, output_suffix: str) -> None:

@@ -138,7 +138,13 @@ class SessionEnvironment:
             prefix="session_", dir=work_dir, ignore_cleanup_errors=True
         )
         directory = pathlib.Path(self._directory.name)
-        write_tensors(directory / "feeds", step.feeds)
+        tensors = {
+            "feeds": step.feeds,
+            "initializer_feeds": step.initializer_feeds,
+            "restored": step.restored,
+        }
+        for name, values in tensors.items():
+            write_tensors(directory / name, values)
         config = b"" if session_config is None else session_config.SerializeToString()
         (directory / "session_config").write_bytes(config)
         self._values_path = directory / "values"
@@ -147,7 +153,8 @@ class SessionEnvironment:
             "path": os.path.abspath(graph_path),
             "fetches": list(step.fetches),
             "initializers": list(step.initializers),
-            "feeds": str(directory / "feeds"),
+            "queue_runners": [runner.to_json() for runner in step.queue_runners],
+            "tensors": {name: str(directory / name) for name in tensors},
             "session_config": str(directory / "session_config"),
             "meta_optimizer": meta_optimizer,
             "isolate": machine.kind != "attached",

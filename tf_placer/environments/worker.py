@@ -104,6 +104,7 @@ def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph])
     import tensorflow as tf
 
     from tf_placer.environments.tensor_file import read_tensors
+    from tf_placer.inputs.step import QueueRunner
 
     graph_def = tf.compat.v1.GraphDef.FromString(pathlib.Path(load["path"]).read_bytes())
     config = tf.compat.v1.ConfigProto.FromString(pathlib.Path(load["session_config"]).read_bytes())
@@ -114,8 +115,9 @@ def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph])
     return graph_class(
         graph_def,
         fetches=load["fetches"],
-        feeds=read_tensors(load["feeds"]),
         initializers=load["initializers"],
+        queue_runners=[QueueRunner.from_json(each) for each in load["queue_runners"]],
+        **{name: read_tensors(path) for name, path in load["tensors"].items()},
         target=target,
         config=config,
     )

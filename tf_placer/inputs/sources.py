@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import message
-from tensorflow.core.framework import variable_pb2
-from tensorflow.core.protobuf import queue_runner_pb2
 
 from graph_passes.annotate import ClearDevices, DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import VARIABLES
 from graph_passes.unknown_sizes import unknown_sizes
+from tf_placer.inputs.graph_collections import TRAIN_OP, read_collections
 from tf_placer.inputs.graph_files import meta_with, read_graph_file
 from tf_placer.inputs.initializers import find_initializers
-from tf_placer.inputs.step import Step
+from tf_placer.inputs.queue_runners import check_queues_are_filled, needed_queue_runners
+from tf_placer.inputs.restoring import restored_values
+from tf_placer.inputs.scaffold import scaffold_feeds, scaffold_initializers, values_of_init_fn
+from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
 
 __all__ = ["GivenGraph", "Source", "read_graph", "read_source", "without_devices"]
 
-_KEYS = tf.compat.v1.GraphKeys
-_TRAIN_OP = "train_op"
-_INITIALIZERS = "initializers"
-_DEQUEUES = ("QueueDequeueV2", "QueueDequeueManyV2", "QueueDequeueUpToV2")
+# What has no value of its own, or one only where nobody feeds another.
+_MADE_TO_BE_FED = (*PLACEHOLDERS, "PlaceholderWithDefault")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,11 +56,13 @@ class Source:
         op_graph: the graph in columns, with what the step needs marked.
         step: what a step fetches, feeds and needs initialised.
         live: the tf.Graph that the graph came as, or None.
+        notes: what people should know about it, a line each.
     """
 
     op_graph: OpGraph
     step: Step
     live: tf.Graph | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def graph_def(self) -> tf.compat.v1.GraphDef:
@@ -102,10 +106,11 @@ def without_devices(given: GivenGraph) -> GivenGraph:
 
 def read_source(
     graph: Any,
-    fetches: Sequence[Any] | Any | None = None,
+    fetches: Any = None,
     feeds: Mapping[Any, Any] | None = None,
-    initializers: Sequence[Any] | Any | None = None,
+    initializers: Any = None,
     *,
+    restore_from: Any = None,
     seed: int = 0,
 ) -> Source:
     """Reads a graph and works out its step.
@@ -113,12 +118,16 @@ def read_source(
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
             file; or what `read_graph` made of one.
-        fetches: what a step fetches: operations, tensors and variables, or names of the first two;
-            one or several. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name. Placeholders that the step needs and that
-            are not given get synthetic values.
-        initializers: operations (or names) that initialise everything before the first step; by
-            default those of the graph's variables, tables and iterators.
+        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
+            tensors. By default the `train_op` collection.
+        feeds: values by placeholder, tensor or name, as `Session.run` takes them. Those that only
+            initialisers need are fed to these. Placeholders that are needed and not given get
+            synthetic values.
+        initializers: operations (or names) that initialise everything before the first step, or a
+            tf.compat.v1.train.Scaffold; by default those of the graph's variables, tables and
+            iterators.
+        restore_from: a checkpoint, a directory whose latest checkpoint is taken, or a session: the
+            values that variables begin with.
         seed: of synthetic values.
 
     Returns:
@@ -126,133 +135,136 @@ def read_source(
 
     Raises:
         GraphError: the graph cannot be read or used, a name is not in it, there is nothing to
-            fetch, a placeholder cannot be fed, or the step waits for queue runners.
+            fetch, a placeholder cannot be fed, the step waits for a queue that nothing fills, or
+            there is nothing to restore.
     """
     given_graph = graph if isinstance(graph, GivenGraph) else read_graph(graph)
     result = DropDanglingColocation().run(GraphState(given_graph.graph_def))
     graph_def = result.state.graph_def
-    collections = _collections(given_graph)
-    asked = _names(fetches) if fetches is not None else collections.get(_TRAIN_OP, [])
+    collections = read_collections(given_graph.live, given_graph.meta_graph)
+    asked = names_of(fetches) if fetches is not None else collections.train_op
     fetch_names = list(dict.fromkeys(asked))
+    given = feeds_by_name(feeds)
     op_graph = OpGraph.from_graph_def(graph_def)
     if not fetch_names:
         raise GraphError(
             "nothing to fetch: pass fetches, or put the training operation into the collection "
-            f"{_TRAIN_OP!r}"
+            f"{TRAIN_OP!r}"
         )
-    if feeds is not None and not isinstance(feeds, Mapping):
-        raise GraphError(f"feeds map placeholders to values, unlike {type(feeds).__name__!r}")
-    given = {_tensor_name(key): value for key, value in (feeds or {}).items()}
     op_graph = op_graph.restricted(fetch_names, list(given))
     feed_values = complete_feeds(op_graph, given, seed=seed)
     op_graph = op_graph.restricted(fetch_names, list(feed_values))
     if unknown_sizes(op_graph):
         op_graph = op_graph.with_fed_values(feed_values)
+    runners = needed_queue_runners(op_graph, collections.queue_runners)
+    scaffold = None
+    if isinstance(initializers, tf.compat.v1.train.Scaffold):
+        scaffold, initializers = initializers, scaffold_initializers(initializers, collections)
     if initializers is not None:
         # Of what makes a value, too, only the operation is run.
-        initializer_names = [name.partition(":")[0] for name in _names(initializers)]
+        initializer_names = [name.partition(":")[0] for name in names_of(initializers)]
         for name in initializer_names:
             if name not in op_graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
     else:
-        initializer_names = find_initializers(op_graph, collections.get(_INITIALIZERS, ()))
-    _check_need_no_feed(op_graph, initializer_names)
-    _check_needs_no_runner(op_graph, collections)
-    step = Step(tuple(fetch_names), feed_values, tuple(initializer_names))
-    return Source(op_graph, step, given_graph.live)
+        collected = [*collections.initializers, *collections.local_initializers]
+        initializer_names = find_initializers(_with(op_graph, (), runners), collected)
+    check_queues_are_filled(op_graph, runners, initializer_names)
+    initializer_feeds = _initializer_feeds(
+        op_graph,
+        fetch_names,
+        initializer_names,
+        feed_values,
+        {} if scaffold is None else scaffold_feeds(scaffold),
+        seed,
+    )
+    step_feeds = {
+        name: value
+        for name, value in feed_values.items()
+        if name not in initializer_feeds or _is_read(op_graph, name, fetch_names)
+    }
+    op_graph = op_graph.restricted(fetch_names, list(step_feeds))
+    notes: tuple[str, ...] = ()
+    restored: dict[str, np.ndarray] = {}
+    needed = _with(op_graph, initializer_names, runners).needed
+    if scaffold is not None and scaffold.init_fn is not None:
+        variables = [
+            op_graph.names[i] for i in np.flatnonzero(op_graph.has_type(VARIABLES) & needed)
+        ]
+        restored |= values_of_init_fn(
+            scaffold, given_graph.live, initializer_names, initializer_feeds, variables
+        )
+    if restore_from is not None:
+        found = restored_values(restore_from, op_graph, needed, collections.slices)
+        restored |= found.values
+        notes = (found.description(),)
+    step = Step(
+        tuple(fetch_names),
+        step_feeds,
+        tuple(initializer_names),
+        initializer_feeds,
+        runners,
+        restored,
+    )
+    return Source(op_graph, step, given_graph.live, notes)
 
 
-def _collections(given: GivenGraph) -> dict[str, list[str]]:
-    """Reads what a graph's collections name: "train_op", "initializers" and "queue_runners"."""
-    graph = given.live
-    if graph is not None:
-        variables = graph.get_collection(_KEYS.GLOBAL_VARIABLES)
-        variables += graph.get_collection(_KEYS.LOCAL_VARIABLES)
-        initializers = [variable.initializer for variable in variables]
-        initializers = [operation for operation in initializers if operation is not None]
-        return {
-            _TRAIN_OP: _names(graph.get_collection(_TRAIN_OP)),
-            _INITIALIZERS: _names(initializers + graph.get_collection(_KEYS.TABLE_INITIALIZERS)),
-            _KEYS.QUEUE_RUNNERS: [
-                runner.queue.name for runner in graph.get_collection(_KEYS.QUEUE_RUNNERS)
-            ],
-        }
-    if given.meta_graph is None:
-        return {}
-    return _saved_collections(given.meta_graph)
+def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunner]) -> OpGraph:
+    """Marks as needed, beside what a step needs, what other operations and queue runners need."""
+    names = [*operations, *itertools.chain.from_iterable(each.enqueue for each in runners)]
+    if not names:
+        return graph
+    return dataclasses.replace(graph, needed=graph.needed | graph.restricted(names).needed)
 
 
-def _saved_collections(meta_graph: tf.compat.v1.MetaGraphDef) -> dict[str, list[str]]:
-    """Reads what the collections of a MetaGraphDef name.
+def _initializer_feeds(
+    graph: OpGraph,
+    fetches: Sequence[str],
+    initializers: Sequence[str],
+    feeds: Mapping[str, np.ndarray],
+    own_feeds: Mapping[str, Any],
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Chooses what is fed when the initialisers run, and makes up what is missing.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        fetches: what the step fetches.
+        initializers: what runs before the first step.
+        feeds: what is fed, by tensor name.
+        own_feeds: values that only the initialisers are fed.
+        seed: of synthetic values.
+
+    Returns:
+        Of the feeds those that initialisers read: placeholders, and what no step reads.
 
     Raises:
-        GraphError: one of them is damaged.
+        GraphError: no value can be made up for a placeholder that they need.
     """
-    collections = meta_graph.collection_def
-
-    def parsed(name: str, message_type: Any) -> list[Any]:
-        values = collections[name].bytes_list.value if name in collections else ()
-        try:
-            return [message_type.FromString(data) for data in values]
-        except message.DecodeError:
-            raise GraphError(
-                f"the collection {name!r} of the MetaGraphDef is damaged: it does not hold "
-                f"{message_type.DESCRIPTOR.name}s"
-            ) from None
-
-    def named(name: str) -> list[str]:
-        return list(collections[name].node_list.value) if name in collections else []
-
-    variables = parsed(_KEYS.GLOBAL_VARIABLES, variable_pb2.VariableDef)
-    variables += parsed(_KEYS.LOCAL_VARIABLES, variable_pb2.VariableDef)
-    initializers = [variable.initializer_name for variable in variables]
-    runners = parsed(_KEYS.QUEUE_RUNNERS, queue_runner_pb2.QueueRunnerDef)
-    return {
-        _TRAIN_OP: named(_TRAIN_OP),
-        _INITIALIZERS: initializers + named(_KEYS.TABLE_INITIALIZERS),
-        _KEYS.QUEUE_RUNNERS: [runner.queue_name for runner in runners],
-    }
-
-
-def _names(items: Any) -> list[str]:
-    """Lists the names of operations and tensors given as one or several objects or names."""
-    if isinstance(items, str) or not isinstance(items, Sequence):
-        items = [items]
-    names = []
-    for item in items:
-        # What a session makes of a variable: its value, not its handle.
-        element = getattr(item, "_as_graph_element", None)
-        item = item if element is None else element()
-        name = item if isinstance(item, str) else getattr(item, "name", None)
-        if not isinstance(name, str):
-            raise GraphError(f"{item!r} is neither an operation, a tensor nor the name of one")
-        names.append(name)
-    return names
-
-
-def _check_need_no_feed(graph: OpGraph, initializers: Sequence[str]) -> None:
-    """Refuses initialisers that need a placeholder: only steps are fed."""
     if not initializers:
-        return
-    needed = graph.restricted(initializers)
-    for i in np.flatnonzero(needed.has_type(PLACEHOLDERS) & needed.needed).tolist():
-        raise GraphError(
-            f"the initializers need the placeholder {graph.names[i]!r}, but only steps are fed: "
-            "pass initializers that need none"
-        )
+        return {}
+    is_made_to_be_fed = graph.has_type(_MADE_TO_BE_FED)
+    candidates: dict[str, Any] = {
+        name: value
+        for name, value in feeds.items()
+        if is_made_to_be_fed[graph.tensor_producer[graph.tensor_index(name)]]
+        or not _is_read(graph, name, fetches)
+    }
+    candidates.update(own_feeds)
+    needing = graph.restricted(initializers, list(candidates))
+    given = {name: value for name, value in candidates.items() if _is_read(needing, name)}
+    for i in np.flatnonzero(needing.has_type(PLACEHOLDERS) & needing.needed).tolist():
+        if tf.dtypes.as_dtype(int(needing.tensor_dtypes[needing.output_start[i]])) == tf.string:
+            raise GraphError(
+                f"the initializers need the placeholder {graph.names[i]!r}, and its strings may "
+                "be names of files: pass its value in feeds"
+            )
+    return complete_feeds(needing, given, seed=seed)
 
 
-def _check_needs_no_runner(graph: OpGraph, collections: Mapping[str, Sequence[str]]) -> None:
-    """Refuses a step that needs queue runners: nothing starts the threads that fill a queue."""
-    waits = graph.has_type(_DEQUEUES) & graph.needed
-    if waits.any() and collections.get(_KEYS.QUEUE_RUNNERS):
-        name = graph.names[int(np.flatnonzero(waits)[0])]
-        raise GraphError(
-            f"{name!r} waits for a queue that queue runners fill, and a search starts none: read "
-            "with tf.data, or feed what is taken from the queue"
-        )
-
-
-def _tensor_name(key: Any) -> str:
-    (name,) = _names(key)
-    return name if ":" in name else f"{name}:0"
+def _is_read(graph: OpGraph, name: str, fetches: Sequence[str] = ()) -> bool:
+    """Says whether what is needed reads a tensor that is fed, or it is itself fetched."""
+    tensor = graph.tensor_index(name)
+    readers = graph.edge_consumer[graph.edge_tensor == tensor]
+    fetched = {graph.tensor_index(fetch) for fetch in fetches if ":" in fetch}
+    return bool(graph.needed[readers].any()) or tensor in fetched

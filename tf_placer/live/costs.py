@@ -71,8 +71,9 @@ def read_costs(
         profile = up_to_date(read_json(directory.profile))
         if profile["format"] != _FORMAT:
             return unusable(f"{directory.profile} has format {profile['format']!r}, not {_FORMAT}")
-        for field, value in of_costs(header).items():
-            if profile[field] != value:
+        asked, known = of_costs(header), of_costs(profile)
+        for field in asked | known:
+            if known.get(field) != asked.get(field):
                 return unusable(f"they are of another {noun_of(field)}")
         if profile["problem_sha256"] != _digest(directory):
             return unusable("the file has been changed")

@@ -28,6 +28,9 @@ _COST_FIELDS = (
     "fetches",
     "feeds",
     "initializers",
+    "initializer_feeds",
+    "queue_runners",
+    "restored",
     "machine",
     "session_config",
     "granularity",
@@ -39,15 +42,21 @@ def _request_header(
     request: Request, graph_def: tf.compat.v1.GraphDef, session_config: tf.compat.v1.ConfigProto
 ) -> dict[str, Any]:
     """Says what is asked, but for the budget and the devices that the graph came with."""
-    feeds = {
-        name: f"{value.dtype.name}{list(value.shape)}"
-        for name, value in sorted(request.step.feeds.items())
-    }
+    step = request.step
+    # Searches of earlier versions had none of these: a step without them has the same header.
+    more: dict[str, Any] = {}
+    if step.initializer_feeds:
+        more["initializer_feeds"] = _kinds(step.initializer_feeds)
+    if step.queue_runners:
+        more["queue_runners"] = [runner.to_json() for runner in step.queue_runners]
+    if step.restored:
+        more["restored"] = sorted(step.restored)
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
-        "fetches": list(request.step.fetches),
-        "feeds": feeds,
-        "initializers": list(request.step.initializers),
+        "fetches": list(step.fetches),
+        "feeds": _kinds(step.feeds),
+        "initializers": list(step.initializers),
+        **more,
         # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
         "machine": {
             "spec": request.machine.spec,
@@ -57,6 +66,13 @@ def _request_header(
         "session_config": text_format.MessageToString(session_config, as_one_line=True),
     }
     return search_header(subject, request.placer, request.placer_options, request.seed)
+
+
+def _kinds(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Says of which type and shape tensors are: their values are no part of a header."""
+    return {
+        name: f"{value.dtype.name}{list(value.shape)}" for name, value in sorted(tensors.items())
+    }
 
 
 def live_header(
@@ -98,7 +114,8 @@ def with_costs(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_costs(header: Mapping[str, Any]) -> dict[str, Any]:
     """Picks from a header what the costs of the operations depend on, as a JSON file has it."""
-    of: dict[str, Any] = json.loads(json.dumps({field: header[field] for field in _COST_FIELDS}))
+    fields = {field: header[field] for field in _COST_FIELDS if field in header}
+    of: dict[str, Any] = json.loads(json.dumps(fields))
     return of
 
 

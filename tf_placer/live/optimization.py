@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +18,7 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
+from tf_placer.inputs.python_functions import check_no_python_functions
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.header import request_digest
@@ -38,10 +39,11 @@ __all__ = ["optimize"]
 
 def optimize(
     graph: Any,
-    fetches: Sequence[Any] | Any | None = None,
+    fetches: Any = None,
     feeds: Mapping[Any, Any] | None = None,
-    initializers: Sequence[Any] | Any | None = None,
+    initializers: Any = None,
     *,
+    restore_from: Any = None,
     machine: str | Machine | None = None,
     placer: str = AUTO,
     placer_options: Mapping[str, Any] | None = None,
@@ -70,12 +72,16 @@ def optimize(
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
             (`.pb`, `.pbtxt`, `.meta`), which are not changed.
-        fetches: what a step fetches: operations and tensors, or their names; one or several. By
-            default the `train_op` collection.
-        feeds: values by placeholder, tensor or name. By default synthetic values of the
-            placeholders' shapes and types.
-        initializers: operations (or names) that initialise everything before the first step. By
-            default those of the graph's variables, tables and iterators.
+        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
+            tensors. By default the `train_op` collection.
+        feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that
+            only initialisers need. By default synthetic values of the placeholders' shapes and
+            types.
+        initializers: operations (or names) that initialise everything before the first step, or a
+            tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
+            iterators.
+        restore_from: what the variables begin with: a checkpoint, a directory whose latest
+            checkpoint is taken, or a session that has run. By default what initialisers give them.
         machine: where to place: None or "attached" for the CPU and GPUs of this computer,
             "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
             TensorFlow cluster.
@@ -115,7 +121,10 @@ def optimize(
         raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")
     if log_dir is not None:
         check_writable(log_dir)
-    source = read_source(graph, fetches, feeds, initializers, seed=seed)
+    source = read_source(graph, fetches, feeds, initializers, restore_from=restore_from, seed=seed)
+    check_no_python_functions(source.op_graph, source.step)
+    for note in source.notes:
+        _print_line(note)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
     if found.kind == "described":
         raise MachineError(

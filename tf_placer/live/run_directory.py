@@ -1,6 +1,6 @@
 """The directory of one search: what was asked, what was measured, what came out.
 
-request.json, graph.pb, feeds, session_config    what was asked
+request.json, graph.pb, feeds, initializer_feeds, session_config    what was asked
 problem.json, profile.json                       what the operations cost, and what that is of, if
                                                  the placer needs to know
 trials.jsonl                                     every trial, as it was measured
@@ -19,17 +19,21 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.files import write_bytes
-from tf_placer.inputs.step import Step
+from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.machine import Machine
 
 __all__ = ["TRIALS", "Outcome", "Request", "RunDirectory", "check_writable"]
 
 #: Name of the log in its directory.
 TRIALS = "trials.jsonl"
-# What `write_request` writes.
+# What `write_request` writes. Two more are there if the step has what they are for; of these a
+# search does not take over the restored values: they are large, and whoever asks has them.
 _REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
+_INITIALIZER_FEEDS, _RESTORED = "initializer_feeds", "restored"
 
 
 class Outcome(enum.Enum):
@@ -129,10 +133,18 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         write_bytes(self.graph, graph)
         write_bytes(self.path / "session_config", session_config)
-        write_tensors(self.path / "feeds", request.step.feeds)
+        step = request.step
+        write_tensors(self.path / "feeds", step.feeds)
+        for name, tensors in (
+            (_INITIALIZER_FEEDS, step.initializer_feeds),
+            (_RESTORED, step.restored),
+        ):
+            if tensors:
+                write_tensors(self.path / name, tensors)
         value = {
-            "fetches": request.step.fetches,
-            "initializers": request.step.initializers,
+            "fetches": step.fetches,
+            "initializers": step.initializers,
+            "queue_runners": [runner.to_json() for runner in step.queue_runners],
             "machine": request.machine.to_json(),
             "placer": request.placer,
             "placer_options": dict(request.placer_options),
@@ -149,6 +161,9 @@ class RunDirectory:
             tuple(value["fetches"]),
             read_tensors(self.path / "feeds"),
             tuple(value["initializers"]),
+            self._tensors(_INITIALIZER_FEEDS),
+            tuple(QueueRunner.from_json(each) for each in value.get("queue_runners", ())),
+            self._tensors(_RESTORED),
         )
         request = Request(
             step=step,
@@ -160,6 +175,11 @@ class RunDirectory:
         )
         return request, (self.path / "session_config").read_bytes()
 
+    def _tensors(self, name: str) -> dict[str, np.ndarray]:
+        """Reads tensors of which there may be none."""
+        path = self.path / name
+        return read_tensors(path) if path.exists() else {}
+
     def take_request(self, other: RunDirectory) -> None:
         """Takes over what is asked, as it is in another directory.
 
@@ -169,6 +189,10 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         for name in _REQUEST_FILES:
             write_bytes(self.path / name, (other.path / name).read_bytes())
+        if (other.path / _INITIALIZER_FEEDS).exists():
+            write_bytes(
+                self.path / _INITIALIZER_FEEDS, (other.path / _INITIALIZER_FEEDS).read_bytes()
+            )
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes how the search ended, whole or not at all."""

@@ -117,24 +117,6 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
                 session.run(list(source.step.initializers))
                 self.assertAllEqual(session.run(source.step.fetches[0]), [1.0, 1.0])
 
-    def test_a_step_that_waits_for_queue_runners_is_refused(self):
-        with new_graph() as graph:
-            queue = tf.queue.FIFOQueue(4, [tf.float32], [[]], name="queue")
-            tf.identity(queue.dequeue(), name="y")
-            tf.zeros([], name="no_queue")
-        graph_def = graph.as_graph_def()
-        # Without queue runners somebody else may fill it.
-        self.assertEqual(read_source(graph, "y").step.fetches, ("y",))
-        with graph.as_default():
-            runner = tf1.train.QueueRunner(queue, [queue.enqueue(1.0)])
-            tf1.train.add_queue_runner(runner)
-            exported = tf1.train.export_meta_graph(graph=graph)
-        for form in (graph, exported):
-            with self.assertRaisesRegex(GraphError, "'queue_Dequeue' waits for a queue"):
-                read_source(form, "y")
-            self.assertEqual(read_source(form, "no_queue").step.fetches, ("no_queue",))
-        self.assertEqual(read_source(graph_def, "y").step.fetches, ("y",))
-
     def test_any_tensor_can_be_fed_and_cuts_off_what_makes_it(self):
         graph, _ = trained()
         self.assertIn("x:0", read_source(graph, "loss").step.feeds)
@@ -143,14 +125,6 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_empty_initializers_mean_none(self):
         self.assertEqual(read_source(trained()[0], initializers=[]).step.initializers, ())
-
-    def test_initialisers_that_need_a_feed_are_refused(self):
-        with new_graph() as graph:
-            data = tf1.data.Dataset.from_tensors(tf1.placeholder(tf.float32, [2], name="all"))
-            iterator = tf1.data.make_initializable_iterator(data)
-            tf.identity(iterator.get_next(), name="y")
-        with self.assertRaisesRegex(GraphError, "initializers need the placeholder 'all'"):
-            read_source(graph, "y")
 
     def test_a_colocation_with_an_operation_that_is_gone_is_dropped(self):
         graph_def = trained()[0].as_graph_def()
@@ -168,7 +142,7 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             ((graph_def, []), "nothing to fetch"),
             ((graph_def, ["train", "los"]), "fetch 'los' is not in the graph"),
             ((graph_def, ["loss:5"]), "'loss:5'"),
-            ((graph_def, {"a": 1}), "{'a': 1} is neither an operation"),
+            ((graph_def, {"a": 1}), "1 is neither an operation"),
             ((graph_def, "train", {"y": 1}), "no tensor 'y:0'"),
             ((graph_def, "train", ["x"]), "feeds map placeholders to values, unlike 'list'"),
             ((graph, "train", {"x": graph.get_tensor_by_name("x:0")}), "feed of 'x:0' is not of"),

@@ -14,7 +14,7 @@ from tests import graphs
 from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
 from tf_placer.inputs.sources import read_source
-from tf_placer.inputs.step import Step
+from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.live.header import live_header, of_costs, request_digest, with_costs
 from tf_placer.live.run_directory import Request
 from tf_placer.machines.lookup import find_machine
@@ -98,6 +98,22 @@ class HeaderTest(tf.test.TestCase):
             request = self.request(**change)
             self.assertNotEqual(self.header(request), header, change)
             self.assertNotEqual(self.digest(request), digest, change)
+
+    def test_what_few_steps_have_is_there_only_if_they_have_it(self):
+        plain = self.header()
+        runner = QueueRunner("q", ("a",), "b", "c", (11,))
+        for field, change in (
+            ("initializer_feeds", {"x:0": np.ones([2], np.float32)}),
+            ("queue_runners", (runner,)),
+            ("restored", {"w": np.zeros([])}),
+        ):
+            self.assertNotIn(field, plain)
+            step = dataclasses.replace(self.source.step, **{field: change})
+            header = self.header(self.request(step=step))
+            self.assertIn(field, header)
+            self.assertEqual(json.loads(json.dumps(header)), header)
+            self.assertIn(field, of_costs(header))
+            self.assertNotEqual(self.digest(self.request(step=step)), self.digest())
 
     def test_the_devices_that_the_graph_came_with_count(self):
         header, digest = self.header(), self.digest()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 
 import numpy as np
 from absl.testing import absltest
 
-from tf_placer.inputs.step import Step
+from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.machines.lookup import find_machine
 
@@ -25,6 +26,16 @@ def request(**changes) -> Request:
         "seed": 3,
     }
     return Request(**{**values, **changes})
+
+
+def richer_step() -> Step:
+    """One that uses all that a step may have."""
+    return Step(
+        ("train",),
+        initializer_feeds={"rows:0": np.ones([2, 2], np.int32)},
+        queue_runners=(QueueRunner("q", ("a", "b"), "close", "cancel", (11,)),),
+        restored={"w": np.arange(3.0)},
+    )
 
 
 class RunDirectoryTest(absltest.TestCase):
@@ -46,6 +57,30 @@ class RunDirectoryTest(absltest.TestCase):
             np.testing.assert_array_equal(read.step.feeds[name], value)
         for name in ("machine", "placer", "placer_options", "max_trials", "max_secs", "seed"):
             self.assertEqual(getattr(read, name), getattr(written, name), name)
+
+    def test_what_few_steps_have_is_read_as_it_was_written(self):
+        written = richer_step()
+        asked, directory = RunDirectory(self.path / "asked"), RunDirectory(self.path / "run")
+        asked.write_request(request(step=written), b"graph", b"config")
+        read = asked.read_request()[0].step
+        self.assertEqual(read.queue_runners, written.queue_runners)
+        np.testing.assert_equal(dict(read.initializer_feeds), dict(written.initializer_feeds))
+        np.testing.assert_equal(dict(read.restored), dict(written.restored))
+        directory.take_request(asked)
+        self.assertIn("initializer_feeds", os.listdir(directory.path))
+        # They may be as large as the model.
+        self.assertNotIn("restored", os.listdir(directory.path))
+
+    def test_a_request_of_an_earlier_version_stays_readable(self):
+        directory = RunDirectory(self.path)
+        directory.write_request(request(), b"graph", b"config")
+        path = self.path / "request.json"
+        value = json.loads(path.read_text())
+        del value["queue_runners"]
+        path.write_text(json.dumps(value))
+        step = directory.read_request()[0].step
+        self.assertEqual(step.queue_runners, ())
+        self.assertEqual((step.initializer_feeds, step.restored), ({}, {}))
 
     def test_writing_leaves_no_temporary_files(self):
         RunDirectory(self.path).write_request(request(), b"graph", b"config")

@@ -1,0 +1,83 @@
+"""The threads that fill the queues of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import queue_runner_pb2
+
+from tf_placer.inputs.step import QueueRunner
+
+__all__ = ["QueueThreads"]
+
+# How long threads may take to end before their session is closed all the same.
+_STOP_SECS = 5.0
+# A queue that is full may have to wait for the turn of its session: about 24 days.
+_PATIENT = tf.compat.v1.RunOptions(timeout_in_ms=2**31 - 1)
+
+
+class QueueThreads:
+    """Starts and stops the threads that fill the queues of one session."""
+
+    def __init__(
+        self, graph: tf.Graph, runners: Sequence[QueueRunner], session: tf.compat.v1.Session
+    ) -> None:
+        """Starts the threads.
+
+        Args:
+            graph: of the session.
+            runners: what the threads run.
+            session: it has run its initialisers.
+        """
+        self._coordinator = tf.compat.v1.train.Coordinator()
+        self._threads: list[Any] = []
+        patient = _PatientSession(session)
+        with graph.as_default():
+            for runner in runners:
+                made = tf.compat.v1.train.QueueRunner(queue_runner_def=_proto(runner))
+                self._threads += made.create_threads(
+                    patient, self._coordinator, daemon=True, start=True
+                )
+
+    def error(self) -> Exception | None:
+        """Returns what ended the threads, if they failed; an input that ended is no failure."""
+        try:
+            self._coordinator.raise_requested_exception()
+        except Exception as error:
+            return error
+        return None
+
+    def stop(self) -> None:
+        """Closes the queues and waits for the threads to end, but not for long."""
+        self._coordinator.request_stop()
+        try:
+            self._coordinator.join(
+                self._threads, stop_grace_period_secs=_STOP_SECS, ignore_live_threads=True
+            )
+        except Exception:
+            # Who wants to know asks for it before.
+            return
+
+
+class _PatientSession:
+    """Runs operations of a session that may wait for as long as they like."""
+
+    def __init__(self, session: tf.compat.v1.Session) -> None:
+        self.graph = session.graph
+        self.run = session.run
+
+    def make_callable(self, operation: tf.Operation) -> Callable[[], None]:
+        """Makes a function that runs an operation."""
+        return lambda: self.run(operation, options=_PATIENT)
+
+
+def _proto(runner: QueueRunner) -> queue_runner_pb2.QueueRunnerDef:
+    return queue_runner_pb2.QueueRunnerDef(
+        queue_name=runner.queue,
+        enqueue_op_name=runner.enqueue,
+        close_op_name=runner.close,
+        cancel_op_name=runner.cancel,
+        queue_closed_exception_types=runner.ends,
+    )

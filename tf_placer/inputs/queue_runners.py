@@ -1,0 +1,110 @@
+"""Which queue runners a step needs, and whether every queue that it takes from is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from tf_placer.inputs.step import QueueRunner
+
+__all__ = ["check_queues_are_filled", "needed_queue_runners"]
+
+# Which input of an operation that takes from a queue is the queue.
+_TAKING = {
+    "QueueDequeue": 0,
+    "QueueDequeueMany": 0,
+    "QueueDequeueManyV2": 0,
+    "QueueDequeueUpTo": 0,
+    "QueueDequeueUpToV2": 0,
+    "QueueDequeueV2": 0,
+    "ReaderRead": 1,
+    "ReaderReadUpTo": 1,
+    "ReaderReadUpToV2": 1,
+    "ReaderReadV2": 1,
+}
+_FILLING = {
+    "QueueEnqueue": 0,
+    "QueueEnqueueMany": 0,
+    "QueueEnqueueManyV2": 0,
+    "QueueEnqueueV2": 0,
+}
+# What a handle may pass on its way from the queue.
+_PASSING = frozenset({"Enter", "Identity", "RefEnter", "RefIdentity", "RefSwitch", "Switch"})
+
+
+def needed_queue_runners(graph: OpGraph, runners: Iterable[QueueRunner]) -> tuple[QueueRunner, ...]:
+    """Finds the queue runners that a step waits for, however indirectly.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        runners: those that the graph's collections give; the graph may lack some of them.
+
+    Returns:
+        Those that fill a queue which the step, or another one of them, takes from.
+    """
+    whole = [runner for runner in runners if _is_whole(graph, runner)]
+    chosen: list[QueueRunner] = []
+    waiting = [graph.needed]
+    while waiting:
+        taken = _queues(graph, waiting.pop(), _TAKING)
+        for runner in whole:
+            if runner not in chosen and _queue_key(graph, graph.index[runner.queue]) in taken:
+                chosen.append(runner)
+                waiting.append(graph.restricted(runner.enqueue).needed)
+    return tuple(runner for runner in whole if runner in chosen)
+
+
+def check_queues_are_filled(
+    graph: OpGraph, runners: Iterable[QueueRunner], initializers: Sequence[str]
+) -> None:
+    """Refuses a step that takes from a queue which nothing fills: it would wait for ever.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        runners: those that run beside the step.
+        initializers: what runs before the step.
+
+    Raises:
+        GraphError: there is such a queue; the message names who waits for it.
+    """
+    enqueuing = [name for runner in runners for name in runner.enqueue]
+    beside = graph.restricted(enqueuing).needed if enqueuing else np.zeros_like(graph.needed)
+    before = graph.restricted(initializers).needed if initializers else np.zeros_like(graph.needed)
+    waited = _queues(graph, graph.needed | beside, _TAKING)
+    if not waited:
+        return
+    filled = _queues(graph, graph.needed | beside | before, _FILLING)
+    for queue, operation in waited.items():
+        if queue not in filled:
+            raise GraphError(
+                f"{graph.names[operation]!r} waits for the queue {queue!r}, which nothing fills in "
+                "the step: pass the graph with the collection of its queue runners, as a tf.Graph "
+                "or a .meta file; or feed what is taken from the queue"
+            )
+
+
+def _is_whole(graph: OpGraph, runner: QueueRunner) -> bool:
+    names = (runner.queue, *runner.enqueue, runner.close, runner.cancel)
+    return bool(runner.enqueue) and all(name in graph.index for name in names)
+
+
+def _queues(graph: OpGraph, needed: np.ndarray, inputs: dict[str, int]) -> dict[str, int]:
+    """Finds the queues that needed operations of some types have as an input, each with one."""
+    found: dict[str, int] = {}
+    for i in np.flatnonzero(needed & graph.has_type(inputs)).tolist():
+        producer = graph.producers[i][inputs[graph.type_of(i)]]
+        while graph.type_of(producer) in _PASSING:
+            producer = graph.producers[producer][0]
+        # A function's argument may be any queue.
+        if "Queue" in graph.type_of(producer):
+            found.setdefault(_queue_key(graph, producer), i)
+    return found
+
+
+def _queue_key(graph: OpGraph, queue: int) -> str:
+    """Names a queue: operations that share its name are the same queue."""
+    shared = graph.graph_def.node[queue].attr["shared_name"].s.decode()
+    return shared or graph.names[queue]

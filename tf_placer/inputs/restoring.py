@@ -1,0 +1,281 @@
+"""Values that variables begin with: those of a checkpoint, or of a running session."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import VARIABLES
+from tf_placer.inputs.graph_collections import VariableSlice
+from tf_placer.inputs.session_arguments import names_of
+
+__all__ = ["Restored", "is_session", "restored_values", "session_values"]
+
+_FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_PART = re.compile(r"(.+)/part_(\d+)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """Values of variables, and where they come from.
+
+    Attributes:
+        values: by name of the variable's operation.
+        missing: names of the variables that there is no value for.
+        source: what the values are from, for people.
+    """
+
+    values: Mapping[str, np.ndarray]
+    missing: Sequence[str]
+    source: str
+
+    def description(self) -> str:
+        """Says how many variables have a value, for people."""
+        text = f"restored {len(self.values)} variables from {self.source}"
+        if not self.missing:
+            return text
+        others = "the other one" if len(self.missing) == 1 else f"the other {len(self.missing)}"
+        keep = "keeps its initialiser" if len(self.missing) == 1 else "keep their initialisers"
+        return f"{text}; {others} ({self.missing[0]!r}{', ...' * (len(self.missing) > 1)}) {keep}"
+
+
+def is_session(value: Any) -> bool:
+    """Says whether something is a session, monitored or not."""
+    return isinstance(getattr(value, "graph", None), tf.Graph) and hasattr(value, "run")
+
+
+def restored_values(
+    restore_from: Any, graph: OpGraph, needed: np.ndarray, slices: Mapping[str, VariableSlice]
+) -> Restored:
+    """Finds the values that a checkpoint or a session has for the variables of a graph.
+
+    Args:
+        restore_from: what starts the names of a checkpoint's files, a directory whose latest
+            checkpoint is taken, or a session.
+        graph: the graph.
+        needed: bool [num_operations], which operations are run.
+        slices: for parts of partitioned variables, which parts they are.
+
+    Returns:
+        The values.
+
+    Raises:
+        GraphError: there is no such checkpoint, it has a variable with another shape or type, or
+            none of the variables.
+    """
+    variables = [graph.names[i] for i in np.flatnonzero(graph.has_type(VARIABLES) & needed)]
+    if is_session(restore_from):
+        values = session_values(restore_from, variables)
+        for name, value in values.items():
+            _check(graph, name, value.shape, value.dtype, "the session", name)
+        missing = [name for name in variables if name not in values]
+        if variables and not values:
+            raise GraphError(
+                f"the session has a value for none of the variables: {variables[0]!r} is the first"
+            )
+        return Restored(values, missing, "the session")
+    return _from_checkpoint(_prefix(restore_from), graph, variables, slices)
+
+
+def session_values(session: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Reads the variables of a session that have a value; adds nothing to its graph.
+
+    Args:
+        session: the session.
+        names: of the variables' operations.
+
+    Returns:
+        Values by name.
+    """
+    # The one inside of a monitored session calls no hooks.
+    session = session._tf_sess() if hasattr(session, "_tf_sess") else session
+    readers = {}
+    collected = _collected(session.graph)
+    for name in names:
+        reader = collected.get(name) or _reader(session.graph, name)
+        if reader is not None:
+            readers[name] = reader
+    try:
+        return dict(zip(readers, session.run(list(readers.values())), strict=True))
+    except tf.errors.FailedPreconditionError:
+        values = {}
+        for name, reader in readers.items():
+            with contextlib.suppress(tf.errors.FailedPreconditionError):
+                values[name] = session.run(reader)
+        return values
+
+
+def _collected(graph: tf.Graph) -> dict[str, str]:
+    """Finds the tensors with the values of a graph's collected variables, by operation."""
+    keys = tf.compat.v1.GraphKeys
+    found = {}
+    for variable in (
+        *graph.get_collection(keys.GLOBAL_VARIABLES),
+        *graph.get_collection(keys.LOCAL_VARIABLES),
+    ):
+        with contextlib.suppress(AttributeError, GraphError):
+            [found[variable.op.name]] = names_of(variable)
+    return found
+
+
+def _reader(graph: tf.Graph, name: str) -> str | None:
+    """Finds a tensor with the value of a variable that is not collected."""
+    try:
+        operation = graph.get_operation_by_name(name)
+    except KeyError:
+        return None
+    if operation.type != "VarHandleOp":
+        return f"{name}:0"
+    for consumer in operation.outputs[0].consumers():
+        if consumer.type == "ReadVariableOp" and not consumer.control_inputs:
+            return str(consumer.outputs[0].name)
+    return None
+
+
+def _prefix(restore_from: Any) -> str:
+    """Finds what starts the names of a checkpoint's files."""
+    if not isinstance(restore_from, str | os.PathLike):
+        raise GraphError(
+            "restore_from is a checkpoint, the directory of one or a session, not "
+            f"{type(restore_from).__name__}"
+        )
+    path = os.fspath(restore_from)
+    if os.path.isdir(path):
+        latest = tf.train.latest_checkpoint(path)
+        if latest is None:
+            raise GraphError(f"the directory {path!r} holds no checkpoint to restore from")
+        return str(latest)
+    for prefix in (path, _FILE_ENDING.sub("", path)):
+        if tf.io.gfile.glob(f"{prefix}.index") or tf.io.gfile.exists(prefix):
+            return prefix
+    raise GraphError(f"there is no checkpoint {path!r} to restore from")
+
+
+def _from_checkpoint(
+    prefix: str, graph: OpGraph, variables: Sequence[str], slices: Mapping[str, VariableSlice]
+) -> Restored:
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        keys = _keys_by_name(prefix, shapes)
+        values = {}
+        for name in variables:
+            key = next((keys[each] for each in _names(graph, name) if each in keys), None)
+            if key is not None:
+                whole = None
+            else:
+                whole = slices.get(name) or _equal_slice(graph, name, keys, shapes)
+                if whole is None or whole.full_name not in keys:
+                    continue
+                key = keys[whole.full_name]
+                if tuple(shapes[key]) != whole.full_shape:
+                    raise GraphError(
+                        f"the checkpoint {prefix!r} has {key!r} of the shape {shapes[key]}, "
+                        f"{name!r} is a part of the shape {list(whole.full_shape)}"
+                    )
+            shape = shapes[key] if whole is None else whole.shape
+            dtype = np.dtype(dtypes[key].as_numpy_dtype)
+            _check(graph, name, tuple(shape), dtype, f"the checkpoint {prefix!r}", key)
+            value = np.asarray(reader.get_tensor(key))
+            if whole is not None:
+                sizes = zip(whole.offset, whole.shape, strict=True)
+                value = value[tuple(slice(start, start + size) for start, size in sizes)]
+            values[name] = value
+    except (RuntimeError, ValueError, tf.errors.OpError) as error:
+        if isinstance(error, GraphError):
+            raise
+        reason = " ".join((getattr(error, "message", None) or str(error)).split())
+        raise GraphError(f"cannot read the checkpoint {prefix!r}: {reason}") from error
+    if variables and not values:
+        first = repr(min(keys)) if keys else "nothing"
+        raise GraphError(
+            f"the checkpoint {prefix!r} has none of the variables that are needed: the graph has "
+            f"{variables[0]!r}, the checkpoint {first}"
+        )
+    missing = [name for name in variables if name not in values]
+    return Restored(values, missing, prefix)
+
+
+def _keys_by_name(prefix: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """Finds under which key a checkpoint has the variable of a name."""
+    graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH"
+    keys = {key: key for key in shapes if key != graph_key}
+    if graph_key in shapes:
+        # One of tf.train.Checkpoint.
+        from tensorflow.python.training import saver
+
+        named = saver.object_graph_key_mapping(prefix)
+        keys |= {name: key for name, key in named.items() if key in shapes}
+    return keys
+
+
+def _names(graph: OpGraph, name: str) -> list[str]:
+    """Lists what a variable may be called in a checkpoint."""
+    shared = graph.graph_def.node[graph.index[name]].attr["shared_name"].s.decode()
+    return [shared, name] if shared else [name]
+
+
+def _equal_slice(
+    graph: OpGraph, name: str, keys: Mapping[str, str], shapes: Mapping[str, Sequence[int]]
+) -> VariableSlice | None:
+    """Finds which part of a variable in a checkpoint one is whose name says that it is a part."""
+    match = _PART.match(name)
+    if match is None or match[1] not in keys:
+        return None
+    full_shape = tuple(shapes[keys[match[1]]])
+    parts = {}
+    for i in np.flatnonzero(graph.has_type(VARIABLES)).tolist():
+        other = _PART.match(graph.names[i])
+        if other is not None and other[1] == match[1]:
+            parts[int(other[2])] = _shape(graph, graph.names[i])
+    own, number = parts[int(match[2])], int(match[2])
+    in_order = [parts[each] for each in sorted(parts)]
+    if own is None or any(part is None or len(part) != len(full_shape) for part in in_order):
+        return None
+    for axis in range(len(full_shape)):
+        sizes = [part[axis] for part in in_order if part is not None]
+        if sum(sizes) == full_shape[axis] and all(
+            size == full_shape[k] for k, size in enumerate(own) if k != axis
+        ):
+            offset = [0] * len(full_shape)
+            offset[axis] = sum(sizes[: sorted(parts).index(number)])
+            return VariableSlice(match[1], full_shape, tuple(offset), own)
+    return None
+
+
+def _shape(graph: OpGraph, name: str) -> tuple[int, ...] | None:
+    """Reads the shape of a variable, None if it is not fully known."""
+    shape = tf.TensorShape(graph.graph_def.node[graph.index[name]].attr["shape"].shape)
+    return tuple(shape.as_list()) if shape.is_fully_defined() else None
+
+
+def _check(
+    graph: OpGraph,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    source: str,
+    key: str,
+) -> None:
+    """Makes sure that a value fits its variable."""
+    own = _shape(graph, name)
+    code = graph.graph_def.node[graph.index[name]].attr["dtype"].type
+    own_dtype = np.dtype(tf.dtypes.as_dtype(code).as_numpy_dtype)
+    if own is not None and own != shape:
+        raise GraphError(
+            f"{source} has {key!r} of the shape {list(shape)}, the variable {name!r} is of "
+            f"{list(own)}"
+        )
+    if own_dtype != dtype:
+        raise GraphError(
+            f"{source} has {key!r} of the type {dtype}, the variable {name!r} is of {own_dtype}"
+        )

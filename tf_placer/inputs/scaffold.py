@@ -1,0 +1,82 @@
+"""What a Scaffold says about the state that a training begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tf_placer.inputs.graph_collections import Collections
+from tf_placer.inputs.restoring import session_values
+from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+
+__all__ = ["scaffold_feeds", "scaffold_initializers", "values_of_init_fn"]
+
+
+def scaffold_initializers(
+    scaffold: tf.compat.v1.train.Scaffold, collections: Collections
+) -> list[str] | None:
+    """Lists what a scaffold runs before the first step.
+
+    Args:
+        scaffold: it need not be finalised.
+        collections: of its graph: what it leaves open is done for what they name.
+
+    Returns:
+        Names; None if it leaves all to others.
+    """
+    if scaffold.init_op is None and scaffold.local_init_op is None:
+        return None
+    first, then = list(collections.initializers), list(collections.local_initializers)
+    if scaffold.init_op is not None:
+        first = names_of(scaffold.init_op)
+    if scaffold.local_init_op is not None:
+        then = names_of(scaffold.local_init_op)
+    return first + then
+
+
+def scaffold_feeds(scaffold: tf.compat.v1.train.Scaffold) -> dict[str, Any]:
+    """Lists what a scaffold feeds to its initialisers, by tensor name."""
+    # The second came with a later TensorFlow.
+    both = (scaffold.init_feed_dict, getattr(scaffold, "local_init_feed_dict", None))
+    return {name: value for feeds in both for name, value in feeds_by_name(feeds).items()}
+
+
+def values_of_init_fn(
+    scaffold: tf.compat.v1.train.Scaffold,
+    graph: tf.Graph | None,
+    initializers: Sequence[str],
+    feeds: Mapping[str, np.ndarray],
+    variables: Sequence[str],
+) -> dict[str, np.ndarray]:
+    """Calls a scaffold's `init_fn` in this process, on the CPU, and reads what it leaves behind.
+
+    Args:
+        scaffold: has an `init_fn`.
+        graph: its graph.
+        initializers: names of the operations that run before.
+        feeds: what they are fed.
+        variables: names of the variables' operations.
+
+    Returns:
+        The values of these variables.
+
+    Raises:
+        GraphError: it fails, or the graph is not a live one.
+    """
+    if graph is None:
+        raise GraphError("the Scaffold has an init_fn, which needs the graph as a tf.Graph")
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
+    with tf.compat.v1.Session(graph=graph, config=config) as session:
+        try:
+            session.run(list(initializers), dict(feeds))
+            scaffold.init_fn(session)
+        except Exception as error:
+            reason = " ".join((getattr(error, "message", None) or str(error)).split())
+            raise GraphError(
+                f"the init_fn of the Scaffold fails: {type(error).__name__}: {reason}"
+            ) from error
+        return session_values(session, variables)

@@ -1,0 +1,115 @@
+"""What `Session.run` takes, as plain names: nested and composite fetches and feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.util import nest
+
+from graph_passes.errors import GraphError
+
+__all__ = ["feeds_by_name", "names_of"]
+
+
+def names_of(items: Any) -> list[str]:
+    """Lists the names of operations and tensors.
+
+    Args:
+        items: operations, tensors, variables, sparse and ragged tensors, indexed slices, what the
+            user has registered with TensorFlow, or names; one, or any nesting of lists, tuples,
+            dictionaries and classes of `attrs`.
+
+    Returns:
+        A name per operation and tensor, in the order in which a session runs them.
+
+    Raises:
+        GraphError: an item is none of these.
+    """
+    if isinstance(items, str):
+        return [items]
+    if isinstance(items, Mapping):
+        return names_of(list(items.values()))
+    if isinstance(items, Sequence):
+        return [name for item in items for name in names_of(item)]
+    attributes = getattr(type(items), "__attrs_attrs__", None)
+    if attributes is not None:
+        return names_of([getattr(items, attribute.name) for attribute in attributes])
+    return [_name(element) for element in _parts(items)]
+
+
+def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Takes apart what a session is fed.
+
+    Args:
+        feeds: values by whatever `Session.run` takes as a key, or by name; None for no feeds.
+
+    Returns:
+        Values by tensor name ("x:0").
+
+    Raises:
+        GraphError: a key cannot be fed, or its value has other parts than the key.
+    """
+    if feeds is None:
+        return {}
+    if not isinstance(feeds, Mapping):
+        raise GraphError(f"feeds map placeholders to values, unlike {type(feeds).__name__!r}")
+    given = {}
+    # Not put into another dictionary: variables can be hashed only inside of their graph.
+    for key, value in feeds.items():
+        for element, part in _fed_parts(key, value):
+            name = _name(element)
+            given[name if ":" in name else f"{name}:0"] = part
+    return given
+
+
+def _parts(item: Any) -> list[Any]:
+    """Takes a fetch apart as a session does it."""
+    for kind, fetch, *_ in tf_session._REGISTERED_EXPANSIONS:
+        if isinstance(item, kind):
+            return list(fetch(item)[0])
+    return [item]
+
+
+def _fed_parts(key: Any, value: Any) -> list[tuple[Any, Any]]:
+    """Takes a feed apart as a session does it; a session would not say that parts are missing."""
+    if isinstance(key, tuple):
+        keys, values = nest.flatten(key), nest.flatten(value)
+        if len(keys) != len(values):
+            raise GraphError(f"a key of the feeds has {len(keys)} parts, its value {len(values)}")
+        return [pair for each in zip(keys, values, strict=True) for pair in _fed_parts(*each)]
+    for kind, _, feed, feed_parts in tf_session._REGISTERED_EXPANSIONS:
+        if kind is object or not isinstance(key, kind):
+            continue
+        if feed is None:
+            raise GraphError(f"a session cannot be fed {type(key).__name__!r}")
+        try:
+            pairs = list(feed(key, value))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise GraphError(
+                f"{_described(key)} cannot be fed {type(value).__name__!r}: {error}"
+            ) from error
+        if feed_parts is not None and len(pairs) != len(list(feed_parts(key))):
+            raise GraphError(
+                f"{_described(key)} has {len(list(feed_parts(key)))} parts, and its feed "
+                f"{len(pairs)}"
+            )
+        return pairs
+    return [(key, value)]
+
+
+def _described(key: Any) -> str:
+    first = next(iter(_parts(key)), None)
+    name = getattr(first, "name", None)
+    return type(key).__name__ + ("" if name is None else f" of {name!r}")
+
+
+def _name(item: Any) -> str:
+    # What a session makes of a variable: its value, not its handle.
+    element = getattr(item, "_as_graph_element", None)
+    item = item if element is None else element()
+    name = item if isinstance(item, str) else getattr(item, "name", None)
+    if not isinstance(name, str):
+        raise GraphError(f"{item!r} is neither an operation, a tensor nor the name of one")
+    return name
