@@ -15,6 +15,7 @@ from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.kernels import KernelTable
 from graph_passes.left_alone import find_feeds, left_alone
 from graph_passes.op_graph import OpGraph
+from graph_passes.races import Race, find_races
 from graph_passes.union_find import UnionFind
 
 __all__ = ["ColocationGroups", "FindColocationGroups", "find_colocation_groups"]
@@ -38,6 +39,8 @@ class ColocationGroups:
         devices: per group the device that one of its operations came with, or "".
         legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
             group has a kernel for it.
+        races: the reads of reference variables that nothing orders with the writes and that are not
+            on one device with them.
     """
 
     group: np.ndarray
@@ -45,6 +48,7 @@ class ColocationGroups:
     left_alone: np.ndarray
     devices: tuple[str, ...]
     legal: dict[str, np.ndarray]
+    races: tuple[Race, ...] = ()
 
     @property
     def num_groups(self) -> int:
@@ -57,7 +61,8 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
 
     Operations are joined by (1) `loc:@` attributes, (2) reference edges, (3) resource and variant
     edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
-    them. A functional While, If or PartitionedCall is one operation.
+    them, (6) a reference variable and what reads it in no order with a write, where that may go
+    wherever the variable may. A functional While, If or PartitionedCall is one operation.
 
     Args:
         graph: the whole graph.
@@ -75,6 +80,9 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
         sets.union(producer, consumer)
     in_frame = _join_frames(graph, sets)
     _join_conditionals(graph, sets, in_frame)
+    keeps_device = left_alone(graph)
+    table = KernelTable(graph.graph_def)
+    races = _join_races(graph, sets, keeps_device, table)
 
     roots = sets.roots()
     # Numbers follow the first member in topological order.
@@ -88,9 +96,8 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
 
     alone = np.ones(len(used), bool)
     alone[group[~find_feeds(graph)]] = False
-    alone[group[left_alone(graph)]] = True
+    alone[group[keeps_device]] = True
     devices = [""] * len(used)
-    table = KernelTable(graph.graph_def)
     legal = {device_type: np.ones(len(used), bool) for device_type in table.device_types}
     for g, node in zip(group.tolist(), graph.graph_def.node, strict=True):
         devices[g] = devices[g] or node.device
@@ -101,7 +108,7 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     names = [""] * len(used)
     for i in graph.order[::-1].tolist():
         names[group[i]] = graph.names[i]
-    return ColocationGroups(group, tuple(names), alone, tuple(devices), legal)
+    return ColocationGroups(group, tuple(names), alone, tuple(devices), legal, races)
 
 
 class FindColocationGroups(GraphPass):
@@ -184,6 +191,26 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
             above[i] = around.get(innermost, -1)
         else:
             above[i] = innermost
+
+
+def _join_races(
+    graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray, table: KernelTable
+) -> tuple[Race, ...]:
+    """Joins variables with what reads them in no order with a write; returns where that cannot be.
+
+    So the read is as it is on one device: the first to run of what can run then.
+    """
+    apart = []
+    for race in find_races(graph):
+        joined = (*race.aliases, race.reader)
+        nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
+        of_variable, *others = (set(table.supporting(node)) for node in nodes)
+        if keeps_device[[*joined]].any() or not all(of_variable <= other for other in others):
+            apart.append(race)
+            continue
+        for i in joined:
+            sets.union(race.variable, i)
+    return tuple(apart)
 
 
 def _producers(graph: OpGraph) -> list[list[int]]:

@@ -614,4 +614,12 @@ def _size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
+    races = grouped.colocation.races
+    if races:
+        names, race = grouped.op_graph.names, races[0]
+        more = f", and there are {len(races) - 1} more such reads" if len(races) > 1 else ""
+        lines.append(
+            f"{names[race.reader]!r} reads the variable {names[race.variable]!r} in no order with "
+            f"{names[race.writer]!r}, which writes it: its value is a matter of chance{more}"
+        )
     return lines

@@ -1,0 +1,109 @@
+"""Tests of reads and writes of reference variables that nothing orders."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from graph_passes.colocation import find_colocation_groups
+from graph_passes.op_graph import OpGraph
+from graph_passes.races import find_races
+from tests import graphs
+from tests.graph_parts import new_graph
+
+tf1 = tf.compat.v1
+
+
+def step_counter(*, ordered: bool, use_resource: bool = False) -> tf.Graph:
+    """A step that counts up, and a learning rate that is read from the counter."""
+    with new_graph() as graph:
+        step = tf1.get_variable(
+            "step", initializer=0, dtype=tf.int32, trainable=False, use_resource=use_resource
+        )
+        rate = tf.multiply(tf.cast(tf.identity(step, "alias"), tf.float32, "cast"), 0.1, "rate")
+        with tf.control_dependencies([rate] if ordered else []):
+            assign = step.assign(step + 1, read_value=False)
+        tf.group(assign, rate, name="train")
+    return graph
+
+
+def read(graph: tf.Graph, *fetches: str) -> OpGraph:
+    return OpGraph.from_graph_def(graph.as_graph_def(), fetches)
+
+
+class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
+    def described(self, graph: OpGraph) -> list[tuple[str, str, list[str], str]]:
+        names = graph.names
+        return [
+            (names[r.variable], names[r.reader], [names[a] for a in r.aliases], names[r.writer])
+            for r in find_races(graph)
+        ]
+
+    def test_an_unordered_read_is_found_behind_what_shares_its_memory(self):
+        graph = read(step_counter(ordered=False), "train")
+        [(variable, reader, aliases, writer)] = self.described(graph)
+        self.assertEqual((variable, reader, writer), ("step", "cast", "Assign"))
+        self.assertEqual(aliases[-1], "alias")
+
+    def test_an_ordered_read_is_none(self):
+        self.assertEqual(find_races(read(step_counter(ordered=True), "train")), [])
+
+    def test_what_no_step_needs_does_not_race(self):
+        self.assertEqual(find_races(read(step_counter(ordered=False), "rate")), [])
+
+    def test_without_a_step_there_is_nothing_to_order(self):
+        graph_def = step_counter(ordered=False).as_graph_def()
+        self.assertEqual(find_races(OpGraph.from_graph_def(graph_def)), [])
+
+    def test_resource_variables_are_read_on_their_own_device(self):
+        graph = read(step_counter(ordered=False, use_resource=True), "train")
+        self.assertEqual(find_races(graph), [])
+
+    def test_a_read_after_the_write_is_ordered(self):
+        with new_graph() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            with tf.control_dependencies([v.assign_add([1.0, 1.0])]):
+                tf.exp(v, name="y")
+        self.assertEqual(find_races(read(graph, "y")), [])
+
+    def test_a_read_between_two_writes_races_with_the_unordered_one(self):
+        with new_graph() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            y = tf.exp(v, name="y")
+            with tf.control_dependencies([y]):
+                first = v.assign_add([1.0, 1.0], name="after").op
+            tf.group(first, v.assign_sub([1.0, 1.0], name="unordered").op, name="all")
+        self.assertEqual(
+            [(reader, writer) for _, reader, _, writer in self.described(read(graph, "all"))],
+            [("y", "unordered")],
+        )
+
+    @parameterized.parameters("v1_ref_variables", "while_loop_v1", "lstm", "small_convnet")
+    def test_gradients_are_ordered_with_updates(self, name):
+        made = graphs.FACTORIES[name]()
+        graph = OpGraph.from_graph_def(made.graph.as_graph_def(), made.fetches, made.feeds)
+        self.assertEqual(find_races(graph), [])
+
+
+class JoinRacesTest(tf.test.TestCase):
+    def test_what_races_shares_a_device(self):
+        for ordered in (False, True):
+            graph = read(step_counter(ordered=ordered), "train")
+            groups = find_colocation_groups(graph)
+            step, cast = (groups.group[graph.index[name]] for name in ("step", "cast"))
+            self.assertEqual(step == cast, not ordered)
+            self.assertEqual(groups.races, ())
+
+    def test_what_keeps_its_device_is_named_instead(self):
+        with new_graph() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            written = v.assign_add([1.0, 1.0]).op
+            tf.group(written, tf1.summary.histogram("h", v), name="train")
+        op_graph = read(graph, "train")
+        groups = find_colocation_groups(op_graph)
+        self.assertEqual([op_graph.names[race.reader] for race in groups.races], ["h"])
+        self.assertFalse(groups.left_alone[groups.group[op_graph.index["v"]]])
+
+
+if __name__ == "__main__":
+    tf.test.main()
