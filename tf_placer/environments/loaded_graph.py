@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.environments.initializer_order import initializer_order
-from tf_placer.environments.queue_threads import QueueThreads
+from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarise
 from tf_placer.environments.variable_state import assigned_variable, variable_assignments
@@ -153,6 +153,7 @@ class OpenSession:
         if self._fill_queues is not None:
             self.threads = self._fill_queues(self.session)
             self._closing.callback(self.threads.stop)
+            wait_until_filled([self.threads])
         self.is_as_initialised = True
 
     def _timed_step(self) -> tuple[float, list[Any]]:
@@ -403,6 +404,7 @@ class LoadedGraph:
         """
         opened, _ = self._open[label]
         opened.stage = "the counted steps"
+        wait_until_filled([each.threads for each, _ in self._open.values() if each.threads])
         with opened.failing():
             return {"step_secs": [opened.step()[0] for _ in range(count)]}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,8 +11,11 @@ from tensorflow.core.protobuf import queue_runner_pb2
 
 from tf_placer.inputs.step import QueueRunner
 
-__all__ = ["QueueThreads"]
+__all__ = ["QueueThreads", "wait_until_filled"]
 
+# Queues that nothing was put into for so long are full, or their input is slow; and how long it may
+# take until then.
+_QUIET_SECS, _MAX_FILLING_SECS = 0.03, 2.0
 # How long threads may take to end before their session is closed all the same.
 _STOP_SECS = 5.0
 # A queue that is full may have to wait for the turn of its session: about 24 days.
@@ -33,7 +37,7 @@ class QueueThreads:
         """
         self._coordinator = tf.compat.v1.train.Coordinator()
         self._threads: list[Any] = []
-        patient = _PatientSession(session)
+        self._session = patient = _PatientSession(session)
         with graph.as_default():
             for runner in runners:
                 made = tf.compat.v1.train.QueueRunner(queue_runner_def=_proto(runner))
@@ -49,6 +53,11 @@ class QueueThreads:
             return error
         return None
 
+    @property
+    def runs(self) -> int:
+        """How often something was put into a queue."""
+        return self._session.runs
+
     def stop(self) -> None:
         """Closes the queues and waits for the threads to end, but not for long."""
         self._coordinator.request_stop()
@@ -61,16 +70,40 @@ class QueueThreads:
             return
 
 
+def wait_until_filled(threads: Collection[QueueThreads]) -> None:
+    """Waits until the queues of sessions are full, but not for long.
+
+    Sessions that take turns would not be equal otherwise: while one waits for its input, the other
+    gets ahead.
+
+    Args:
+        threads: of all sessions.
+    """
+    if not threads:
+        return
+    deadline = time.monotonic() + _MAX_FILLING_SECS
+    before = -1
+    while (runs := sum(each.runs for each in threads)) != before and time.monotonic() < deadline:
+        before = runs
+        time.sleep(_QUIET_SECS)
+
+
 class _PatientSession:
-    """Runs operations of a session that may wait for as long as they like."""
+    """Runs operations of a session that may wait for as long as they like, and counts them."""
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         self.graph = session.graph
         self.run = session.run
+        self.runs = 0
 
     def make_callable(self, operation: tf.Operation) -> Callable[[], None]:
         """Makes a function that runs an operation."""
-        return lambda: self.run(operation, options=_PATIENT)
+
+        def run() -> None:
+            self.run(operation, options=_PATIENT)
+            self.runs += 1
+
+        return run
 
 
 def _proto(runner: QueueRunner) -> queue_runner_pb2.QueueRunnerDef:

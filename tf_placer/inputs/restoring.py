@@ -54,7 +54,10 @@ def is_session(value: Any) -> bool:
 
 
 def restored_values(
-    restore_from: Any, graph: OpGraph, needed: np.ndarray, slices: Mapping[str, VariableSlice]
+    restore_from: Any,
+    graph: OpGraph,
+    variables: Sequence[str],
+    slices: Mapping[str, VariableSlice],
 ) -> Restored:
     """Finds the values that a checkpoint or a session has for the variables of a graph.
 
@@ -62,7 +65,7 @@ def restored_values(
         restore_from: what starts the names of a checkpoint's files, a directory whose latest
             checkpoint is taken, or a session.
         graph: the graph.
-        needed: bool [num_operations], which operations are run.
+        variables: names of the variables' operations.
         slices: for parts of partitioned variables, which parts they are.
 
     Returns:
@@ -72,7 +75,6 @@ def restored_values(
         GraphError: there is no such checkpoint, it has a variable with another shape or type, or
             none of the variables.
     """
-    variables = [graph.names[i] for i in np.flatnonzero(graph.has_type(VARIABLES) & needed)]
     if is_session(restore_from):
         values = session_values(restore_from, variables)
         for name, value in values.items():
@@ -155,8 +157,10 @@ def _prefix(restore_from: Any) -> str:
             raise GraphError(f"the directory {path!r} holds no checkpoint to restore from")
         return str(latest)
     for prefix in (path, _FILE_ENDING.sub("", path)):
-        if tf.io.gfile.glob(f"{prefix}.index") or tf.io.gfile.exists(prefix):
+        if tf.io.gfile.exists(f"{prefix}.index"):
             return prefix
+    if os.path.isfile(path):
+        return path  # TensorFlow's first format has one file only.
     raise GraphError(f"there is no checkpoint {path!r} to restore from")
 
 

@@ -29,6 +29,7 @@ from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
 
 __all__ = ["GivenGraph", "Source", "read_graph", "read_source", "without_devices"]
 
+_ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
 # What has no value of its own, or one only where nobody feeds another.
 _MADE_TO_BE_FED = (*PLACEHOLDERS, "PlaceholderWithDefault")
 
@@ -186,16 +187,13 @@ def read_source(
     op_graph = op_graph.restricted(fetch_names, list(step_feeds))
     notes: tuple[str, ...] = ()
     restored: dict[str, np.ndarray] = {}
-    needed = _with(op_graph, initializer_names, runners).needed
+    variables = _needed_variables(op_graph, initializer_names, runners)
     if scaffold is not None and scaffold.init_fn is not None:
-        variables = [
-            op_graph.names[i] for i in np.flatnonzero(op_graph.has_type(VARIABLES) & needed)
-        ]
         restored |= values_of_init_fn(
             scaffold, given_graph.live, initializer_names, initializer_feeds, variables
         )
     if restore_from is not None:
-        found = restored_values(restore_from, op_graph, needed, collections.slices)
+        found = restored_values(restore_from, op_graph, variables, collections.slices)
         restored |= found.values
         notes = (found.description(),)
     step = Step(
@@ -215,6 +213,21 @@ def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunn
     if not names:
         return graph
     return dataclasses.replace(graph, needed=graph.needed | graph.restricted(names).needed)
+
+
+def _needed_variables(
+    graph: OpGraph, initializers: Sequence[str], runners: Sequence[QueueRunner]
+) -> list[str]:
+    """Finds the variables that a step needs, its queue runners, or what initialisers make."""
+    of_step = _with(graph, (), runners).needed
+    needed = _with(graph, initializers, runners).needed
+    names = []
+    for i in np.flatnonzero(needed & graph.has_type(VARIABLES)).tolist():
+        # Most initialisers only set their variable, whoever needs it.
+        readers = [j for j in graph.consumers[i] if needed[j]]
+        if of_step[i] or any(graph.type_of(j) not in _ASSIGNMENTS for j in readers):
+            names.append(graph.names[i])
+    return names
 
 
 def _initializer_feeds(

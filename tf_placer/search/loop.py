@@ -28,6 +28,10 @@ __all__ = [
 
 # The graph itself is broken, so no placement can help; other failures another placement may cure.
 _FATAL = (FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
+_ADVICE = {
+    FailureKind.INVALID_PLACEMENT: "; clear the devices that it came with (--clear_devices), or "
+    "allow soft placement in the session_config"
+}
 
 
 class GraphDoesNotRunError(RuntimeError):
@@ -153,9 +157,10 @@ def search(
         logging.info("going on after %d trials of %s", len(log.trials), log.path)
     failure = log.trials[0].measurement.failure
     if failure is not None and failure.kind in _FATAL:
+        advice = _ADVICE.get(failure.kind, "")
         raise GraphDoesNotRunError(
             f"the graph does not run as it came, so no placement of it will: "
-            f"{failure.message}{resumed}"
+            f"{failure.message}{advice}{resumed}"
         )
     stage_in_log = log.trials[-1].placer if batches else ORIGINAL
     for stage in stages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import pathlib
 import threading
 
 import numpy as np
@@ -15,9 +16,16 @@ from tf_placer.environments.failures import failure_of_error
 from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
 from tf_placer.environments.probed_graph import ProbedGraph
 from tf_placer.environments.tensor_file import read_tensors
+from tf_placer.inputs.python_functions import check_no_python_functions
 from tf_placer.inputs.sources import Source, read_source
 
 tf1 = tf.compat.v1
+_WORDS_BY_LINE = (
+    tf.string,
+    tf.lookup.TextFileIndex.WHOLE_LINE,
+    tf.int64,
+    tf.lookup.TextFileIndex.LINE_NUMBER,
+)
 
 
 def loaded(source: Source, kind=LoadedGraph, target="", **settings):
@@ -253,6 +261,285 @@ class QueuesTest(AcceptedStepsTest):
         self.assertEqual(self.run_steps(read_source(graph, "y:0"), 9), [[1.0]] * 9)
         with self.assertRaisesRegex(GraphError, message):
             read_source(graph.as_graph_def(), "y:0")
+
+
+def training() -> tf.Graph:
+    """Momentum on one batch: resource and reference variables, and a counter of its own."""
+    with new_graph() as graph:
+        x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        first = tf1.get_variable("first", [2, 3], use_resource=True)
+        second = tf1.get_variable("scope/second", [3, 1], use_resource=False)
+        calls = tf1.get_variable(
+            "calls",
+            [],
+            trainable=False,
+            collections=[tf1.GraphKeys.LOCAL_VARIABLES],
+            use_resource=True,
+        )
+        loss = tf.reduce_sum((x @ first @ second - 1.0) ** 2) + 0.0 * calls
+        tf.identity(loss, name="loss")
+        with tf.control_dependencies([loss]):
+            train = tf1.train.MomentumOptimizer(0.01, 0.9).minimize(loss)
+        tf.group(train, name="train")
+    return graph
+
+
+class RestoringTest(AcceptedStepsTest):
+    def setUp(self):
+        super().setUp()
+        self.graph = training()
+        self.directory = self.create_tempdir().full_path
+
+    def trained(self, steps: int = 4) -> tuple[str, list[float]]:
+        """Trains, saves a checkpoint, and goes on: its prefix, and the losses after it."""
+        with self.graph.as_default(), tf1.Session() as session:
+            session.run([tf1.global_variables_initializer(), tf1.local_variables_initializer()])
+            for _ in range(steps):
+                session.run("train")
+            prefix = tf1.train.Saver().save(session, os.path.join(self.directory, "model"), 4)
+            losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
+        return prefix, losses
+
+    def assert_goes_on(self, source: Source, losses: list[float], **settings):
+        actual = [loss for _, loss in self.run_steps(source, 3, **settings)]
+        self.assertAllClose(losses, actual, rtol=1e-5)
+
+    def test_steps_go_on_from_a_checkpoint(self):
+        prefix, losses = self.trained()
+        before = self.graph.as_graph_def()
+        for restore_from in (prefix, self.directory, pathlib.Path(prefix + ".index")):
+            source = read_source(self.graph, ["train", "loss:0"], restore_from=restore_from)
+            self.assert_goes_on(source, losses)
+        self.assertEqual(self.graph.as_graph_def(), before)
+        self.assertEqual(
+            source.notes,
+            (f"restored 4 variables from {prefix}; the other one ('calls') keeps its initialiser",),
+        )
+        server = tf1.train.Server.create_local_server(
+            config=tf1.ConfigProto(device_count={"CPU": 2})
+        )
+        self.assert_goes_on(source, losses, target=server.target)
+
+    def test_steps_go_on_from_a_session(self):
+        with tf1.Session(graph=self.graph) as session:
+            with self.graph.as_default():
+                session.run(tf1.global_variables_initializer())
+                local = tf1.local_variables_initializer()
+            source = read_source(self.graph, "loss:0", restore_from=session)
+            self.assertSameElements(source.step.restored, ["first", "scope/second"])
+            session.run(local)
+            for _ in range(3):
+                session.run("train")
+            before = self.graph.as_graph_def()
+            source = read_source(self.graph, ["train", "loss:0"], restore_from=session)
+            self.assertEqual(self.graph.as_graph_def(), before)
+            losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
+        self.assert_goes_on(source, losses)
+        self.assertIn("calls", source.step.restored)
+        with self.graph.as_default(), tf1.train.MonitoredTrainingSession() as session:
+            source = read_source(
+                self.graph.as_graph_def(), ["train", "loss:0"], restore_from=session
+            )
+            losses = [session.run(["train", "loss:0"])[1] for _ in range(3)]
+        self.assert_goes_on(source, losses)
+
+    def test_sessions_that_share_variables_restore_them_on_every_device(self):
+        prefix, losses = self.trained()
+        config = tf1.ConfigProto(device_count={"CPU": 2})
+        target = tf1.train.Server.create_local_server(config=config).target
+        source = read_source(self.graph, ["loss:0"], restore_from=prefix)
+        graph = loaded(source, target=target, share_variables=True)
+        self.assertTrue(graph._shares_variables)
+        names = [*source.step.restored, "calls"]
+        for device in (0, 1, 0):
+            to = f"/job:localhost/replica:0/task:0/device:CPU:{device}"
+            with graph.open(dict.fromkeys(names, to), 20.0, lambda stage: None) as opened:
+                self.assertAllClose(opened.step()[1][0], losses[0], rtol=1e-5)
+
+    def test_partitioned_variables_take_their_parts_of_the_whole(self):
+        def build(partitions: int, reuse: bool) -> tf.Graph:
+            with new_graph() as graph:
+                partitioner = tf1.fixed_size_partitioner(partitions, axis=1)
+                variable = tf1.get_variable(
+                    "w",
+                    [2, 7],
+                    partitioner=partitioner if partitions > 1 else None,
+                    use_resource=reuse,
+                )
+                tf.identity(tf.convert_to_tensor(variable), name="y")
+            return graph
+
+        for use_resource in (True, False):
+            with build(2, use_resource).as_default(), tf1.Session() as session:
+                session.run(tf1.global_variables_initializer())
+                whole = session.run("y:0")
+                prefix = tf1.train.Saver().save(session, os.path.join(self.directory, "parts"))
+            for partitions in (1, 2, 3):
+                graph = build(partitions, use_resource)
+                for form in (graph, graph.as_graph_def()):
+                    source = read_source(form, "y:0", restore_from=prefix)
+                    self.assertLen(source.step.restored, partitions)
+                    self.assertAllEqual(self.run_steps(source)[0][0], whole)
+
+    def test_what_cannot_be_restored_is_named(self):
+        prefix, _ = self.trained(1)
+        with new_graph() as other:
+            tf.identity(tf1.get_variable("another", [2]), name="y")
+        with new_graph() as larger:
+            tf.identity(tf1.get_variable("first", [2, 4]), name="y")
+        with new_graph() as finer:
+            tf.identity(tf1.get_variable("first", [2, 3], tf.float64), name="y")
+        torn = os.path.join(self.directory, "torn")
+        pathlib.Path(torn + ".index").write_text("torn")
+        empty = self.create_tempdir().full_path
+        for graph, restore_from, message in (
+            (other, prefix, "none of the variables .*the graph has 'another', the .* 'first'"),
+            (larger, prefix, r"'first' of the shape \[2, 3\], the variable 'first' is of \[2, 4\]"),
+            (finer, prefix, "'first' of the type float32, the variable 'first' is of float64"),
+            (other, "/no/such/model", "there is no checkpoint '/no/such/model'"),
+            (other, torn, "cannot read the checkpoint '.*torn': "),
+            (other, empty, "the directory '.*' holds no checkpoint"),
+            (other, 3, "is a checkpoint, the directory of one or a session, not int"),
+        ):
+            with self.assertRaisesRegex(GraphError, message) as raised:
+                read_source(graph, "y:0", restore_from=restore_from)
+            self.assertNotIn("\n", str(raised.exception))
+        with (
+            tf1.Session(graph=other) as session,
+            self.assertRaisesRegex(GraphError, "for none of the variables: 'another'"),
+        ):
+            read_source(other, "y:0", restore_from=session)
+
+
+class PythonFunctionsTest(AcceptedStepsTest):
+    def test_they_are_refused_by_name_wherever_they_are(self):
+        def double(x):
+            return 2 * x
+
+        with new_graph() as graph:
+            x = tf.constant([1.0, 2.0])
+            tf.numpy_function(double, [x], tf.float32, name="direct")
+            tf.py_function(double, [x], tf.float32, name="eager")
+            data = tf.data.Dataset.from_tensors(x)
+            mapped = data.map(lambda x: tf.numpy_function(double, [x], tf.float32))
+            tf1.data.make_one_shot_iterator(mapped).get_next("once")
+            generated = tf.data.Dataset.from_generator(lambda: iter([1]), tf.int32)
+            generator = tf1.data.make_initializable_iterator(generated)
+            generator.get_next("many")
+            start = tf1.Variable(tf.numpy_function(double, [x], tf.float32, name="start"), name="v")
+            start.set_shape([2])
+            tf.identity(start, name="of_start")
+            tf.identity(x, name="plain")
+            queue = tf.queue.FIFOQueue(2, [tf.float32], [[]])
+            put = queue.enqueue(tf.numpy_function(double, [1.0], tf.float32, name="put"))
+            tf1.train.add_queue_runner(tf1.train.QueueRunner(queue, [put]))
+            tf.identity(queue.dequeue(), name="queued")
+        for fetch, name in (
+            ("direct:0", "direct"),
+            ("eager:0", "eager"),
+            ("once:0", "OneShotIterator"),
+            ("many:0", "FlatMapDataset"),
+            ("of_start:0", "start"),
+            ("queued:0", "put"),
+        ):
+            source = read_source(graph, fetch, initializers=self.initializers(fetch, generator))
+            message = f"'{name}' calls a Python function .*: feed what the function makes"
+            with self.assertRaisesRegex(GraphError, message):
+                check_no_python_functions(source.op_graph, source.step)
+        fed = read_source(graph, "direct:0", {"direct:0": [3.0, 4.0]}, [])
+        check_no_python_functions(fed.op_graph, fed.step)
+        self.assertAllEqual(self.run_steps(fed)[0][0], [3.0, 4.0])
+        plain = read_source(graph, "plain:0", initializers=[])
+        check_no_python_functions(plain.op_graph, plain.step)
+
+    def initializers(self, fetch: str, generator) -> list:
+        return {"of_start:0": ["v/Assign"], "many:0": [generator.initializer]}.get(fetch, [])
+
+
+class CapturedStateTest(AcceptedStepsTest):
+    def test_a_data_set_may_capture_tables_and_variables(self):
+        words = self.create_tempfile("words.txt", "a\nb\nc\n").full_path
+        # As a user names it, who trains in the directory of the data.
+        before = os.getcwd()
+        os.chdir(os.path.dirname(words))
+        self.addCleanup(os.chdir, before)
+        with new_graph() as graph:
+            table = tf.lookup.StaticHashTable(
+                tf.lookup.TextFileInitializer("words.txt", *_WORDS_BY_LINE), -1
+            )
+            offset = tf1.get_variable("offset", initializer=np.int64(10), use_resource=True)
+            data = tf.data.Dataset.from_tensor_slices(["b", "c", "d"]).repeat()
+            iterator = tf1.data.make_initializable_iterator(
+                data.map(lambda word: table.lookup(word) + offset)
+            )
+            tf.identity(iterator.get_next(), name="y")
+        for form in (graph, graph.as_graph_def()):
+            source = read_source(form, "y:0")
+            self.assertEqual(self.run_steps(source, 4), [[11], [12], [9], [11]])
+
+    def test_a_device_that_is_not_there_is_named(self):
+        with new_graph() as graph, tf.device("/gpu:7"):
+            tf.square(tf.random.uniform([2]), name="y")
+        message = self.failure(read_source(graph, "y:0"))
+        self.assertRegex(message, "Cannot assign a device for operation .*GPU:7")
+        source = read_source(graph, "y:0")
+        self.assertLen(self.run_steps(source, config={"allow_soft_placement": True}), 1)
+
+
+class ScaffoldTest(AcceptedStepsTest):
+    def test_a_scaffold_says_what_variables_begin_with(self):
+        with new_graph() as graph:
+            start = tf1.placeholder(tf.float32, [], name="start")
+            variable = tf1.get_variable("v", initializer=start, use_resource=True)
+            local = tf1.get_variable(
+                "l", initializer=1.0, collections=[tf1.GraphKeys.LOCAL_VARIABLES]
+            )
+            assigned = variable.assign(100.0)
+            both = tf.stack([variable, local], name="both")
+            init = tf.group(variable.initializer)
+        before = graph.as_graph_def()
+        scaffold = tf1.train.Scaffold
+        for given, expected in (
+            (scaffold(init_op=init, init_feed_dict={start: 3.0}), [3.0, 1.0]),
+            (
+                scaffold(local_init_op=[local.initializer, variable.initializer]),
+                None,
+            ),
+            (
+                scaffold(
+                    init_op=init,
+                    init_feed_dict={start: 3.0},
+                    init_fn=lambda scaffold, session: session.run(assigned),
+                ),
+                [100.0, 1.0],
+            ),
+        ):
+            if expected is None:
+                source = read_source(graph, both, {start: 7.0}, given)
+                expected = [7.0, 1.0]
+            else:
+                source = read_source(graph, both, initializers=given)
+            self.assertAllEqual(self.run_steps(source)[0][0], expected)
+        self.assertEqual(graph.as_graph_def(), before)
+        self.assertEqual(
+            read_source(graph, both, {start: 1.0}, scaffold()).step.initializers,
+            ("v/Assign", "l/Assign"),
+        )
+
+    def test_an_init_fn_that_fails_is_named(self):
+        with new_graph() as graph:
+            tf.identity(tf1.get_variable("v", []), name="y")
+
+        def fail(scaffold, session):
+            raise OSError("no weights")
+
+        scaffold = tf1.train.Scaffold(init_fn=fail)
+        with self.assertRaisesRegex(
+            GraphError, "init_fn of the Scaffold fails: OSError: no weights"
+        ):
+            read_source(graph, "y:0", initializers=scaffold)
+        with self.assertRaisesRegex(GraphError, "init_fn, which needs the graph as a tf.Graph"):
+            read_source(graph.as_graph_def(), "y:0", initializers=scaffold)
 
 
 if __name__ == "__main__":

@@ -170,7 +170,10 @@ class SearchTest(SearchTestCase):
         with self.assertRaisesRegex(GraphDoesNotRunError, "Table not initialised"):
             self.run_search(stages, original=failed(kind, "Table not initialised"))
         self.assertEmpty(self.environment.asked)
-        with self.assertRaisesRegex(GraphDoesNotRunError, "Table not init.*trials.jsonl has it"):
+        advice = "clear the devices" if kind is FailureKind.INVALID_PLACEMENT else ""
+        with self.assertRaisesRegex(
+            GraphDoesNotRunError, f"Table not init.*{advice}.*trials.jsonl has it"
+        ):
             self.run_search(stages)
         self.assertLen(read_log(self.path)[1], 1)
 
