@@ -152,7 +152,7 @@ class _ScriptedEnvironment:
     def close_session(self, label: str) -> None:
         self._open.pop(label, None)
 
-    def fetched_values(self, assignment: Mapping[str, str]) -> Any:
+    def fetched_values(self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()) -> Any:
         return self._script.values(assignment)
 
     def restart(self) -> None:

@@ -467,6 +467,22 @@ class LoadedGraph:
                 traces.append(metadata.step_stats)
         return {"step_secs": step_secs, "operations": summarise(traces[dropped:])}
 
+    def run_with(
+        self, session: tf.compat.v1.Session, tensors: Sequence[str]
+    ) -> tuple[list[Any], dict[str, np.ndarray]]:
+        """Runs a step that fetches more than steps do.
+
+        Args:
+            session: an open session of the graph.
+            tensors: what else to fetch, by name.
+
+        Returns:
+            What steps fetch, and the values of the tensors by name.
+        """
+        more = {name: self._graph.get_tensor_by_name(name) for name in tensors}
+        fetched, values = session.run([self._fetches, more], self._feeds)
+        return fetched, values
+
     def time_each(
         self,
         fetches: Sequence[str],

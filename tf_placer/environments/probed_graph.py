@@ -61,6 +61,7 @@ class ProbedGraph(LoadedGraph):
         path: str | os.PathLike[str],
         timeout_secs: float,
         report_stage: Callable[[str], None],
+        tensors: Sequence[str] = (),
     ) -> None:
         """Runs steps under a placement and writes what they computed.
 
@@ -71,6 +72,7 @@ class ProbedGraph(LoadedGraph):
                 the variables that the step needs (by name of the operation).
             timeout_secs: limit of every single run.
             report_stage: called with what comes next.
+            tensors: what else to fetch in each step, by name.
 
         Raises:
             SessionFailed: anything went wrong.
@@ -79,7 +81,11 @@ class ProbedGraph(LoadedGraph):
         with self.open(assignment, timeout_secs, report_stage) as opened:
             opened.enter("the steps")
             for number in range(1, steps + 1):
-                _, fetched = opened.step()
+                if tensors:
+                    fetched, others = self.run_with(opened.session, tensors)
+                    values.update((f"{name}@{number}", others[name]) for name in tensors)
+                else:
+                    _, fetched = opened.step()
                 for name, index in zip(self._tensor_names, self._tensor_indices, strict=True):
                     values[f"{name}@{number}"] = fetched[index]
             opened.enter("reading the variables")

@@ -280,7 +280,7 @@ class SessionEnvironment:
             self._request({"command": "close_session", "label": label})
 
     def fetched_values(
-        self, assignment: Mapping[str, str], steps: int = 2
+        self, assignment: Mapping[str, str], steps: int = 2, tensors: Sequence[str] = ()
     ) -> dict[str, np.ndarray] | Failure:
         """Fetches what a few steps compute under given devices, to compare it between placements.
 
@@ -290,6 +290,7 @@ class SessionEnvironment:
         Args:
             assignment: full device names by operation name; empty for the graph as it came.
             steps: how many steps to run.
+            tensors: what else to fetch in each step, by name.
 
         Returns:
             The fetched tensors of each step, "loss:0@1" for the first, and after the last step
@@ -305,6 +306,7 @@ class SessionEnvironment:
                 "assignment": dict(assignment),
                 "steps": steps,
                 "path": str(self._values_path),
+                "tensors": list(tensors),
             }
         )
         if isinstance(answer, Failure):

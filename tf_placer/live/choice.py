@@ -24,8 +24,13 @@ _HOPEFUL_TO_BEST, _HOPEFUL_TO_ORIGINAL = 1.15, 1.05
 class ValuesEnvironment(Protocol):
     """A live environment as far as comparing values needs it."""
 
-    def fetched_values(self, assignment: Mapping[str, str]) -> dict[str, np.ndarray] | Failure:
-        """Fetches what a few steps compute with devices given by operation name, or why nothing."""
+    def fetched_values(
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+    ) -> dict[str, np.ndarray] | Failure:
+        """Fetches what a few steps compute with devices given by operation name, or why nothing.
+
+        Of fetched tensors and of the given ones the name ends in the number of the step, "x:0@1".
+        """
         ...
 
 
@@ -83,6 +88,7 @@ def choose_winner(
     confirmation: Confirmation,
     candidates: Mapping[str, Mapping[str, str]],
     *,
+    tensors: Sequence[str] = (),
     mixed_devices: bool = False,
 ) -> tuple[Outcome, str | None, str | None]:
     """Accepts what a confirmation has chosen if it is faster, and computes the same.
@@ -91,6 +97,7 @@ def choose_winner(
         environment: computes what is compared.
         confirmation: how the candidates compare with the graph as it came.
         candidates: per label the full device name by operation name.
+        tensors: names of tensors, in a topological order, to tell where a difference begins.
         mixed_devices: whether the devices are of several types, whose kernels round differently.
 
     Returns:
@@ -103,6 +110,9 @@ def choose_winner(
     difference, note = _compare_values(environment, candidates[label], mixed_devices)
     if difference is None:
         return Outcome.FASTER, label, note
+    first = _first_difference(environment, candidates[label], tensors)
+    if first is not None:
+        difference = f"{difference}; the first to differ is {first}"
     return Outcome.DIFFERENT_VALUES, None, f"{label} does not compute the same: {difference}"
 
 
@@ -127,6 +137,29 @@ def _compare_values(
     if difference is not None and mixed_devices and _may_be_rounding(original, placed):
         return None, f"only variables differ, as by rounding: {difference}"
     return difference, None
+
+
+def _first_difference(
+    environment: ValuesEnvironment, assignment: Mapping[str, str], tensors: Sequence[str]
+) -> str | None:
+    """Finds the first of the tensors, in the first step, that is another in the placed graph."""
+    if not tensors:
+        return None
+    original, placed = (environment.fetched_values(d, tensors=tensors) for d in ({}, assignment))
+    if isinstance(original, Failure) or isinstance(placed, Failure):
+        return None
+    wanted = {name: order for order, name in enumerate(tensors)}
+    shared = [key for key in original if key in placed and key.partition("@")[0] in wanted]
+
+    def step_and_order(key: str) -> tuple[int, int]:
+        name, _, step = key.partition("@")
+        return int(step), wanted[name]
+
+    for key in sorted(shared, key=step_and_order):
+        if describe_difference({key: original[key]}, {key: placed[key]}) is not None:
+            name, _, step = key.partition("@")
+            return f"{name!r} in step {step}"
+    return None
 
 
 def _may_be_rounding(expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> bool:

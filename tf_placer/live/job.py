@@ -24,6 +24,7 @@ from tf_placer.errors import SearchError
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.breakable import BreakableEnvironment
 from tf_placer.live.choice import choose_finalists, choose_winner, hopeful_finalists
+from tf_placer.live.comparable_tensors import comparable_tensors
 from tf_placer.live.confirmation import Confirmation, confirm
 from tf_placer.live.costs import LiveCosts, profile_costs, read_costs
 from tf_placer.live.explanation import explain_trials
@@ -397,6 +398,7 @@ class LiveJob:
                     fresh,
                     confirmation,
                     candidates,
+                    tensors=comparable_tensors(self.grouped.op_graph, self.grouped.colocation),
                     mixed_devices=len({d.type for d in self.request.machine.devices}) > 1,
                 )
             notes += [note] if note else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.environments.loaded_graph import SessionFailed
@@ -35,7 +36,14 @@ def _training_graph(units: int = 3, use_resource: bool = True) -> tf.Graph:
 
 
 class ProbedGraphTest(tf.test.TestCase):
-    def values(self, graph: tf.Graph, assignment=None, fetches=("train", "loss:0"), **settings):
+    def values(
+        self,
+        graph: tf.Graph,
+        assignment=None,
+        fetches=("train", "loss:0"),
+        tensors=(),
+        **settings,
+    ):
         settings = {"feeds": {}, "initializers": ["init"], **settings}
         path = self.create_tempfile().full_path
         probed = ProbedGraph(
@@ -45,7 +53,7 @@ class ProbedGraphTest(tf.test.TestCase):
             config=v1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=True),
             **settings,
         )
-        probed.write_values(assignment or {}, 2, path, 60.0, lambda stage: None)
+        probed.write_values(assignment or {}, 2, path, 60.0, lambda stage: None, tensors)
         return read_tensors(path)
 
     def test_the_fetches_of_each_step_and_the_variables_that_the_step_needs(self):
@@ -59,6 +67,13 @@ class ProbedGraphTest(tf.test.TestCase):
             self.assertEqual(values["w"].shape, (1, 3))
             # Adam has moved it twice by about its learning rate.
             self.assertAllClose(values["beta1_power"], 0.9**3)
+
+    def test_other_tensors_are_fetched_in_the_same_step(self):
+        values = self.values(_training_graph(), tensors=["Square:0", "loss:0"])
+        for step in (1, 2):
+            loss = values[f"loss:0@{step}"]
+            self.assertAllClose(np.mean(values[f"Square:0@{step}"]), loss)
+        self.assertNotAllClose(values["loss:0@1"], values["loss:0@2"])
 
     def test_every_placement_computes_the_same(self):
         for use_resource in (True, False):

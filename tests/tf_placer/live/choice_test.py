@@ -64,11 +64,13 @@ class HopefulFinalistsTest(absltest.TestCase):
 
 
 class ChooseWinnerTest(absltest.TestCase):
-    def choose(self, confirmed, values=None, mixed_devices=False):
+    def choose(self, confirmed, values=None, mixed_devices=False, tensors=()):
         script = Script() if values is None else Script(values=values)
         candidates = {label: {"op": label} for label in confirmed.comparisons}
         environment = script.environment("", None, None, None, meta_optimizer=True)
-        return choose_winner(environment, confirmed, candidates, mixed_devices=mixed_devices)
+        return choose_winner(
+            environment, confirmed, candidates, tensors=tensors, mixed_devices=mixed_devices
+        )
 
     def test_the_fastest_that_is_faster_beyond_the_noise_wins(self):
         confirmed = confirmation({"expert": 1.2, "random": 1.5, "random (2)": 1.4})
@@ -129,6 +131,20 @@ class ChooseWinnerTest(absltest.TestCase):
         for names in ("loss:0@1", "a b"):
             outcome, *_ = self.choose(confirmation({"random": 1.5}), values(names), True)
             self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
+
+    def test_where_values_begin_to_differ_is_told(self):
+        def values(assignment):
+            other = 2.0 if "random" in assignment.values() else 1.0
+            # "late" comes after "early", and "first" is another in the second step only.
+            off = {"loss:0@1": other, "late:0@1": other, "early:0@1": other, "first:0@2": other}
+            same = {"first:0@1": 1.0, "late:0@2": 1.0, "early:0@2": 1.0}
+            return {name: np.full(1, value) for name, value in {**off, **same}.items()}
+
+        outcome, _, note = self.choose(
+            confirmation({"random": 1.5}), values, tensors=["first:0", "early:0", "late:0"]
+        )
+        self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
+        self.assertEndsWith(note, "the first to differ is 'early:0' in step 1")
 
     def test_a_failing_comparison_is_told(self):
         failure = Failure(FailureKind.TIMEOUT, "too slow")
