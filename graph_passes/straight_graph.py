@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ _PUTS = {
     "TensorArrayScatterV3": (2, True),
     "StackPushV2": (1, False),
 }
+# What hands out some of what it is given: at most all of it.
+_SELECTS = ("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where")
 _TAKES = ("TensorArrayReadV3", "TensorArrayGatherV3", "StackPopV2")
 
 
@@ -69,6 +72,7 @@ class StraightGraph:
         }
         self._agreements: list[_Agreement] = []
         self._arrays: list[tuple[tuple[str, int], str, tuple[str, ...]]] = []
+        self._selections: list[tuple[str, str, tuple[str, ...]]] = []
         self._conflicts: dict[str, set[int] | None] = {}
         types = {node.name: node.op for node in graph_def.node}
         self._straighten(self.graph_def, types)
@@ -102,6 +106,10 @@ class StraightGraph:
         for name, shape in self._taken(shape_of):
             if shape != shape_of(name, 0):
                 found[f"{name}:0"] = shape
+        for (name, port), shape in self._selected(shape_of):
+            now = shape_of(name, port)
+            if now is not None and -1 in now and len(now) == len(shape) and shape != now:
+                found[f"{name}:{port}"] = shape
         return found
 
     def _agreed(self, tensor: str, shape: Shape, other: Shape) -> Shape:
@@ -144,6 +152,21 @@ class StraightGraph:
             if now is None or len(now) == len(shape):
                 yield name, shape
 
+    def _selected(
+        self, shape_of: Callable[[str, int], Shape]
+    ) -> Iterator[tuple[tuple[str, int], tuple[int, ...]]]:
+        """Lists how large the results of selections can be."""
+        for name, op_type, inputs in self._selections:
+            given = shape_of(*_producer(inputs[0]))
+            if given is None or -1 in given:
+                continue
+            if op_type == "Where":
+                yield (name, 0), (math.prod(given), len(given))
+            else:
+                yield (name, 0), given
+                if "Counts" in op_type:
+                    yield (name, 2), given[:1]
+
     def _straighten(
         self, body: tf.compat.v1.GraphDef | function_pb2.FunctionDef, types: Mapping[str, str]
     ) -> None:
@@ -165,6 +188,8 @@ class StraightGraph:
             elif node.op in (*_PUTS, *_TAKES) and not is_body:
                 array = self._array_behind(node.input[0], by_name)
                 self._arrays.append((array, node.op, (node.name, *node.input)))
+            elif node.op in _SELECTS and not is_body:
+                self._selections.append((node.name, node.op, tuple(node.input)))
             elif self._is_recursive(node):
                 continue
             elif node.op in _LOOPS:

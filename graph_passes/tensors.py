@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from tensorflow.core.framework import types_pb2
 
 from graph_passes.errors import GraphError
@@ -52,7 +53,8 @@ def read_tensors(
     """Has TensorFlow import the graph and infer the shapes of its tensors.
 
     Shapes are those of the first iteration of a loop, but for sizes that the loop changes, which
-    are unknown. So are sizes that differ between the branches of a conditional.
+    are unknown. So are sizes that differ between the branches of a conditional. What selects from a
+    tensor counts as selecting all of it.
 
     Args:
         graph_def: the graph.
@@ -142,8 +144,13 @@ def _inferred(graph_def: tf.compat.v1.GraphDef, stand_ins: dict[str, _StandIn]) 
         }
         if not corrections:
             break
+        try:
+            graph = _import(straight.graph_def, stand_ins | corrections)
+        except GraphError as error:
+            # A size that a step makes less of, say: what is known without it has to do.
+            logging.debug("the shapes %s do not fit: %s", list(corrections), error)
+            break
         stand_ins |= corrections
-        graph = _import(straight.graph_def, stand_ins)
     return graph
 
 

@@ -9,6 +9,9 @@ from graph_passes.tensors import SIZELESS
 
 __all__ = ["unknown_sizes"]
 
+# They make short lists of axes, as long as the ranks of tensors differ.
+_AXES = ("BroadcastGradientArgs", "BroadcastArgs")
+
 
 def unknown_sizes(graph: OpGraph) -> list[str]:
     """Lists the tensors of unknown size that a step makes.
@@ -21,7 +24,8 @@ def unknown_sizes(graph: OpGraph) -> list[str]:
     """
     has_size = ~np.isin(graph.tensor_dtypes, SIZELESS)
     unknown = (graph.tensor_bytes < 0) & has_size & graph.needed[graph.tensor_producer]
-    tensors = np.flatnonzero(unknown & ~graph.fed)
+    unknown &= ~graph.fed & ~graph.has_type(_AXES)[graph.tensor_producer]
+    tensors = np.flatnonzero(unknown)
     tensors = tensors[np.argsort(graph.position[graph.tensor_producer[tensors]], kind="stable")]
     return [_describe(graph, tensor) for tensor in tensors.tolist()]
 

@@ -53,7 +53,9 @@ def lstm_layer(
     outputs = list(values)
     with tf1.variable_scope(name):
         kernel, bias = lstm_variables(int(values[0].shape[1]), units)
-        memory = hidden = tf.zeros([values[0].shape[0], units], name="zero_state")
+        rows = values[0].shape[0]
+        rows = tf.shape(values[0])[0] if rows is None else rows
+        memory = hidden = tf.zeros([rows, units], name="zero_state")
         for step in reversed(steps) if backward else steps:
             with tf1.name_scope(f"step_{step}"):
                 memory, hidden = lstm_step(values[step], memory, hidden, kernel, bias)

@@ -95,9 +95,9 @@ def built(build, batch: int | None, *, v2: bool) -> tf.Graph:
     return graph
 
 
-def fed(graph: tf.Graph) -> OpGraph:
+def fed(graph: tf.Graph, fetch: str = "y") -> OpGraph:
     return OpGraph.from_graph_def(
-        graph.as_graph_def(), ["y"], {"x:0": np.zeros([BATCH, 4], np.float32)}
+        graph.as_graph_def(), [fetch], {"x:0": np.zeros([BATCH, 4], np.float32)}
     )
 
 
@@ -166,6 +166,32 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         feeds = {"v:0": np.zeros([2], np.float32)}
         op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds)
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (2,))
+
+    def test_what_selects_may_select_everything(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            tf.boolean_mask(x, x[:, 0] > 0, name="rows")
+            tf.where(x > 0, name="where")
+            tf.unique(x[:, 0], name="unique")
+            tf.unique_with_counts(x[:, 0], name="counted")
+        op_graph = fed(graph, "x")
+
+        def shape(name: str) -> tuple[int, ...] | None:
+            return op_graph.tensor_shapes[op_graph.tensor_index(name)]
+
+        self.assertEqual(shape("rows/GatherV2:0"), (BATCH, 4))
+        self.assertEqual(shape("where:0"), (BATCH * 4, 2))
+        self.assertEqual(shape("unique:0"), (BATCH,))
+        self.assertEqual(shape("counted:2"), (BATCH,))
+
+    def test_where_everything_is_too_much_sizes_stay_unknown(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, 4], name="x")
+            tf.reshape(tf.boolean_mask(x, x[:, 0] > 0, name="rows"), [2, 2], name="y")
+        op_graph = fed(graph)
+        self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (2, 2))
+        rows = op_graph.tensor_shapes[op_graph.tensor_index("rows/GatherV2")]
+        self.assertEqual(rows, (-1, 4))
 
 
 class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
