@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
-from tests.graph_parts import new_graph
+from tests.graph_parts import control_flow, new_graph
 from tf_placer.environments.failures import failure_of_error
 from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
 from tf_placer.environments.probed_graph import ProbedGraph
@@ -239,6 +239,15 @@ class QueuesTest(AcceptedStepsTest):
             for label in "ab":
                 self.assertLen(graph.run_steps(label, 3)["step_secs"], 3)
         graph.close_sessions()
+
+    def test_a_queue_in_a_branch_that_is_not_taken_needs_nothing(self):
+        for v2 in (False, True):
+            with new_graph() as graph, control_flow(v2=v2):
+                queue = tf.queue.FIFOQueue(4, [tf.float32], [[]], name="queue")
+                waits = tf1.placeholder(tf.bool, [], name="waits")
+                tf.cond(waits, queue.dequeue, lambda: 1.0, name="y")
+                tf.identity(graph.get_operations()[-1].outputs[0], name="result")
+            self.assertEqual(self.run_steps(read_source(graph, "result:0")), [[1.0]])
 
     def test_a_queue_that_nothing_fills_is_refused(self):
         with new_graph() as graph:
