@@ -18,6 +18,7 @@ from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarise
 from tf_placer.environments.variable_state import assigned_variable, variable_assignments
+from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
@@ -60,6 +61,7 @@ class OpenSession:
     Attributes:
         session: the session; another one after an input that queues took from has ended.
         threads: what fills the queues of the session, if anything does.
+        feeds: what a step is fed.
         stage: what was done last.
         steps_done: how many steps ran.
     """
@@ -69,6 +71,7 @@ class OpenSession:
         make_session: Callable[[], tf.compat.v1.Session],
         fetches: Sequence[Any],
         feeds: Mapping[tf.Tensor, np.ndarray],
+        handles: Mapping[tf.Tensor, tf.Tensor],
         initialise: Callable[[tf.compat.v1.Session], None],
         fill_queues: Callable[[tf.compat.v1.Session], QueueThreads] | None,
         report_stage: Callable[[str], None],
@@ -79,6 +82,7 @@ class OpenSession:
             make_session: makes one.
             fetches: what a step runs.
             feeds: what a step is fed.
+            handles: of these what a session itself has the values for, and where.
             initialise: runs all initialisers in a session.
             fill_queues: starts the threads that fill the queues of a session behind that; None if
                 there are none.
@@ -90,7 +94,8 @@ class OpenSession:
         self.threads: QueueThreads | None = None
         self._make_session = make_session
         self._fetches = fetches
-        self._feeds = feeds
+        self.feeds = dict(feeds)
+        self._handles = handles
         self._initialise = initialise
         self._fill_queues = fill_queues
         self._report_stage = report_stage
@@ -100,8 +105,11 @@ class OpenSession:
     def _make(self) -> None:
         self.session = self._make_session()
         self._closing.callback(_close, self.session)
-        run_step = self.session.make_callable(self._fetches, [*self._feeds] or None)
-        self._run_step = functools.partial(run_step, *self._feeds.values())
+        if self._handles:
+            values = self.session.run(list(self._handles.values()))
+            self.feeds.update(zip(self._handles, values, strict=True))
+        run_step = self.session.make_callable(self._fetches, [*self.feeds] or None)
+        self._run_step = functools.partial(run_step, *self.feeds.values())
 
     def close(self) -> None:
         """Ends the threads and closes the session."""
@@ -218,6 +226,7 @@ class LoadedGraph:
         self._shares_variables = assignments is not None
         self._initializers = initializer_order(operations if assignments is None else assignments)
         self._feeds = self._fed(feeds)
+        self._handles = self._handles_of(fed_iterators(graph_def, feeds))
         self._initializer_feeds = self._fed(initializer_feeds or {})
         self._queue_runners = list(queue_runners)
         self._restored = assignments_of(self._graph, restored or {})
@@ -248,6 +257,16 @@ class LoadedGraph:
                     f"of shape {value.shape}"
                 )
         return fed
+
+    def _handles_of(self, iterators: Mapping[str, str]) -> dict[tf.Tensor, tf.Tensor]:
+        """Adds operations that make the handles of iterators, which are fed as strings."""
+        with self._graph.as_default():
+            return {
+                self._graph.get_tensor_by_name(name): tf.raw_ops.IteratorToStringHandle(
+                    resource_handle=self._graph.get_operation_by_name(iterator).outputs[0]
+                )
+                for name, iterator in iterators.items()
+            }
 
     def _set_devices(self, assignment: Mapping[str, str]) -> None:
         for name in assignment:
@@ -313,6 +332,7 @@ class LoadedGraph:
                     ),
                     self._fetches,
                     self._feeds,
+                    self._handles,
                     self._run_initialisers,
                     self._fill_queues if self._queue_runners else None,
                     report_stage,
@@ -462,7 +482,7 @@ class LoadedGraph:
             traces = []
             for _ in range(steps):
                 metadata = tf.compat.v1.RunMetadata()
-                opened.session.run(self._fetches, self._feeds, options, metadata)
+                opened.session.run(self._fetches, opened.feeds, options, metadata)
                 opened.steps_done += 1
                 traces.append(metadata.step_stats)
         return {"step_secs": step_secs, "operations": summarise(traces[dropped:])}

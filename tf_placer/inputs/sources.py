@@ -19,6 +19,7 @@ from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import TRAIN_OP, Collections, read_collections
 from tf_placer.inputs.graph_files import meta_with, read_graph_file
 from tf_placer.inputs.initializers import find_initializers
+from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled, needed_queue_runners
 from tf_placer.inputs.restoring import restored_values
 from tf_placer.inputs.scaffold import scaffold_feeds, scaffold_initializers, values_of_init_fn
@@ -164,7 +165,9 @@ def read_source(
             if name not in op_graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
     else:
-        initializer_names = _found_initializers(op_graph, runners, collections, list(given))
+        handles = fed_iterators(graph_def, feed_values)
+        needing = _with(op_graph, list(handles.values()), runners)
+        initializer_names = _found_initializers(needing, collections, list(given))
     check_queues_are_filled(op_graph, runners, initializer_names)
     initializer_feeds = _initializer_feeds(
         op_graph,
@@ -211,18 +214,17 @@ def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunn
 
 
 def _found_initializers(
-    graph: OpGraph, runners: Sequence[QueueRunner], collections: Collections, feeds: Sequence[str]
+    needing: OpGraph, collections: Collections, feeds: Sequence[str]
 ) -> list[str]:
-    """Finds the initialisers of what a step needs, and of what they need themselves."""
+    """Finds the initialisers of what is needed, and of what they need themselves."""
     names = [*collections.initializers, *collections.local_initializers]
-    needing = _with(graph, (), runners)
     while True:
         found = find_initializers(needing, names)
         if found == names:
             return found
         names = found
         # A data set may need tables and variables that its step does not.
-        more = graph.restricted(names, feeds).needed if names else False
+        more = needing.restricted(names, feeds).needed if names else False
         needing = dataclasses.replace(needing, needed=needing.needed | more)
 
 

@@ -329,6 +329,17 @@ class RestoringTest(AcceptedStepsTest):
         )
         self.assert_goes_on(source, losses, target=server.target)
 
+    def test_a_checkpoint_may_be_of_objects(self):
+        with self.graph.as_default(), tf1.Session() as session:
+            session.run([tf1.global_variables_initializer(), tf1.local_variables_initializer()])
+            first, second = tf1.trainable_variables()
+            checkpoint = tf1.train.Checkpoint(layer=first, other=second)
+            prefix = checkpoint.save(os.path.join(self.directory, "objects"), session)
+            expected = session.run("loss:0")
+        source = read_source(self.graph, "loss:0", restore_from=prefix)
+        self.assertSameElements(source.step.restored, ["first", "scope/second"])
+        self.assertAllClose(self.run_steps(source), [[expected]], rtol=1e-5)
+
     def test_steps_go_on_from_a_session(self):
         with tf1.Session(graph=self.graph) as session:
             with self.graph.as_default():
@@ -485,6 +496,31 @@ class CapturedStateTest(AcceptedStepsTest):
         for form in (graph, graph.as_graph_def()):
             source = read_source(form, "y:0")
             self.assertEqual(self.run_steps(source, 4), [[11], [12], [9], [11]])
+
+    def test_the_handle_of_an_iterator_is_that_of_the_session(self):
+        with new_graph() as graph:
+            data = tf.data.Dataset.range(100)
+            shapes = tf1.data.get_output_shapes(data)
+            others = {
+                "first": tf1.data.make_initializable_iterator(data),
+                "shared": tf1.data.make_initializable_iterator(data.skip(10), "shared"),
+                "once": tf1.data.make_one_shot_iterator(data.skip(20)),
+            }
+            handle = tf1.placeholder(tf.string, [], name="handle")
+            iterator = tf1.data.Iterator.from_string_handle(handle, tf.int64, shapes)
+            tf.identity(iterator.get_next(), name="y")
+            handles = {name: each.string_handle() for name, each in others.items()}
+        with tf1.Session(graph=graph) as session:
+            values = session.run(handles)
+        server = tf1.train.Server.create_local_server()
+        for name, start in (("first", 0), ("shared", 10), ("once", 20)):
+            for form in (graph, graph.as_graph_def()):
+                source = read_source(form, "y:0", {"handle": values[name]})
+                for target in ("", server.target):
+                    steps = self.run_steps(source, 3, target=target)
+                    self.assertEqual(steps, [[start], [start + 1], [start + 2]])
+        graph = loaded(source)
+        self.assertLen(graph.trace({}, 2, 1, None, 20.0, lambda stage: None)["step_secs"], 1)
 
     def test_a_device_that_is_not_there_is_named(self):
         with new_graph() as graph, tf.device("/gpu:7"):
