@@ -76,7 +76,7 @@ class OpenSession:
         fill_queues: Callable[[tf.compat.v1.Session], QueueThreads] | None,
         report_stage: Callable[[str], None],
     ) -> None:
-        """Makes a session.
+        """Opens nothing yet.
 
         Args:
             make_session: makes one.
@@ -100,9 +100,9 @@ class OpenSession:
         self._fill_queues = fill_queues
         self._report_stage = report_stage
         self._closing = contextlib.ExitStack()
-        self._make()
 
-    def _make(self) -> None:
+    def open(self) -> None:
+        """Makes the session."""
         self.session = self._make_session()
         self._closing.callback(_close, self.session)
         if self._handles:
@@ -156,7 +156,7 @@ class OpenSession:
         if self.threads is not None:
             # A queue that is closed, as at the end of an input, cannot be opened again.
             self.close()
-            self._make()
+            self.open()
         self._initialise(self.session)
         if self._fill_queues is not None:
             self.threads = self._fill_queues(self.session)
@@ -338,6 +338,7 @@ class LoadedGraph:
                     report_stage,
                 )
                 cleanup.callback(opened.close)
+                opened.open()
                 # What other processes hold is no state of a session in this one.
                 self._initialise(opened, shares_variables=target == self._target)
                 yield opened
