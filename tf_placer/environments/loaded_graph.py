@@ -161,8 +161,13 @@ class OpenSession:
         if self._fill_queues is not None:
             self.threads = self._fill_queues(self.session)
             self._closing.callback(self.threads.stop)
-            wait_until_filled([self.threads])
+            self.wait_for_input()
         self.is_as_initialised = True
+
+    def wait_for_input(self) -> None:
+        """Waits until its queues are full, if it has any, but not for long."""
+        if self.threads is not None:
+            wait_until_filled([self.threads])
 
     def _timed_step(self) -> tuple[float, list[Any]]:
         start = time.perf_counter()
@@ -478,15 +483,20 @@ class LoadedGraph:
         with self.open(assignment, timeout_secs, report_stage, alone_on) as opened:
             opened.enter("the steps")
             timed = steps if alone_on is None else min(steps, dropped + _TIMED_ALONE)
-            step_secs = [opened.step()[0] for _ in range(timed)][dropped:]
+            step_secs = []
+            for _ in range(timed):
+                # What takes from a queue would seem to work while it waits.
+                opened.wait_for_input()
+                step_secs.append(opened.step()[0])
             opened.enter("the traced steps")
             traces = []
             for _ in range(steps):
                 metadata = tf.compat.v1.RunMetadata()
+                opened.wait_for_input()
                 opened.session.run(self._fetches, opened.feeds, options, metadata)
                 opened.steps_done += 1
                 traces.append(metadata.step_stats)
-        return {"step_secs": step_secs, "operations": summarise(traces[dropped:])}
+        return {"step_secs": step_secs[dropped:], "operations": summarise(traces[dropped:])}
 
     def time_each(
         self,

@@ -231,6 +231,22 @@ class QueuesTest(AcceptedStepsTest):
             self.assertAllEqual(value, values[1][name])
         self.assertLen({int(n) for k in range(1, 5) for n in values[0][f"y:0@{k}"]}, 8)
 
+    def test_steps_begin_with_full_queues(self):
+        with new_graph() as graph:
+            slow = tf.reduce_sum(tf.random.uniform([2_000_000]))
+            first = tf1.train.batch([slow], 1, capacity=2)
+            tf1.train.batch([first], 2, capacity=5, name="y")
+        graph = loaded(read_source(graph, "y:0"))
+        with graph.open({}, 20.0, lambda stage: None) as opened:
+            sizes = [f"{name}/fifo_queue_Size:0" for name in ("batch", "y")]
+            for _ in range(3):
+                opened.wait_for_input()
+                self.assertEqual(opened.session.run(sizes), [2, 5])
+                opened.step()
+        result = graph.trace({}, 3, 1, None, 20.0, lambda stage: None)
+        self.assertLen(result["step_secs"], 2)
+        self.assertIn("y", result["operations"])
+
     def test_sessions_take_turns(self):
         graph = loaded(read_source(self.pipeline(self.files(2)), "y:0"))
         for label in "ab":
