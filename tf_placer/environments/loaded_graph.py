@@ -18,6 +18,7 @@ from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
 from tf_placer.environments.step_stats import summarise
 from tf_placer.environments.variable_state import assigned_variable, variable_assignments
+from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
@@ -60,6 +61,7 @@ class OpenSession:
     Attributes:
         session: the session; another one after an input that queues took from has ended.
         threads: what fills the queues of the session, if anything does.
+        feeds: what a step is fed.
         stage: what was done last.
         steps_done: how many steps ran.
     """
@@ -69,16 +71,18 @@ class OpenSession:
         make_session: Callable[[], tf.compat.v1.Session],
         fetches: Sequence[Any],
         feeds: Mapping[tf.Tensor, np.ndarray],
+        handles: Mapping[tf.Tensor, tf.Tensor],
         initialise: Callable[[tf.compat.v1.Session], None],
         fill_queues: Callable[[tf.compat.v1.Session], QueueThreads] | None,
         report_stage: Callable[[str], None],
     ) -> None:
-        """Makes a session.
+        """Opens nothing yet.
 
         Args:
             make_session: makes one.
             fetches: what a step runs.
             feeds: what a step is fed.
+            handles: of these what a session itself has the values for, and where.
             initialise: runs all initialisers in a session.
             fill_queues: starts the threads that fill the queues of a session behind that; None if
                 there are none.
@@ -90,18 +94,22 @@ class OpenSession:
         self.threads: QueueThreads | None = None
         self._make_session = make_session
         self._fetches = fetches
-        self._feeds = feeds
+        self.feeds = dict(feeds)
+        self._handles = handles
         self._initialise = initialise
         self._fill_queues = fill_queues
         self._report_stage = report_stage
         self._closing = contextlib.ExitStack()
-        self._make()
 
-    def _make(self) -> None:
+    def open(self) -> None:
+        """Makes the session."""
         self.session = self._make_session()
         self._closing.callback(_close, self.session)
-        run_step = self.session.make_callable(self._fetches, [*self._feeds] or None)
-        self._run_step = functools.partial(run_step, *self._feeds.values())
+        if self._handles:
+            values = self.session.run(list(self._handles.values()))
+            self.feeds.update(zip(self._handles, values, strict=True))
+        run_step = self.session.make_callable(self._fetches, [*self.feeds] or None)
+        self._run_step = functools.partial(run_step, *self.feeds.values())
 
     def close(self) -> None:
         """Ends the threads and closes the session."""
@@ -148,13 +156,18 @@ class OpenSession:
         if self.threads is not None:
             # A queue that is closed, as at the end of an input, cannot be opened again.
             self.close()
-            self._make()
+            self.open()
         self._initialise(self.session)
         if self._fill_queues is not None:
             self.threads = self._fill_queues(self.session)
             self._closing.callback(self.threads.stop)
-            wait_until_filled([self.threads])
+            self.wait_for_input()
         self.is_as_initialised = True
+
+    def wait_for_input(self) -> None:
+        """Waits until its queues are full, if it has any, but not for long."""
+        if self.threads is not None:
+            wait_until_filled([self.threads])
 
     def _timed_step(self) -> tuple[float, list[Any]]:
         start = time.perf_counter()
@@ -218,6 +231,7 @@ class LoadedGraph:
         self._shares_variables = assignments is not None
         self._initializers = initializer_order(operations if assignments is None else assignments)
         self._feeds = self._fed(feeds)
+        self._handles = self._handles_of(fed_iterators(graph_def, feeds))
         self._initializer_feeds = self._fed(initializer_feeds or {})
         self._queue_runners = list(queue_runners)
         self._restored = assignments_of(self._graph, restored or {})
@@ -248,6 +262,16 @@ class LoadedGraph:
                     f"of shape {value.shape}"
                 )
         return fed
+
+    def _handles_of(self, iterators: Mapping[str, str]) -> dict[tf.Tensor, tf.Tensor]:
+        """Adds operations that make the handles of iterators, which are fed as strings."""
+        with self._graph.as_default():
+            return {
+                self._graph.get_tensor_by_name(name): tf.raw_ops.IteratorToStringHandle(
+                    resource_handle=self._graph.get_operation_by_name(iterator).outputs[0]
+                )
+                for name, iterator in iterators.items()
+            }
 
     def _set_devices(self, assignment: Mapping[str, str]) -> None:
         for name in assignment:
@@ -313,11 +337,13 @@ class LoadedGraph:
                     ),
                     self._fetches,
                     self._feeds,
+                    self._handles,
                     self._run_initialisers,
                     self._fill_queues if self._queue_runners else None,
                     report_stage,
                 )
                 cleanup.callback(opened.close)
+                opened.open()
                 # What other processes hold is no state of a session in this one.
                 self._initialise(opened, shares_variables=target == self._target)
                 yield opened
@@ -457,15 +483,20 @@ class LoadedGraph:
         with self.open(assignment, timeout_secs, report_stage, alone_on) as opened:
             opened.enter("the steps")
             timed = steps if alone_on is None else min(steps, dropped + _TIMED_ALONE)
-            step_secs = [opened.step()[0] for _ in range(timed)][dropped:]
+            step_secs = []
+            for _ in range(timed):
+                # What takes from a queue would seem to work while it waits.
+                opened.wait_for_input()
+                step_secs.append(opened.step()[0])
             opened.enter("the traced steps")
             traces = []
             for _ in range(steps):
                 metadata = tf.compat.v1.RunMetadata()
-                opened.session.run(self._fetches, self._feeds, options, metadata)
+                opened.wait_for_input()
+                opened.session.run(self._fetches, opened.feeds, options, metadata)
                 opened.steps_done += 1
                 traces.append(metadata.step_stats)
-        return {"step_secs": step_secs, "operations": summarise(traces[dropped:])}
+        return {"step_secs": step_secs[dropped:], "operations": summarise(traces[dropped:])}
 
     def run_with(
         self, session: tf.compat.v1.Session, tensors: Sequence[str]

@@ -13,9 +13,10 @@ from tf_placer.inputs.step import QueueRunner
 
 __all__ = ["QueueThreads", "wait_until_filled"]
 
-# Queues that nothing was put into for so long are full, or their input is slow; and how long it may
-# take until then.
-_QUIET_SECS, _MAX_FILLING_SECS = 0.03, 2.0
+# Queues that nothing was put into for so many times as long as that takes, within limits, are full;
+# and how long it may take until then.
+_QUIET_RATIO, _LEAST_QUIET_SECS, _MOST_QUIET_SECS = 3.0, 0.03, 0.25
+_MAX_FILLING_SECS = 2.0
 # How long threads may take to end before their session is closed all the same.
 _STOP_SECS = 5.0
 # A queue that is full may have to wait for the turn of its session: about 24 days.
@@ -37,6 +38,8 @@ class QueueThreads:
         """
         self._coordinator = tf.compat.v1.train.Coordinator()
         self._threads: list[Any] = []
+        self._start_secs = time.monotonic()
+        self._num_operations = len({name for runner in runners for name in runner.enqueue})
         self._session = patient = _PatientSession(session)
         with graph.as_default():
             for runner in runners:
@@ -57,6 +60,22 @@ class QueueThreads:
     def runs(self) -> int:
         """How often something was put into a queue."""
         return self._session.runs
+
+    def filling_secs(self) -> float | None:
+        """Computes how long it takes at most to put something into a queue that is not full.
+
+        Returns:
+            Seconds; None as long as some operation should do it for the first time.
+        """
+        least_secs = self._session.least_secs
+        # One that puts more into a queue than there is room for waits from the start.
+        is_new = time.monotonic() < self._start_secs + _MAX_FILLING_SECS
+        if is_new and len(least_secs) < self._num_operations and not self._has_ended():
+            return None
+        return max(least_secs.values(), default=0.0)
+
+    def _has_ended(self) -> bool:
+        return not any(thread.is_alive() for thread in self._threads)
 
     def stop(self) -> None:
         """Closes the queues and waits for the threads to end, but not for long."""
@@ -79,13 +98,18 @@ def wait_until_filled(threads: Collection[QueueThreads]) -> None:
     Args:
         threads: of all sessions.
     """
-    if not threads:
-        return
     deadline = time.monotonic() + _MAX_FILLING_SECS
-    before = -1
-    while (runs := sum(each.runs for each in threads)) != before and time.monotonic() < deadline:
-        before = runs
-        time.sleep(_QUIET_SECS)
+    runs, since = -1, time.monotonic()
+    while threads and time.monotonic() < deadline:
+        now = time.monotonic()
+        if (now_runs := sum(each.runs for each in threads)) != runs:
+            runs, since = now_runs, now
+        filling_secs = [each.filling_secs() for each in threads]
+        known = [secs for secs in filling_secs if secs is not None]
+        quiet_secs = max(_LEAST_QUIET_SECS, _QUIET_RATIO * max(known, default=0.0))
+        if len(known) == len(filling_secs) and now - since >= min(quiet_secs, _MOST_QUIET_SECS):
+            return
+        time.sleep(_LEAST_QUIET_SECS / 3)
 
 
 class _PatientSession:
@@ -95,12 +119,18 @@ class _PatientSession:
         self.graph = session.graph
         self.run = session.run
         self.runs = 0
+        # By operation, of the run that waited least.
+        self.least_secs: dict[str, float] = {}
 
     def make_callable(self, operation: tf.Operation) -> Callable[[], None]:
         """Makes a function that runs an operation."""
+        name = operation.name
 
         def run() -> None:
+            start = time.monotonic()
             self.run(operation, options=_PATIENT)
+            secs = time.monotonic() - start
+            self.least_secs[name] = min(secs, self.least_secs.get(name, secs))
             self.runs += 1
 
         return run

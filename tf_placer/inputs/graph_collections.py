@@ -39,6 +39,12 @@ class VariableSlice:
     offset: tuple[int, ...]
     shape: tuple[int, ...]
 
+    @property
+    def index(self) -> tuple[slice, ...]:
+        """The part as an index into the whole."""
+        sizes = zip(self.offset, self.shape, strict=True)
+        return tuple(slice(start, start + size) for start, size in sizes)
+
 
 @dataclasses.dataclass(frozen=True)
 class Collections:

@@ -31,8 +31,9 @@ _FILLING = {
     "QueueEnqueueManyV2": 0,
     "QueueEnqueueV2": 0,
 }
-# What a handle may pass on its way from the queue.
-_PASSING = frozenset({"Enter", "Identity", "RefEnter", "RefIdentity", "RefSwitch", "Switch"})
+# What a handle may pass on its way from the queue; the former only in a conditional.
+_SWITCHES = frozenset({"RefSwitch", "Switch"})
+_PASSING = _SWITCHES | {"Enter", "Identity", "RefEnter", "RefIdentity"}
 
 
 def needed_queue_runners(graph: OpGraph, runners: Iterable[QueueRunner]) -> tuple[QueueRunner, ...]:
@@ -62,6 +63,8 @@ def check_queues_are_filled(
 ) -> None:
     """Refuses a step that takes from a queue which nothing fills: it would wait for ever.
 
+    What is in a conditional may never be run, and is not refused.
+
     Args:
         graph: the graph, with what the step needs marked.
         runners: those that run beside the step.
@@ -73,7 +76,7 @@ def check_queues_are_filled(
     enqueuing = [name for runner in runners for name in runner.enqueue]
     beside = graph.restricted(enqueuing).needed if enqueuing else np.zeros_like(graph.needed)
     before = graph.restricted(initializers).needed if initializers else np.zeros_like(graph.needed)
-    waited = _queues(graph, graph.needed | beside, _TAKING)
+    waited = _queues(graph, graph.needed | beside, _TAKING, conditional=False)
     if not waited:
         return
     filled = _queues(graph, graph.needed | beside | before, _FILLING)
@@ -91,15 +94,19 @@ def _is_whole(graph: OpGraph, runner: QueueRunner) -> bool:
     return bool(runner.enqueue) and all(name in graph.index for name in names)
 
 
-def _queues(graph: OpGraph, needed: np.ndarray, inputs: dict[str, int]) -> dict[str, int]:
+def _queues(
+    graph: OpGraph, needed: np.ndarray, inputs: dict[str, int], *, conditional: bool = True
+) -> dict[str, int]:
     """Finds the queues that needed operations of some types have as an input, each with one."""
     found: dict[str, int] = {}
     for i in np.flatnonzero(needed & graph.has_type(inputs)).tolist():
         producer = graph.producers[i][inputs[graph.type_of(i)]]
+        is_conditional = False
         while graph.type_of(producer) in _PASSING:
+            is_conditional |= graph.type_of(producer) in _SWITCHES
             producer = graph.producers[producer][0]
         # A function's argument may be any queue.
-        if "Queue" in graph.type_of(producer):
+        if "Queue" in graph.type_of(producer) and (conditional or not is_conditional):
             found.setdefault(_queue_key(graph, producer), i)
     return found
 

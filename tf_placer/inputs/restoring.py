@@ -167,36 +167,30 @@ def _prefix(restore_from: Any) -> str:
 def _from_checkpoint(
     prefix: str, graph: OpGraph, variables: Sequence[str], slices: Mapping[str, VariableSlice]
 ) -> Restored:
+    values = {}
     try:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
         keys = _keys_by_name(prefix, shapes)
-        values = {}
         for name in variables:
             key = next((keys[each] for each in _names(graph, name) if each in keys), None)
-            if key is not None:
-                whole = None
-            else:
-                whole = slices.get(name) or _equal_slice(graph, name, keys, shapes)
-                if whole is None or whole.full_name not in keys:
+            part = None
+            if key is None:
+                part = slices.get(name) or _equal_slice(graph, name, keys, shapes)
+                if part is None or part.full_name not in keys:
                     continue
-                key = keys[whole.full_name]
-                if tuple(shapes[key]) != whole.full_shape:
-                    raise GraphError(
-                        f"the checkpoint {prefix!r} has {key!r} of the shape {shapes[key]}, "
-                        f"{name!r} is a part of the shape {list(whole.full_shape)}"
-                    )
-            shape = shapes[key] if whole is None else whole.shape
-            dtype = np.dtype(dtypes[key].as_numpy_dtype)
-            _check(graph, name, tuple(shape), dtype, f"the checkpoint {prefix!r}", key)
+                key = keys[part.full_name]
+            source = f"the checkpoint {prefix!r}"
+            if part is not None and tuple(shapes[key]) != part.full_shape:
+                raise GraphError(
+                    f"{source} has {key!r} of the shape {shapes[key]}, and {name!r} is a part of "
+                    f"{list(part.full_shape)}"
+                )
+            shape = tuple(shapes[key]) if part is None else part.shape
+            _check(graph, name, shape, np.dtype(dtypes[key].as_numpy_dtype), source, key)
             value = np.asarray(reader.get_tensor(key))
-            if whole is not None:
-                sizes = zip(whole.offset, whole.shape, strict=True)
-                value = value[tuple(slice(start, start + size) for start, size in sizes)]
-            values[name] = value
-    except (RuntimeError, ValueError, tf.errors.OpError) as error:
-        if isinstance(error, GraphError):
-            raise
+            values[name] = value if part is None else value[part.index]
+    except (RuntimeError, tf.errors.OpError) as error:
         reason = " ".join((getattr(error, "message", None) or str(error)).split())
         raise GraphError(f"cannot read the checkpoint {prefix!r}: {reason}") from error
     if variables and not values:

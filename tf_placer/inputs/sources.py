@@ -20,6 +20,7 @@ from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.inputs.graph_collections import TRAIN_OP, read_collections
 from tf_placer.inputs.graph_files import meta_with, read_graph_file
 from tf_placer.inputs.initializers import find_initializers
+from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled, needed_queue_runners
 from tf_placer.inputs.restoring import restored_values
 from tf_placer.inputs.scaffold import scaffold_feeds, scaffold_initializers, values_of_init_fn
@@ -168,8 +169,10 @@ def read_source(
             if name not in op_graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
     else:
+        handles = fed_iterators(graph_def, feed_values)
+        needing = _with(op_graph, list(handles.values()), runners)
         collected = [*collections.initializers, *collections.local_initializers]
-        initializer_names = find_initializers(_with(op_graph, (), runners), collected)
+        initializer_names = find_initializers(needing, collected)
     check_queues_are_filled(op_graph, runners, initializer_names)
     initializer_feeds = _initializer_feeds(
         op_graph,

@@ -249,6 +249,8 @@ class BadInputTest(CommandsTestCase):
         self.refuses("nothing to fetch", "in.pb", "--fetches=")
         self.refuses("nothing to fetch", "in.pb", "--seed=1")
         self.refuses("initializer 'go' is not", "in.pb", "--fetches=y", "--initializers=go")
+        checkpoint = f"--restore_from={self.path('model')}"
+        self.refuses("no checkpoint '.*model' to restore", "in.pb", "--fetches=y", checkpoint)
         self.refuses(r"placeholder 'x:0' has the shape \[\?\]", "open.pb")
         for name in ("text", "empty", "array", "objects", "cut"):
             feeds = f"--feeds={self.path(name + '.npz')}"

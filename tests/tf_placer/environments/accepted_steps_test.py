@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
-from tests.graph_parts import new_graph
+from tests.graph_parts import control_flow, new_graph
 from tf_placer.environments.failures import failure_of_error
 from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
 from tf_placer.environments.probed_graph import ProbedGraph
@@ -231,6 +231,22 @@ class QueuesTest(AcceptedStepsTest):
             self.assertAllEqual(value, values[1][name])
         self.assertLen({int(n) for k in range(1, 5) for n in values[0][f"y:0@{k}"]}, 8)
 
+    def test_steps_begin_with_full_queues(self):
+        with new_graph() as graph:
+            slow = tf.reduce_sum(tf.random.uniform([2_000_000]))
+            first = tf1.train.batch([slow], 1, capacity=2)
+            tf1.train.batch([first], 2, capacity=5, name="y")
+        graph = loaded(read_source(graph, "y:0"))
+        with graph.open({}, 20.0, lambda stage: None) as opened:
+            sizes = [f"{name}/fifo_queue_Size:0" for name in ("batch", "y")]
+            for _ in range(3):
+                opened.wait_for_input()
+                self.assertEqual(opened.session.run(sizes), [2, 5])
+                opened.step()
+        result = graph.trace({}, 3, 1, None, 20.0, lambda stage: None)
+        self.assertLen(result["step_secs"], 2)
+        self.assertIn("y", result["operations"])
+
     def test_sessions_take_turns(self):
         graph = loaded(read_source(self.pipeline(self.files(2)), "y:0"))
         for label in "ab":
@@ -239,6 +255,15 @@ class QueuesTest(AcceptedStepsTest):
             for label in "ab":
                 self.assertLen(graph.run_steps(label, 3)["step_secs"], 3)
         graph.close_sessions()
+
+    def test_a_queue_in_a_branch_that_is_not_taken_needs_nothing(self):
+        for v2 in (False, True):
+            with new_graph() as graph, control_flow(v2=v2):
+                queue = tf.queue.FIFOQueue(4, [tf.float32], [[]], name="queue")
+                waits = tf1.placeholder(tf.bool, [], name="waits")
+                tf.cond(waits, queue.dequeue, lambda: 1.0, name="y")
+                tf.identity(graph.get_operations()[-1].outputs[0], name="result")
+            self.assertEqual(self.run_steps(read_source(graph, "result:0")), [[1.0]])
 
     def test_a_queue_that_nothing_fills_is_refused(self):
         with new_graph() as graph:
@@ -319,6 +344,17 @@ class RestoringTest(AcceptedStepsTest):
             config=tf1.ConfigProto(device_count={"CPU": 2})
         )
         self.assert_goes_on(source, losses, target=server.target)
+
+    def test_a_checkpoint_may_be_of_objects(self):
+        with self.graph.as_default(), tf1.Session() as session:
+            session.run([tf1.global_variables_initializer(), tf1.local_variables_initializer()])
+            first, second = tf1.trainable_variables()
+            checkpoint = tf1.train.Checkpoint(layer=first, other=second)
+            prefix = checkpoint.save(os.path.join(self.directory, "objects"), session)
+            expected = session.run("loss:0")
+        source = read_source(self.graph, "loss:0", restore_from=prefix)
+        self.assertSameElements(source.step.restored, ["first", "scope/second"])
+        self.assertAllClose(self.run_steps(source), [[expected]], rtol=1e-5)
 
     def test_steps_go_on_from_a_session(self):
         with tf1.Session(graph=self.graph) as session:
@@ -476,6 +512,31 @@ class CapturedStateTest(AcceptedStepsTest):
         for form in (graph, graph.as_graph_def()):
             source = read_source(form, "y:0")
             self.assertEqual(self.run_steps(source, 4), [[11], [12], [9], [11]])
+
+    def test_the_handle_of_an_iterator_is_that_of_the_session(self):
+        with new_graph() as graph:
+            data = tf.data.Dataset.range(100)
+            shapes = tf1.data.get_output_shapes(data)
+            others = {
+                "first": tf1.data.make_initializable_iterator(data),
+                "shared": tf1.data.make_initializable_iterator(data.skip(10), "shared"),
+                "once": tf1.data.make_one_shot_iterator(data.skip(20)),
+            }
+            handle = tf1.placeholder(tf.string, [], name="handle")
+            iterator = tf1.data.Iterator.from_string_handle(handle, tf.int64, shapes)
+            tf.identity(iterator.get_next(), name="y")
+            handles = {name: each.string_handle() for name, each in others.items()}
+        with tf1.Session(graph=graph) as session:
+            values = session.run(handles)
+        server = tf1.train.Server.create_local_server()
+        for name, start in (("first", 0), ("shared", 10), ("once", 20)):
+            for form in (graph, graph.as_graph_def()):
+                source = read_source(form, "y:0", {"handle": values[name]})
+                for target in ("", server.target):
+                    steps = self.run_steps(source, 3, target=target)
+                    self.assertEqual(steps, [[start], [start + 1], [start + 2]])
+        graph = loaded(source)
+        self.assertLen(graph.trace({}, 2, 1, None, 20.0, lambda stage: None)["step_secs"], 1)
 
     def test_a_device_that_is_not_there_is_named(self):
         with new_graph() as graph, tf.device("/gpu:7"):

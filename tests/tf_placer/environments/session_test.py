@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -22,6 +23,7 @@ from tf_placer.environments.session import (
     SessionEnvironment,
     WorkerStartError,
 )
+from tf_placer.inputs.sources import read_source
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
@@ -419,6 +421,26 @@ class SharedVariablesTest(tf.test.TestCase):
         self.assertEqual(environment.process_ids(), {})
         self.assertEqual(self.counts(environment, machine.devices[0].name), [1, 2, 3])
         self.assertNotEqual(environment.process_ids(), worker)
+
+
+class RicherStepTest(tf.test.TestCase):
+    def test_all_of_a_step_reaches_the_worker(self):
+        with tf.Graph().as_default() as graph:
+            start = v1.placeholder(tf.float32, [], name="start")
+            fed = v1.get_variable("fed", initializer=start, use_resource=True)
+            restored = v1.get_variable("restored", initializer=0.0, use_resource=True)
+            queue = v1.FIFOQueue(3, [tf.float32], [[]], name="queue")
+            v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue(100.0)]))
+            y = queue.dequeue() + 10.0 * fed + restored
+        source = read_source(graph, y, {start: 2.0})
+        step = dataclasses.replace(source.step, restored={"restored": np.float32(3.0)})
+        path = pathlib.Path(self.create_tempfile("graph.pb").full_path)
+        path.write_bytes(source.graph_def.SerializeToString())
+        with SessionEnvironment(path, step, _LOCAL, lambda row: {}) as environment:
+            measurement = environment.measure_assignment({})
+            self.assertIsNone(measurement.failure)
+            values = environment.fetched_values({"restored": _TASKS[1]})
+        self.assertEqual([values[f"{y.name}@{k}"] for k in (1, 2)], [123.0, 123.0])
 
 
 class MemoryLimitTest(tf.test.TestCase):
