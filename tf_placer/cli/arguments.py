@@ -31,21 +31,27 @@ MACHINE_HELP = (
 )
 
 
-def add_step(parser: argparse.ArgumentParser) -> None:
-    """Adds what says what a step runs: --fetches, --feeds and --initializers."""
+def add_step(parser: argparse.ArgumentParser, condition: str = "") -> None:
+    """Adds what says what a step runs: --fetches, --feeds and --initializers.
+
+    Args:
+        parser: takes them.
+        condition: begins their help, where they do not always apply.
+    """
     parser.add_argument(
         "--fetches",
         type=comma_separated,
-        help="what a step fetches: names of operations and tensors, by comma; by default the "
-        "'train_op' collection of a .meta file",
+        help=f"{condition}what a step fetches: names of operations and tensors, by comma; by "
+        "default the 'train_op' collection of a .meta file",
     )
     parser.add_argument(
-        "--feeds", help=".npz file with a value per placeholder, by name; made up by default"
+        "--feeds",
+        help=f"{condition}.npz file with a value per placeholder, by name; made up by default",
     )
     parser.add_argument(
         "--initializers",
         type=comma_separated,
-        help="operations to run before the first step, by comma; found by default",
+        help=f"{condition}operations to run before the first step, by comma; found by default",
     )
 
 

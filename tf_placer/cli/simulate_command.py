@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, PROBLEM_HELP, comma_separated
+from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, PROBLEM_HELP, add_step
 from tf_placer.cli.graph_costs import cost_graph_file
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -29,7 +29,7 @@ DESCRIPTION = (
     "a machine. A placement that does not fit is reported as such: feasible false, and the "
     "reason."
 )
-_GRAPH_ONLY = ("machine", "fetches", "placement")
+_GRAPH_ONLY = ("machine", "fetches", "feeds", "initializers", "placement")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "as a result of `search`",
     )
     parser.add_argument("--machine", help="with --input_graph: " + MACHINE_HELP)
-    parser.add_argument(
-        "--fetches",
-        type=comma_separated,
-        help="with --input_graph: what a step fetches: names of operations and tensors, by comma; "
-        "by default the 'train_op' collection of a .meta file",
-    )
+    add_step(parser, "with --input_graph: ")
     parser.add_argument(
         "--placement",
         help="with --input_graph: placement.json of a search; the graph as it came by default",
@@ -104,9 +99,15 @@ def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]
     from graph_passes.errors import GraphError
     from graph_passes.placement import read_placement
 
-    _check_outputs(args, args.input_graph, args.placement)
+    _check_outputs(args, args.input_graph, args.feeds, args.placement)
     placement = None if args.placement is None else read_placement(args.placement)
-    costed = cost_graph_file(args.input_graph, args.machine, fetches=args.fetches)
+    costed = cost_graph_file(
+        args.input_graph,
+        args.machine,
+        fetches=args.fetches,
+        feeds_path=args.feeds,
+        initializers=args.initializers,
+    )
     try:
         return costed.placed(placement)
     except GraphError as error:
