@@ -80,6 +80,7 @@ class LiveJob:
         stages: says what is being done.
         costs: what is known of the costs.
         notes: what the result should say beside how it ended.
+        begun: the names of the placers that were made.
     """
 
     request: Request
@@ -94,6 +95,7 @@ class LiveJob:
     stages: Stages
     costs: LiveCosts | None
     notes: list[str] = dataclasses.field(default_factory=list)
+    begun: set[str] = dataclasses.field(default_factory=set)
 
     def search(self, log: TrialLog) -> list[Trial]:
         """Measures the graph as it came, the baselines, and what the placer proposes.
@@ -170,7 +172,9 @@ class LiveJob:
             with self.interrupts.breakable():
                 if name == self.request.placer and needs_problem(name) and self.costs is None:
                     self._profile(name, log, environment)
-                return self._placer(name, log)
+                placer = self._placer(name, log)
+            self.begun.add(name)
+            return placer
         except (SearchError, WorkerStartError) as error:
             # What was measured so far stands.
             self.notes.append(str(error))
@@ -360,6 +364,19 @@ class LiveJob:
             )
             write_placement(placement, self.directory.placement)
         return outcome, confirmation, winner, note
+
+    def cut_short(self, trials: Sequence[Trial]) -> str | None:
+        """Says that the time was over before the placer began; None where it was not."""
+        request = self.request
+        had_its_turn = request.placer in self.begun or any(
+            trial.placer == request.placer for trial in trials
+        )
+        if had_its_turn or self.notes or len(trials) >= request.max_trials:
+            return None
+        return (
+            f"{request.max_secs:g} s were over after {len(trials)} trials, before placer "
+            f"{request.placer!r} began: allow more"
+        )
 
     def _confirm(
         self,
@@ -563,6 +580,8 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
     confirmation, winner, note = None, None, None
     if finalists:
         outcome, confirmation, winner, note = job.confirm(trials, finalists)
+        if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
+            note = "; ".join(text for text in (note, job.cut_short(trials)) if text) or None
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
     elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
+from tf_placer.live.choice import hopeful_finalists
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration
@@ -91,14 +92,16 @@ class TimePlan:
         """Seconds left before the confirmation should begin.
 
         Time is kept for confirming a tenth, and where that were most of all time, for the least
-        that may confirm something. Where even this is more than what is left, nothing is kept.
+        that may confirm something. Where even this is more than what is left, nothing is kept; a
+        little more is taken only for a placement that is there and may be faster.
 
         Args:
             trials: all so far.
             finalists: what would be confirmed, were the search over.
         """
         left_secs = self.left_secs()
-        if not self.can_confirm(trials, finalists):
+        tolerance = _TOLERANCE if _is_any_hopeful(finalists) else 0.0
+        if not self._can_confirm(trials, finalists, tolerance):
             return left_secs
         candidates = self._candidates(finalists)[:_MOST_CANDIDATES]
         after_secs = self._after_secs(trials)
@@ -113,8 +116,13 @@ class TimePlan:
             trials: all so far.
             finalists: what would be confirmed, were the search over.
         """
+        return self._can_confirm(trials, finalists, _TOLERANCE)
+
+    def _can_confirm(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial], tolerance: float
+    ) -> bool:
         needed_secs = self.needed_secs(trials, finalists) + self._after_secs(trials)
-        return needed_secs <= self.left_secs() + _TOLERANCE * self.max_secs
+        return needed_secs <= self.left_secs() + tolerance * self.max_secs
 
     def needed_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
         """Seconds that a confirmation of the fastest takes at least."""
@@ -201,6 +209,10 @@ class TimePlan:
         setup_secs = trials[0].measurement.setup_secs if trials else 0.0
         opening_secs = _SESSIONS_FOR_VALUES * _OPENING_ORIGINAL * setup_secs
         return 0.5 * _restart_secs(trials) + opening_secs + 2.0 * self.explain_secs
+
+
+def _is_any_hopeful(finalists: Mapping[str, Trial]) -> bool:
+    return ORIGINAL in finalists and len(hopeful_finalists(finalists)) > 1
 
 
 def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> tuple[str, ...]:

@@ -446,6 +446,8 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.refuses("no/o.json': No such file", f"--output={self.path('no/o.json')}")
         self.refuses("--machine does not go with --problem", "--machine=4xK80")
         self.refuses("--fetches does not go with --problem", "--fetches=y")
+        self.refuses("--feeds does not go with --problem", "--feeds=f.npz")
+        self.refuses("--initializers does not go with --problem", "--initializers=init")
         self.refuses("--placement does not go with --problem", "--placement=p.json")
         problem = f"--problem={self.problem}"
         self.assert_refused("--problem needs --assignment", "simulate", problem)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
-from tests import graphs
+from tests import graph_parts, graphs
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import read_problem
@@ -156,6 +156,21 @@ class SimulateGraphTest(ProfileCommandTestCase):
         self.assertGreaterEqual(moved["peak_bytes"][0], 2 * 4096)
         self.assertGreaterEqual(moved["peak_bytes"][2], 2 * 4096)
         self.assertLess(moved["peak_bytes"][1], 4096)
+
+    def test_a_placeholder_of_unknown_size_is_fed(self):
+        with graph_parts.new_graph() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [None, 8], name="x")
+            # The step needs no variable, and so nothing that initialises one.
+            tf.compat.v1.get_variable("unused", initializer=1.0)
+            tf.matmul(x, x, transpose_b=True, name="result")
+        write_graph(self.path("graph.pb"), graph.as_graph_def())
+        simulate = ("simulate", *self.graph, f"--machine={_MACHINE}")
+        self.assert_refused("'x:0' has the shape .*pass one in feeds", *simulate)
+        np.savez(self.path("feeds.npz"), x=np.ones([5, 8], np.float32))
+        feeds = f"--feeds={self.path('feeds.npz')}"
+        self.assertTrue(self.simulate(feeds)["feasible"])
+        self.simulate(feeds, "--initializers=unused/Assign")
+        self.assert_refused("initializer 'no' is not", *simulate, feeds, "--initializers=no")
 
     def test_what_a_placement_has_too_much_is_told(self):
         placement = Placement("", (_GPU_1,), {"other": _GPU_1, "result": _GPU_1})

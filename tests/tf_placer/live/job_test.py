@@ -20,6 +20,7 @@ from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
+from tf_placer.live import time_plan
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
@@ -162,6 +163,28 @@ class JobTest(tf.test.TestCase):
         self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
         self.assertEmpty(script.confirmed)
         self.assertIn("none was measured again", self.directory.read_result()["note"])
+
+    def test_the_reason_says_that_the_time_was_over_before_the_placer_began(self):
+        passed_secs = [0.0]
+
+        def slower(assignment):
+            passed_secs[0] += 200.0 if assignment else 0.0
+            return 2 * ORIGINAL_SECS if assignment else ORIGINAL_SECS
+
+        clock = mock.Mock(monotonic=lambda: time.monotonic() + passed_secs[0])
+        with mock.patch.object(time_plan, "time", clock):
+            self.assertEqual(self.run_search(Script(slower), max_secs=300.0), Outcome.NOT_FASTER)
+        _, trials = read_log(self.directory.trials)
+        self.assertNotIn("random", [trial.placer for trial in trials])
+        self.assertRegex(
+            self.directory.read_result()["note"],
+            rf"again; 300 s were over after {len(trials)} trials, before placer 'random' began",
+        )
+        # One that had its turn, or that there were no trials for, has nothing to say.
+        for max_trials in (3, 12):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(slower), max_secs=300.0, max_trials=max_trials)
+            self.assertNotIn("began", self.directory.read_result()["note"])
 
     def test_what_was_measured_is_in_the_log_beside_the_original(self):
         self.run_search(Script(secs=split_is_faster), max_trials=6)

@@ -99,6 +99,23 @@ class TimePlanTest(absltest.TestCase):
         left = plan(64.0).left_to_search_secs(trials, self.finalists)
         self.assertAlmostEqual(left, 64.0, delta=1.0)
 
+    def test_no_time_is_exceeded_for_a_confirmation_of_nothing(self):
+        trials = started(self.trials, 4.0)
+        slow = trial(4, [1], 3.0, "expert")
+        # The rounds alone take all of the time, and what follows some more.
+        for finalists, is_hopeful in (
+            ({ORIGINAL: trials[0]}, False),
+            ({ORIGINAL: trials[0], "expert": slow}, False),
+            ({ORIGINAL: trials[0], "expert": trials[3]}, True),
+        ):
+            max_secs = plan(1.0).needed_secs(trials, finalists)
+            self.assertTrue(plan(max_secs).can_confirm(trials, finalists))
+            left = plan(max_secs).left_to_search_secs(trials, finalists)
+            if is_hopeful:
+                self.assertLess(left, 0.0)
+            else:
+                self.assertAlmostEqual(left, max_secs, delta=1.0)
+
     def test_with_time_all_finalists_are_confirmed(self):
         found = self.confirmation(300.0)
         self.assertEqual(found.labels, tuple(self.finalists))
