@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -17,7 +18,7 @@ _INITIALIZERS = ("InitializeTable", "LookupTableImport", "MakeIterator")
 
 
 def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str]:
-    """Finds the operations that initialise the state that a step needs.
+    """Finds the operations that initialise the state that a step needs, and what they need.
 
     Args:
         graph: the graph, with what the step needs marked.
@@ -26,16 +27,33 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     Returns:
         The collected operations that the graph has, and in the order of the graph, for each
         needed variable, table and iterator that none of them initialises, the operation that
-        does: its assignment by TensorFlow's naming ("w/Assign"), or its initialiser.
+        does: its assignment by TensorFlow's naming ("w/Assign"), or its initialiser. After them,
+        in the same way, those of what they need themselves, as an iterator may a table.
 
     Raises:
         GraphError: a needed variable has nothing that initialises it.
     """
     names = [name for name in dict.fromkeys(collected) if name in graph.index]
-    chosen = {graph.index[name] for name in names}
     handles = _handle_owners(graph)
+    found = names
+    while True:
+        if found:
+            needed = graph.needed | graph.restricted(found).needed
+            graph = dataclasses.replace(graph, needed=needed)
+        found = _missing_initializers(graph, handles, names)
+        if not found:
+            return names
+        names = names + found
+
+
+def _missing_initializers(
+    graph: OpGraph, handles: Sequence[int], names: Sequence[str]
+) -> list[str]:
+    """Finds the operations that initialise what is needed and what these do not initialise."""
+    chosen = {graph.index[name] for name in names}
     initialised = {handles[i] for i in chosen if handles[i] >= 0}
     is_variable = graph.has_type(VARIABLES)
+    missing = []
     by_owner: dict[int, list[int]] = {}
     for i, owner in enumerate(handles):
         if owner >= 0 and owner not in initialised and graph.needed[owner]:
@@ -51,13 +69,13 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
             raise GraphError(
                 f"nothing initialises the variable {graph.names[i]!r}: pass initializers"
             )
-        names.append(graph.names[found[0]])
+        missing.append(graph.names[found[0]])
     for owner, operations in sorted(by_owner.items()):
         # Mutable tables are usable from the start: what imports into them restores checkpoints.
         if not is_variable[owner] and not graph.type_of(owner).startswith("Mutable"):
             # An iterator that can be initialised with several data sets gets the first.
-            names.append(graph.names[operations[0]])
-    return list(dict.fromkeys(names))
+            missing.append(graph.names[operations[0]])
+    return list(dict.fromkeys(missing))
 
 
 def _handle_owners(graph: OpGraph) -> list[int]:
