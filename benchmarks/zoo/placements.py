@@ -35,13 +35,14 @@ from tf_placer.text.units import format_duration, format_step
 if TYPE_CHECKING:
     from benchmarks.zoo.graph_parts import StepGraph
 
-__all__ = ["Counts", "count_kind", "main", "placements_table", "read_counts"]
+__all__ = ["Counts", "count_kind", "count_kinds", "main", "placements_table", "read_counts"]
 
 _BATCH = 25
 _LIMIT_SECS = 6 * 3600.0
 # Its first device is a CPU.
 _MACHINE = "2xK80"
 _TIMED_STEPS = 15
+_REFUSED = "refused: "
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +76,11 @@ class Counts:
     measured_secs: float = 0.0
 
     def plus(self, other: Counts) -> Counts:
-        """Adds placements of the same graph."""
+        """Adds later placements of the same graph."""
         return dataclasses.replace(
             self,
+            operations=other.operations or self.operations,
+            groups=other.groups or self.groups,
             placements=self.placements + other.placements,
             accepted=self.accepted + other.accepted,
             equal=self.equal + other.equal,
@@ -96,9 +99,10 @@ def read_counts(path: pathlib.Path, fingerprint: str | None = None) -> Counts:
         fingerprint: of the graph that counts; None for that of the last line.
 
     Returns:
-        The counts; those of other graphs, and a line that was cut short, are left out.
+        The counts; those of other graphs, and a line that was cut short, are left out. A problem
+        without placements counts only if nothing came after it.
     """
-    total = Counts(path.stem, fingerprint or "")
+    total, last_problem = Counts(path.stem, fingerprint or ""), ""
     lines = path.read_text().splitlines() if path.exists() else []
     for line in lines:
         try:
@@ -108,10 +112,13 @@ def read_counts(path: pathlib.Path, fingerprint: str | None = None) -> Counts:
         if fingerprint is None and counts.fingerprint != total.fingerprint:
             total = Counts(path.stem, counts.fingerprint)
         if counts.fingerprint == total.fingerprint:
-            total = dataclasses.replace(
-                total.plus(counts), operations=counts.operations, groups=counts.groups
-            )
-    return total
+            last_problem = "" if counts.placements else counts.problem
+            total = total.plus(counts if counts.placements else _without_problem(counts))
+    return dataclasses.replace(total, problem=total.problem or last_problem)
+
+
+def _without_problem(counts: Counts) -> Counts:
+    return dataclasses.replace(counts, problem="")
 
 
 def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
@@ -142,7 +149,7 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
     try:
         placed = PlacedGraph(made)
     except GraphError as error:
-        _append(file, Counts(kind, fingerprint, len(graph_def.node), problem=f"refused: {error}"))
+        _append(file, Counts(kind, fingerprint, len(graph_def.node), problem=f"{_REFUSED}{error}"))
         return
     expected = script_values(made)
     fresh = Counts(
@@ -173,10 +180,40 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
         _append(file, batch)
         done += batch.placements
     if not before.planned_secs:
+        _append(file, _planned(made, fresh))
+
+
+def count_kinds(kinds: Sequence[str], placements: int, runs: str, seed: int = 0) -> None:
+    """Runs the placements of several kinds that are missing, and says where it stands.
+
+    Args:
+        kinds: their names.
+        placements: how many there are to be of each.
+        runs: the directory with a file for each kind.
+        seed: of the placements.
+    """
+    start_secs = time.monotonic()
+    for done, kind in enumerate(kinds, 1):
+        path = pathlib.Path(runs, f"{kind}.jsonl")
+        count_kind(kind, placements, str(path), seed)
+        counts = read_counts(path)
+        left_secs = (time.monotonic() - start_secs) / done * (len(kinds) - done)
+        parts = [
+            f"{done}/{len(kinds)}",
+            f"{format_duration(left_secs)} left",
+            f"{kind}: {counts.equal} of {counts.placements} equal",
+            counts.problem,
+        ]
+        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
+
+
+def _planned(made: StepGraph, counts: Counts) -> Counts:
+    """Adds what a step takes on one CPU, as planned and as measured."""
+    try:
         planned_secs, measured_secs = _step_secs(made)
-        _append(
-            file, dataclasses.replace(fresh, planned_secs=planned_secs, measured_secs=measured_secs)
-        )
+    except Exception as error:  # What fails is to be counted, whatever it is.
+        return dataclasses.replace(counts, problem=f"not planned: {type(error).__name__}: {error}")
+    return dataclasses.replace(counts, planned_secs=planned_secs, measured_secs=measured_secs)
 
 
 def _step_secs(made: StepGraph) -> tuple[float, float]:
@@ -208,7 +245,7 @@ def placements_table(all_counts: Iterable[Counts]) -> str:
     total = Counts("all")
     for counts in found:
         total = total.plus(counts)
-    total = dataclasses.replace(total, planned_secs=0.0, measured_secs=0.0, problem="")
+    total = Counts("all", placements=total.placements, accepted=total.accepted, equal=total.equal)
     rows = [
         [
             counts.kind,
@@ -242,24 +279,29 @@ def main(argv: Sequence[str] | None = None) -> None:
     runs = output / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     each = math.ceil(args.placements / len(kinds))
-    paths = [runs / f"{kind}.jsonl" for kind in kinds]
-    calls = [
-        Call(count_kind, (kind, each, str(path), args.seed), _LIMIT_SECS)
-        for kind, path in zip(kinds, paths, strict=True)
-    ]
-    start_secs = time.monotonic()
-    for done, ended in enumerate(run_calls(calls, args.jobs), 1):
-        left_secs = (time.monotonic() - start_secs) / done * (len(calls) - done)
-        counts = read_counts(paths[ended.index])
-        parts = [
-            f"{done}/{len(calls)}",
-            f"{format_duration(left_secs)} left",
-            f"{counts.kind}: {counts.equal} of {counts.placements} equal",
-            counts.problem,
-            ended.problem or "",
+    paths = {kind: runs / f"{kind}.jsonl" for kind in kinds}
+    shares = [kinds[job :: args.jobs] for job in range(args.jobs)]
+    while shares:
+        calls = [
+            Call(count_kinds, (share, each, str(runs), args.seed), _LIMIT_SECS) for share in shares
         ]
-        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
-    _write_page(output, [read_counts(path) for path in paths], provenance())
+        left = []
+        for ended in run_calls(calls, args.jobs):
+            if ended.problem is None:
+                continue
+            # The process has died of the first kind that is not done.
+            found = [read_counts(paths[kind]) for kind in shares[ended.index]]
+            first, *others = [counts for counts in found if not _is_done(counts, each)]
+            print(f"{first.kind}: {ended.problem}", file=sys.stderr, flush=True)
+            _append(paths[first.kind], Counts(first.kind, first.fingerprint, problem=ended.problem))
+            left.append([counts.kind for counts in others])
+        shares = [share for share in left if share]
+    _write_page(output, [read_counts(path) for path in paths.values()], provenance())
+
+
+def _is_done(counts: Counts, placements: int) -> bool:
+    """Whether nothing is to be done for a kind, or nothing can be."""
+    return counts.placements >= placements or counts.problem.startswith(_REFUSED)
 
 
 def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, Any]) -> None:
