@@ -103,6 +103,38 @@ class FindInitializersTest(tf.test.TestCase):
             tf.identity(second, name="y")
         self.assertEqual(found(graph, ["y"]), ["second/Assign", "first/Assign"])
 
+    def test_what_initialisers_need_is_initialised_too(self):
+        with new_graph() as graph:
+            first = tf1.get_variable("first", initializer=1.0, use_resource=True)
+            tf1.get_variable("second", initializer=2.0 * first, use_resource=True)
+            with graph.control_dependencies(None):
+                initializer = tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([1], tf.int64))
+                table = tf.lookup.StaticHashTable(initializer, -1)
+                scale = tf1.get_variable("scale", initializer=3.0, use_resource=True)
+                data = tf1.data.Dataset.from_tensors(["a"]).map(table.lookup)
+                iterator = tf1.data.make_initializable_iterator(data.map(lambda each: each * 2))
+                scaled = tf1.data.Dataset.from_tensors(1.0).map(lambda each: each * scale)
+                other = tf1.data.make_initializable_iterator(scaled)
+            value = tf.cast(iterator.get_next()[0], tf.float32) + other.get_next()
+            tf.add(value, graph.get_tensor_by_name("second/Read/ReadVariableOp:0"), name="y")
+        names = found(graph, ["y"])
+        (imported,) = [op.name for op in graph.get_operations() if "TableImport" in op.type]
+        self.assertCountEqual(
+            names,
+            [
+                "second/Assign",
+                iterator.initializer.name,
+                other.initializer.name,
+                "first/Assign",
+                "scale/Assign",
+                imported,
+            ],
+        )
+        with tf1.Session(graph=graph) as session:
+            for name in reversed(names):
+                session.run(name)
+            self.assertEqual(session.run("y:0"), 2.0 + 3.0 + 2.0)
+
 
 def _assigns_in_cond(v: tf1.Variable) -> None:
     is_first = tf1.placeholder(tf.bool, [], name="is_first")
