@@ -23,10 +23,10 @@ from benchmarks.models.image_classifier import (
 
 tf1 = tf.compat.v1
 
-__all__ = ["build"]
+__all__ = ["BLOCKS", "build"]
 
-#: Blocks of the four stages.
-_BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
+#: Blocks of the four stages, by depth.
+BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
 _PRE_ACTIVATION = (200,)
 _FIRST_CHANNELS = 64
 #: How many times as wide as its window of 3 x 3 a block ends.
@@ -69,11 +69,11 @@ def build(
         ValueError: a size is not positive, the images are too small, or the depth or the optimizer
             is not one of these.
     """
-    if depth not in _BLOCKS:
-        raise ValueError(f"depth must be one of {', '.join(map(str, _BLOCKS))}, not {depth}")
+    if depth not in BLOCKS:
+        raise ValueError(f"depth must be one of {', '.join(map(str, BLOCKS))}, not {depth}")
     if width <= 0:
         raise ValueError(f"width must be positive, not {width}")
-    stages = _BLOCKS[depth] if blocks is None else blocks
+    stages = BLOCKS[depth] if blocks is None else blocks
     if len(stages) != 4 or min(stages) < 1:
         raise ValueError(f"blocks must be four positive numbers, not {stages}")
     update = image_optimizer(optimizer, learning_rate)

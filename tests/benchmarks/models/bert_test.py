@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models import bert
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -26,7 +27,7 @@ class BertTest(tf.test.TestCase, parameterized.TestCase):
     def test_loss_of_a_batch_falls(self, use_resource, dropout):
         model = bert.build(**SMALL, use_resource=use_resource, dropout=dropout, learning_rate=0.01)
         feeds = next(model.feeds(seed=3))
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [session.run([model.loss, model.train_op], feeds)[0] for _ in range(40)]
         # Before learning, all words are about equally likely, and so is whether sentences follow.
@@ -36,7 +37,7 @@ class BertTest(tf.test.TestCase, parameterized.TestCase):
     def test_without_dropout_a_step_computes_the_same_again(self):
         model = small_model()
         feeds = next(model.feeds())
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             self.assertEqual(*(session.run(model.loss, feeds) for _ in range(2)))
 
@@ -61,7 +62,7 @@ class BertTest(tf.test.TestCase, parameterized.TestCase):
         changed[model.tokens] = feeds[model.tokens].copy()
         changed[model.tokens][:, -3:] = 5
         seen = {**changed, model.used: np.ones_like(feeds[model.used])}
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [session.run(model.loss, each) for each in (feeds, changed, seen)]
         self.assertNear(values[0], values[1], 1e-6)
@@ -73,7 +74,7 @@ class BertTest(tf.test.TestCase, parameterized.TestCase):
         feeds[model.weights][:, -1] = 0
         changed = {**feeds, model.words: feeds[model.words].copy()}
         changed[model.words][:, -1] = 3
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [session.run(model.loss, each) for each in (feeds, changed)]
         self.assertNear(*values, 1e-6)

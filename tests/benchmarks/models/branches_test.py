@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from benchmarks.models import branches
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -13,7 +14,7 @@ class BranchesTest(tf.test.TestCase):
     def test_the_loss_falls(self):
         model = branches.build(branches=2, layers=2, units=16, batch=8, learning_rate=0.5)
         feeds = model.feeds()
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             batch = next(feeds)
             first = session.run(model.loss, batch)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models import catalogue
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -55,7 +56,7 @@ class CatalogueTest(tf.test.TestCase, parameterized.TestCase):
             model.graph.get_operation_by_name(model.train_op),
             model.graph.get_collection("train_op"),
         )
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             losses = [
                 session.run([model.loss, model.train_op], feeds)[0]

@@ -13,6 +13,7 @@ from absl.testing import parameterized
 from benchmarks.models import decoder_only
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -28,7 +29,7 @@ class DecoderOnlyTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(True, False)
     def test_loss_falls(self, use_resource):
         model = decoder_only.build(**SMALL, use_resource=use_resource, learning_rate=0.01)
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [
                 session.run([model.loss, model.train_op], feeds)[0]
@@ -43,7 +44,7 @@ class DecoderOnlyTest(tf.test.TestCase, parameterized.TestCase):
         feeds = next(model.feeds())
         changed = feeds[model.tokens].copy()
         changed[1, 5] = (changed[1, 5] + 1) % SMALL["vocabulary"]
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             before, after = (
                 session.run(model.logits, {model.tokens: tokens})

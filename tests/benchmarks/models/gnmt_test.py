@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 
 import numpy as np
@@ -10,8 +11,10 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models import gnmt
+from benchmarks.models.translation_model import TranslationModel
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -24,6 +27,11 @@ SMALL = {
     "source_vocabulary": 12,
     "target_vocabulary": 12,
 }
+
+
+@functools.cache
+def small_model() -> TranslationModel:
+    return gnmt.build(**SMALL)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -98,7 +106,7 @@ class GnmtTest(tf.test.TestCase, parameterized.TestCase):
     def test_loss_is_that_of_the_same_model_in_numpy(self, layers):
         model = gnmt.build(**SMALL | {"layers": layers})
         feeds = next(model.feeds(seed=1))
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             with model.graph.as_default():
                 variables = tf1.trainable_variables()
             # Far from the start, where all tokens are about equally likely.
@@ -114,8 +122,8 @@ class GnmtTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(True, False)
     def test_loss_falls(self, use_resource):
-        model = gnmt.build(**SMALL, use_resource=use_resource)
-        with tf1.Session(graph=model.graph) as session:
+        model = small_model() if use_resource else gnmt.build(**SMALL, use_resource=False)
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             losses = [
                 session.run([model.loss, model.train_op], feeds)[0]
@@ -126,7 +134,7 @@ class GnmtTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLess(np.mean(losses[-5:]), losses[0] - 0.3, losses)
 
     def test_every_cell_and_every_answer_is_a_group(self):
-        model = gnmt.build(**SMALL)
+        model = small_model()
         feeds = (model.source, model.target)
         graph = OpGraph.from_graph_def(model.graph.as_graph_def(), (model.train_op,), feeds)
         kinds = collections.Counter(group_operations(graph).grouping.kinds)
@@ -136,7 +144,7 @@ class GnmtTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(kinds["embedding_lookup"], 2)
 
     def test_parameters_are_those_of_the_paper(self):
-        model = gnmt.build(**SMALL)
+        model = small_model()
         with model.graph.as_default():
             sizes = {v.op.name: v.shape.num_elements() for v in tf1.trainable_variables()}
         units = SMALL["units"]

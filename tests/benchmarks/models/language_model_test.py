@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 
 import numpy as np
@@ -12,6 +13,7 @@ from absl.testing import parameterized
 from benchmarks.models import language_model
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -19,8 +21,13 @@ SMALL = {"units": 32, "steps": 5, "batch": 32, "vocabulary": 20, "learning_rate"
 LEARNING_RATES = {"adam": 0.02, "momentum": 0.3, "rmsprop": 0.05, "sgd": 3.0}
 
 
+@functools.cache
+def small_model() -> language_model.LanguageModel:
+    return language_model.build(**SMALL)
+
+
 def losses(model: language_model.LanguageModel, count: int) -> list[float]:
-    with tf1.Session(graph=model.graph) as session:
+    with plain_session(model.graph) as session:
         session.run(model.initializer)
         return [
             session.run([model.loss, model.train_op], {model.tokens: tokens})[0]
@@ -57,7 +64,7 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
         weights = {name: random.standard_normal(shape) for name, shape in shapes.items()}
         found = []
         for model in both:
-            with model.graph.as_default(), tf1.Session() as session:
+            with model.graph.as_default(), plain_session(model.graph) as session:
                 for variable in tf1.trainable_variables():
                     variable.load(weights[variable.op.name], session)
                 found.append(session.run(model.loss, feeds))
@@ -65,7 +72,7 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertGreater(found[0], np.log(SMALL["vocabulary"]))
 
     def test_adam_learns_the_order_and_not_only_the_frequencies(self):
-        model = language_model.build(**SMALL)
+        model = small_model()
         tokens = np.concatenate([batch.ravel() for batch in itertools.islice(model.batches(), 50)])
         shares = np.bincount(tokens) / tokens.size
         entropy = -np.sum(shares * np.log(shares))
@@ -117,7 +124,7 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(kinds["embedding_lookup"], 1)
 
     def test_names_are_in_the_graph_and_the_training_operation_is_in_its_collection(self):
-        model = language_model.build(**SMALL)
+        model = small_model()
         self.assertEqual(
             model.graph.get_collection("train_op"),
             [model.graph.get_operation_by_name(model.train_op)],
@@ -127,7 +134,7 @@ class LanguageModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(model.graph.get_operation_by_name(model.initializer).type, "NoOp")
 
     def test_same_seed_gives_the_same_text_and_another_seed_another(self):
-        model = language_model.build(**SMALL)
+        model = small_model()
         first, again, other = (next(model.batches(seed)) for seed in (0, 0, 1))
         self.assertAllEqual(first, again)
         self.assertNotAllEqual(first, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 
 import numpy as np
@@ -11,10 +12,16 @@ from absl.testing import parameterized
 
 from benchmarks.models import resnet
 from benchmarks.models.image_classifier import ImageClassifier
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
 SMALL = {"batch": 16, "image_size": 32, "classes": 4, "width": 0.125, "blocks": (1, 1, 1, 1)}
+
+
+@functools.cache
+def resnet_50() -> ImageClassifier:
+    return resnet.build(50, optimizer="sgd")
 
 
 def parameters(model: ImageClassifier) -> int:
@@ -44,20 +51,27 @@ def counted_by_hand(stages: tuple[int, ...], pre_activation: bool) -> int:
 
 class FullSizeTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters((50, (3, 4, 6, 3)), (101, (3, 4, 23, 3)), (200, (3, 24, 36, 3)))
-    def test_parameters_are_as_many_as_published(self, depth, stages):
+    def test_blocks_are_as_many_as_published(self, depth, stages):
+        self.assertEqual(resnet.BLOCKS[depth], stages)
+        # The stem, three convolutions per block and the dense layer.
+        self.assertEqual(1 + 3 * sum(stages) + 1, depth)
+
+    # The deep ones with fewer blocks: a block more is one more of the same.
+    @parameterized.parameters((50, None), (101, (1, 2, 1, 1)), (200, (1, 2, 2, 1)))
+    def test_parameters_are_as_many_as_published(self, depth, blocks):
         # The counts of the models in Keras, less the biases of their convolutions, which the paper
         # does not have, and in torchvision: 25.56 and 44.55 million.
-        known = {50: 25_557_032, 101: 44_549_160, 200: counted_by_hand(stages, True)}
-        if depth < 200:
-            self.assertEqual(counted_by_hand(stages, False), known[depth])
-        model = resnet.build(depth, optimizer="sgd")
-        self.assertEqual(parameters(model), known[depth])
+        for known_depth, known in {50: 25_557_032, 101: 44_549_160}.items():
+            self.assertEqual(counted_by_hand(resnet.BLOCKS[known_depth], False), known)
+        stages = blocks or resnet.BLOCKS[depth]
+        model = resnet.build(depth, optimizer="sgd", blocks=blocks) if blocks else resnet_50()
+        self.assertEqual(parameters(model), counted_by_hand(stages, depth == 200))
         types = collections.Counter(op.type for op in model.graph.get_operations())
         # All layers but the dense one, and a projection per stage.
-        self.assertEqual(types["Conv2D"], depth - 1 + 4)
+        self.assertEqual(types["Conv2D"], 1 + 3 * sum(stages) + 4)
 
     def test_stages_have_the_shapes_of_the_paper(self):
-        graph = resnet.build(50, optimizer="sgd").graph
+        graph = resnet_50().graph
         for name, shape in {
             "stem/Conv2D": (112, 112, 64),
             "stem/pool": (56, 56, 64),
@@ -75,12 +89,14 @@ class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.model = resnet.build(**SMALL)
+        cls.model = resnet.build(50, **SMALL)
 
     @parameterized.parameters((50, True), (200, False))
     def test_loss_falls(self, depth, use_resource):
-        model = resnet.build(depth, **SMALL, use_resource=use_resource)
-        with tf1.Session(graph=model.graph) as session:
+        model = self.model
+        if (depth, use_resource) != (50, True):
+            model = resnet.build(depth, **SMALL, use_resource=use_resource)
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [
                 session.run([model.loss, model.train_op], feeds)[0]
@@ -125,7 +141,7 @@ class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
     def test_step_moves_the_averages_towards_the_batch(self):
         model = self.model
         names = ["stem/FusedBatchNormV3:1", "stem/FusedBatchNormV3:2"]
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             feeds = next(model.feeds())
             (mean, variance), _ = session.run((names, model.train_op), feeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchmarks.models.image_classifier import (
     smoothed_loss,
 )
 from benchmarks.models.towers import train_towers
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -32,6 +34,7 @@ def loss_of(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return smoothed_loss(logits, labels, "loss")
 
 
+@functools.cache
 def build(
     batch: int, towers: int = 0, asynchronous: bool = False, use_resource: bool = True
 ) -> ImageClassifier:
@@ -63,7 +66,7 @@ def values_after(
     start: dict[str, np.ndarray] | None = None,
 ) -> tuple[float, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The loss of one step, and the variables before and after it."""
-    with model.graph.as_default(), tf1.Session() as session:
+    with model.graph.as_default(), plain_session(model.graph) as session:
         variables = {v.op.name: v for v in tf1.global_variables()}
         session.run(model.initializer)
         for name, value in (start or {}).items():
@@ -75,9 +78,10 @@ def values_after(
 
 
 class TowersTest(tf.test.TestCase, parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.images, self.labels = next(build(BATCH).batches(seed=7))
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.images, cls.labels = next(build(BATCH).batches(seed=7))
 
     @parameterized.product(towers=(2, 3), use_resource=(True, False))
     def test_synchronous_update_is_the_mean_of_the_parts(self, towers, use_resource):
@@ -146,7 +150,7 @@ class TowersTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(True, False)
     def test_loss_falls(self, asynchronous):
         model = build(BATCH, 2, asynchronous)
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [
                 session.run([model.loss, model.train_op], feeds)[0]

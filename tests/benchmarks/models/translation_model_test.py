@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 
 import numpy as np
@@ -12,6 +13,7 @@ from absl.testing import parameterized
 from benchmarks.models import translation_model
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
@@ -26,8 +28,13 @@ SMALL = {
 }
 
 
+@functools.cache
+def small_model() -> translation_model.TranslationModel:
+    return translation_model.build(**SMALL)
+
+
 def losses(model: translation_model.TranslationModel, count: int) -> list[float]:
-    with tf1.Session(graph=model.graph) as session:
+    with plain_session(model.graph) as session:
         session.run(model.initializer)
         return [
             session.run([model.loss, model.train_op], feeds)[0]
@@ -91,7 +98,7 @@ class TranslationModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_loss_is_that_of_the_same_model_in_numpy(self, layers):
         model = translation_model.build(**SMALL, layers=layers)
         source, target = next(model.batches(seed=1))
-        with tf1.Session(graph=model.graph) as session:
+        with plain_session(model.graph) as session:
             with model.graph.as_default():
                 variables = tf1.trainable_variables()
             # Far from the start, where all tokens are about equally likely.
@@ -121,7 +128,7 @@ class TranslationModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLess(np.mean(losses(model, 500)[-5:]), entropy - 0.5)
 
     def test_target_is_the_source_from_its_end_in_other_words(self):
-        model = translation_model.build(**SMALL)
+        model = small_model()
         source, target = next(model.batches())
         self.assertEqual((source.dtype, target.dtype), (np.int32, np.int32))
         self.assertAllEqual(target[:, 0], np.zeros(32))
@@ -134,7 +141,7 @@ class TranslationModelTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertEqual(dictionary.setdefault(word, other), other)
 
     def test_same_seed_gives_the_same_sentences_and_another_seed_others(self):
-        model = translation_model.build(**SMALL)
+        model = small_model()
         first, again, other = (next(model.batches(seed))[0] for seed in (0, 0, 1))
         self.assertAllEqual(first, again)
         self.assertNotAllEqual(first, other)
@@ -158,7 +165,7 @@ class TranslationModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(parameters, 2 * 32000 * 1024 + cells + attention + softmax_layer)
 
     def test_cells_attention_and_softmax_of_each_step_are_groups(self):
-        model = translation_model.build(**SMALL)
+        model = small_model()
         graph_def = model.graph.as_graph_def()
         feeds = (model.source, model.target)
         graph = OpGraph.from_graph_def(graph_def, (model.train_op,), feeds)
@@ -170,7 +177,7 @@ class TranslationModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(kinds["embedding_lookup"], 2)
 
     def test_names_are_in_the_graph_and_the_training_operation_is_in_its_collection(self):
-        model = translation_model.build(**SMALL)
+        model = small_model()
         graph = model.graph
         self.assertEqual(
             graph.get_collection("train_op"), [graph.get_operation_by_name(model.train_op)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import resource
 
@@ -11,17 +12,23 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models import two_towers
+from tests.benchmarks.models.sessions import plain_session
 
 tf1 = tf.compat.v1
 
 SMALL = {"rows": 256, "embedding_units": 8, "hidden_units": (32, 16), "batch": 32}
 
 
+@functools.cache
+def small_model(use_resource: bool = True) -> two_towers.TwoTowers:
+    return two_towers.build(**SMALL, use_resource=use_resource)
+
+
 class TwoTowersTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(True, False)
     def test_loss_falls(self, use_resource):
-        model = two_towers.build(**SMALL, use_resource=use_resource)
-        with tf1.Session(graph=model.graph) as session:
+        model = small_model(use_resource)
+        with plain_session(model.graph) as session:
             session.run(model.initializer)
             values = [
                 session.run([model.loss, model.train_op], feeds)[0]
@@ -33,9 +40,9 @@ class TwoTowersTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(True, False)
     def test_only_rows_of_the_batch_are_updated(self, use_resource):
-        model = two_towers.build(**SMALL, use_resource=use_resource)
+        model = small_model(use_resource)
         feeds = next(model.feeds())
-        with model.graph.as_default(), tf1.Session() as session:
+        with model.graph.as_default(), plain_session(model.graph) as session:
             tables = [v for v in tf1.trainable_variables() if v.op.name.startswith("embedding_")]
             session.run(model.initializer)
             before = session.run(tables)
@@ -66,7 +73,7 @@ class TwoTowersTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLess(kib, 1 << 20)
 
     def test_pairs_are_of_one_taste_and_within_the_tables(self):
-        model = two_towers.build(**SMALL)
+        model = small_model()
         feeds = next(model.feeds())
         tastes = feeds[model.features["user_id"]] % 8
         self.assertGreater(len(np.unique(tastes)), 4)
@@ -78,14 +85,14 @@ class TwoTowersTest(tf.test.TestCase, parameterized.TestCase):
             )
 
     def test_training_operation_is_in_its_collection(self):
-        model = two_towers.build(**SMALL)
+        model = small_model()
         self.assertEqual(
             model.graph.get_collection("train_op"),
             [model.graph.get_operation_by_name(model.train_op)],
         )
 
     def test_same_seed_gives_the_same_feeds_and_another_seed_others(self):
-        model = two_towers.build(**SMALL)
+        model = small_model()
         name = model.features["watched"]
         first, again, other = (next(model.feeds(seed))[name] for seed in (0, 0, 1))
         self.assertAllEqual(first, again)
