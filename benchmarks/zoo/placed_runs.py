@@ -28,7 +28,7 @@ __all__ = [
 
 #: How many steps run before the variables are read.
 STEPS = 3
-_TIMEOUT_SECS = 20.0
+_TIMEOUT_SECS = 60.0
 #: What was fetched in each step, and the variables after the last.
 Values = Mapping[str, np.ndarray]
 

@@ -4,22 +4,20 @@ Each placement runs in a new session on logical CPU devices, with soft placement
 initialisers that tf_placer finds, three steps, and a read of all variables. What was fetched and
 the variables must be those of the graph as its script runs it, up to the tolerance of
 `tf_placer.live.equal_values`. A kind whose values are up to chance only has to run. What is done is
-kept in `--output`, so the command goes on where it stopped.
+kept in `--runs_dir`, so the command goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import os
 import pathlib
-import statistics
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -28,97 +26,23 @@ import numpy as np
 
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
+from benchmarks.zoo.counts import Counts, append_counts, placements_table, read_counts
 from tf_placer.files import write_text
-from tf_placer.text.markdown import markdown_table
-from tf_placer.text.units import format_duration, format_step
+from tf_placer.text.units import format_duration
 
 if TYPE_CHECKING:
     from benchmarks.zoo.graph_parts import StepGraph
 
-__all__ = ["Counts", "count_kind", "count_kinds", "main", "placements_table", "read_counts"]
+__all__ = ["count_kind", "count_kinds", "main"]
 
 _BATCH = 25
 _LIMIT_SECS = 6 * 3600.0
 # Its first device is a CPU.
 _MACHINE = "2xK80"
-_TIMED_STEPS = 15
+_TIMED_STEPS = 20
+# Batches take turns.
+_GRANULARITIES = ("coarse", "fine")
 _REFUSED = "refused: "
-
-
-@dataclasses.dataclass(frozen=True)
-class Counts:
-    """What became of the placements of one kind.
-
-    Attributes:
-        kind: its name.
-        fingerprint: of its graph.
-        operations: how many a step needs.
-        groups: how many groups of them may be placed.
-        placements: how many were run.
-        accepted: how many of them ran without an error.
-        equal: how many of these computed the same.
-        secs: what they took.
-        problem: the first error or difference; empty without one.
-        planned_secs: a step on one CPU as the costs of a described machine have it; 0 if unknown.
-        measured_secs: a step on one CPU of this computer; 0 if unknown.
-    """
-
-    kind: str
-    fingerprint: str = ""
-    operations: int = 0
-    groups: int = 0
-    placements: int = 0
-    accepted: int = 0
-    equal: int = 0
-    secs: float = 0.0
-    problem: str = ""
-    planned_secs: float = 0.0
-    measured_secs: float = 0.0
-
-    def plus(self, other: Counts) -> Counts:
-        """Adds later placements of the same graph."""
-        return dataclasses.replace(
-            self,
-            operations=other.operations or self.operations,
-            groups=other.groups or self.groups,
-            placements=self.placements + other.placements,
-            accepted=self.accepted + other.accepted,
-            equal=self.equal + other.equal,
-            secs=self.secs + other.secs,
-            problem=self.problem or other.problem,
-            planned_secs=other.planned_secs or self.planned_secs,
-            measured_secs=other.measured_secs or self.measured_secs,
-        )
-
-
-def read_counts(path: pathlib.Path, fingerprint: str | None = None) -> Counts:
-    """Adds up what `count_kind` wrote.
-
-    Args:
-        path: the file; its name is that of the kind.
-        fingerprint: of the graph that counts; None for that of the last line.
-
-    Returns:
-        The counts; those of other graphs, and a line that was cut short, are left out. A problem
-        without placements counts only if nothing came after it.
-    """
-    total, last_problem = Counts(path.stem, fingerprint or ""), ""
-    lines = path.read_text().splitlines() if path.exists() else []
-    for line in lines:
-        try:
-            counts = Counts(**json.loads(line))
-        except (TypeError, ValueError):
-            continue
-        if fingerprint is None and counts.fingerprint != total.fingerprint:
-            total = Counts(path.stem, counts.fingerprint)
-        if counts.fingerprint == total.fingerprint:
-            last_problem = "" if counts.placements else counts.problem
-            total = total.plus(counts if counts.placements else _without_problem(counts))
-    return dataclasses.replace(total, problem=total.problem or last_problem)
-
-
-def _without_problem(counts: Counts) -> Counts:
-    return dataclasses.replace(counts, problem="")
 
 
 def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
@@ -147,27 +71,30 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
     before = read_counts(file, fingerprint)
     done = before.placements
     try:
-        placed = PlacedGraph(made)
+        placed = [PlacedGraph(made, granularity=each) for each in _GRANULARITIES]
     except GraphError as error:
-        _append(file, Counts(kind, fingerprint, len(graph_def.node), problem=f"{_REFUSED}{error}"))
+        append_counts(
+            file, Counts(kind, fingerprint, len(graph_def.node), problem=f"{_REFUSED}{error}")
+        )
         return
     expected = script_values(made)
     fresh = Counts(
         kind,
         fingerprint,
-        operations=int(placed.source.op_graph.needed.sum()),
-        groups=placed.grouped.num_decisions,
+        operations=int(placed[0].source.op_graph.needed.sum()),
+        groups=placed[0].grouped.num_decisions,
     )
     while done < placements:
         # A batch that was cut short by the number of placements begins one of its own.
         random = np.random.default_rng([seed, zlib.crc32(kind.encode()), done])
-        batch, start_secs = fresh, time.monotonic()
+        graph = placed[done // _BATCH % len(placed)]
+        batch, start_secs = fresh, time.process_time()
         for number in range(done, min(done + _BATCH, placements)):
-            placement = placed.random_placement(random)
+            placement = graph.random_placement(random)
             problem = ""
             accepted, equal = 0, 0
             try:
-                values = placed.values(placement)
+                values = graph.values(placement)
                 accepted = 1
                 different = None if made.is_racy else describe_difference(expected, values)
                 equal = int(different is None)
@@ -176,11 +103,11 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
                 problem = f"placement {number}: {error.stage}: {error.message.splitlines()[0]}"
             one = Counts(kind, placements=1, accepted=accepted, equal=equal, problem=problem)
             batch = batch.plus(one)
-        batch = dataclasses.replace(batch, secs=time.monotonic() - start_secs)
-        _append(file, batch)
+        batch = dataclasses.replace(batch, cpu_secs=time.process_time() - start_secs)
+        append_counts(file, batch)
         done += batch.placements
     if not before.planned_secs:
-        _append(file, _planned(made, fresh))
+        append_counts(file, _planned(made, fresh))
 
 
 def count_kinds(kinds: Sequence[str], placements: int, runs: str, seed: int = 0) -> None:
@@ -228,36 +155,7 @@ def _step_secs(made: StepGraph) -> tuple[float, float]:
     on_first = np.zeros(problem.num_groups, np.int32)
     planned_secs = float(Simulator(problem, threads=1).simulate(on_first[None]).step_secs[0])
     on_first = np.zeros(len(placed.legal), np.int32)
-    return planned_secs, statistics.median(placed.traced(on_first, _TIMED_STEPS)["step_secs"])
-
-
-def _append(path: pathlib.Path, counts: Counts) -> None:
-    """Writes a line, on a line of its own even if the last one was cut short."""
-    text = json.dumps(dataclasses.asdict(counts), allow_nan=False)
-    cut_short = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-    with path.open("a") as file:
-        file.write(f"\n{text}\n" if cut_short else f"{text}\n")
-
-
-def placements_table(all_counts: Iterable[Counts]) -> str:
-    """Formats what became of all placements, in Markdown; the last row adds up."""
-    found = list(all_counts)
-    total = Counts("all")
-    for counts in found:
-        total = total.plus(counts)
-    total = Counts("all", placements=total.placements, accepted=total.accepted, equal=total.equal)
-    rows = [
-        [
-            counts.kind,
-            *(f"{number:,}" if number else "" for number in (counts.operations, counts.groups)),
-            *(f"{n:,}" for n in (counts.placements, counts.accepted, counts.equal)),
-            *(format_step(s) if s else "" for s in (counts.planned_secs, counts.measured_secs)),
-            counts.problem,
-        ]
-        for counts in (*found, total)
-    ]
-    headers = ["kind", "operations", "groups", "placements", "accepted", "equal"]
-    return markdown_table([*headers, "planned", "measured", "problem"], rows, "lrrrrrrrl")
+    return planned_secs, min(placed.traced(on_first, _TIMED_STEPS)["step_secs"])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -266,7 +164,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--placements", type=int, default=100_000, help="default %(default)s")
     parser.add_argument("--kinds", help="by comma (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the placements (default 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="with another one, name another --runs_dir (default 0)"
+    )
+    parser.add_argument("--runs_dir", default="runs/zoo", help="what is done (default %(default)s)")
     parser.add_argument("--output", default="benchmarks/results/zoo", metavar="DIR")
     args = parser.parse_args(argv)
 
@@ -276,8 +177,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if unknown := set(kinds) - KINDS.keys():
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}")
     output = pathlib.Path(args.output)
-    runs = output / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
+    runs = pathlib.Path(args.runs_dir)
+    for directory in (output, runs):
+        directory.mkdir(parents=True, exist_ok=True)
     each = math.ceil(args.placements / len(kinds))
     paths = {kind: runs / f"{kind}.jsonl" for kind in kinds}
     shares = [kinds[job :: args.jobs] for job in range(args.jobs)]
@@ -291,9 +193,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                 continue
             # The process has died of the first kind that is not done.
             found = [read_counts(paths[kind]) for kind in shares[ended.index]]
-            first, *others = [counts for counts in found if not _is_done(counts, each)]
+            first, *others = [counts for counts in found if not _is_done(counts, each)] or found[
+                -1:
+            ]
             print(f"{first.kind}: {ended.problem}", file=sys.stderr, flush=True)
-            _append(paths[first.kind], Counts(first.kind, first.fingerprint, problem=ended.problem))
+            append_counts(
+                paths[first.kind], Counts(first.kind, first.fingerprint, problem=ended.problem)
+            )
             left.append([counts.kind for counts in others])
         shares = [share for share in left if share]
     _write_page(output, [read_counts(path) for path in paths.values()], provenance())
@@ -301,22 +207,25 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _is_done(counts: Counts, placements: int) -> bool:
     """Whether nothing is to be done for a kind, or nothing can be."""
-    return counts.placements >= placements or counts.problem.startswith(_REFUSED)
+    if counts.placements < placements:
+        return counts.problem.startswith(_REFUSED)
+    return bool(counts.planned_secs or counts.problem)
 
 
 def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, Any]) -> None:
     """Prints the table and writes it, with how it was made."""
-    per_sec = sum(c.placements for c in found) / max(sum(c.secs for c in found), 1e-9)
+    per_sec = sum(c.placements for c in found) / max(sum(c.cpu_secs for c in found), 1e-9)
     text = (
         f"# Random placements of {len(found)} kinds of graphs\n\n{placements_table(found)}\n\n"
         "Each placement ran in a session of its own, with soft placement off: initialisers, three "
-        "steps, and a read of all variables. Equal are those whose fetched values and variables "
-        "are the ones of the graph as its script runs it, within 0.2 % of the largest value (5 % "
-        "for types of two bytes); those of a race only have to run. Planned is a step on one CPU "
-        f"of {_MACHINE}, measured the same on this computer. "
-        f"{per_sec:.0f} placements per second and process. Made by `{made_by['command']}` at "
-        f"commit {made_by['commit'] or 'unknown'} on {made_by['processor']}, "
-        f"{made_by['cores']} cores.\n"
+        f"steps, and a read of all variables. {_BATCH} placements of the groups take turns with "
+        f"{_BATCH} of every colocation group by itself. Equal are those whose fetched values and "
+        "variables are the ones of the graph as its script runs it, within 0.2 % of the largest "
+        "value (5 % for types of two bytes); those of a race only have to run. Planned is a step "
+        f"on one CPU of {_MACHINE}, measured is the fastest of {_TIMED_STEPS} on one CPU of this "
+        f"computer. {per_sec:.0f} placements per second of processor time. Made by "
+        f"`{made_by['command']}` at commit {made_by['commit'] or 'unknown'} on "
+        f"{made_by['processor']}, {made_by['cores']} cores.\n"
     )
     print(text)
     write_text(output / "table.md", text)

@@ -12,7 +12,8 @@ from absl.testing import absltest
 
 from benchmarks.harness.run_pool import Ended
 from benchmarks.zoo import placed_runs, placements
-from benchmarks.zoo.placements import Counts, count_kind, main, placements_table, read_counts
+from benchmarks.zoo.counts import Counts, placements_table, read_counts
+from benchmarks.zoo.placements import count_kind, main
 from tf_placer.environments.loaded_graph import SessionFailed
 
 _KIND = "counters_v2"
@@ -97,11 +98,12 @@ class PlacementsTest(absltest.TestCase):
             self.assertEqual(jobs, 1)
             if len(calls) == 1:
                 kind = calls[0][0][0]
-                count_kind(kind, 1, str(output / "runs" / f"{kind}.jsonl"))
+                count_kind(kind, 1, str(output / f"{kind}.jsonl"))
                 yield Ended(0, "its process died of SIGABRT")
 
         kinds = ["counters_v1", "counters_v2", "frozen_inference"]
-        arguments = ["--placements", "3", "--kinds", ",".join(kinds), "--output", str(output)]
+        arguments = ["--placements", "3", "--kinds", ",".join(kinds)]
+        arguments += ["--output", str(output), "--runs_dir", str(output)]
         with unittest.mock.patch.object(placements, "run_calls", run_calls):
             main(arguments)
         self.assertEqual(calls, [[kinds], [kinds[2:]]])
@@ -126,12 +128,13 @@ class PlacementsTest(absltest.TestCase):
 
     def test_writes_a_page(self):
         output = pathlib.Path(self.create_tempdir().full_path)
-        main(["--placements", "3", "--kinds", f"{_KIND},counters_v1", "--output", str(output)])
+        directories = ["--output", str(output), "--runs_dir", str(output)]
+        main(["--placements", "3", "--kinds", f"{_KIND},counters_v1", *directories])
         page = (output / "table.md").read_text()
         self.assertIn("| all |  |  | 4 | 4 | 4 |", page)
         self.assertIn("Random placements of 2 kinds", page)
         with self.assertRaises(SystemExit):
-            main(["--kinds", "unknown", "--output", str(output)])
+            main(["--kinds", "unknown", *directories])
 
 
 if __name__ == "__main__":
