@@ -135,6 +135,8 @@ class PlacedGraph:
             fetches=step.fetches,
             feeds=step.feeds,
             initializers=step.initializers,
+            initializer_feeds=step.initializer_feeds,
+            queue_runners=step.queue_runners,
             target="",
             config=_config(num_devices),
         )

@@ -10,7 +10,6 @@ from absl.testing import parameterized
 
 from benchmarks.zoo.catalogue import KINDS
 from benchmarks.zoo.placed_runs import PlacedGraph, script_session, script_values, variable_values
-from tests.benchmarks.zoo.known import REFUSED
 from tf_placer.live.equal_values import describe_difference
 
 tf1 = tf.compat.v1
@@ -19,7 +18,7 @@ _PLACEMENTS = {"coarse": 3, "fine": 1}
 
 
 class PlacedGraphsTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(*(name for name in KINDS if name not in REFUSED))
+    @parameterized.parameters(*KINDS)
     def test_computes_and_saves_the_same_wherever_it_is(self, name):
         made = KINDS[name]()
         saver = None

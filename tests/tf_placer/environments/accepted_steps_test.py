@@ -129,6 +129,7 @@ class FeedsTest(AcceptedStepsTest):
                 variable: [5.0, 6.0],
                 (x, y): (1.0, 2.0),
             }
+            graph.finalize()
             source = read_source(graph, fetches, feeds)
             with tf1.Session(graph=graph) as session:
                 values = session.run(fetches, feeds)
@@ -246,6 +247,18 @@ class QueuesTest(AcceptedStepsTest):
         result = graph.trace({}, 3, 1, None, 20.0, lambda stage: None)
         self.assertLen(result["step_secs"], 2)
         self.assertIn("y", result["operations"])
+
+    def test_a_reader_and_queues_that_share_a_name_wait_for_it(self):
+        with new_graph() as graph:
+            names = tf1.train.string_input_producer(self.files(1), shuffle=False)
+            tf.identity(tf1.TextLineReader().read(names)[1], name="line")
+            ends = [tf.queue.FIFOQueue(2, [tf.int32], [[]], shared_name="one") for _ in range(2)]
+            tf1.train.add_queue_runner(tf1.train.QueueRunner(ends[0], [ends[0].enqueue(7)]))
+            tf.identity(ends[1].dequeue(), name="other_end")
+        source = read_source(graph, "line:0")
+        self.assertEqual([each.queue for each in source.step.queue_runners], ["input_producer"])
+        self.assertEqual(self.run_steps(source, 3), [[b"0"], [b"1"], [b"0"]])
+        self.assertEqual(self.run_steps(read_source(graph, "other_end:0"), 2), [[7], [7]])
 
     def test_sessions_take_turns(self):
         graph = loaded(read_source(self.pipeline(self.files(2)), "y:0"))

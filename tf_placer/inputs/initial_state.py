@@ -1,0 +1,184 @@
+"""What a step begins with: which initialisers run, what they are fed, what variables then get."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import VARIABLES
+from tf_placer.inputs.graph_collections import Collections
+from tf_placer.inputs.initializers import find_initializers
+from tf_placer.inputs.iterator_handles import fed_iterators
+from tf_placer.inputs.queue_runners import check_queues_are_filled
+from tf_placer.inputs.restoring import restored_values
+from tf_placer.inputs.scaffold import scaffold_feeds, scaffold_initializers, values_of_init_fn
+from tf_placer.inputs.session_arguments import names_of
+from tf_placer.inputs.step import QueueRunner
+from tf_placer.inputs.synthetic_feeds import PLACEHOLDERS, complete_feeds
+
+__all__ = ["InitialState", "initial_state", "is_read"]
+
+_ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
+# What has no value of its own, or one only where nobody feeds another.
+_MADE_TO_BE_FED = (*PLACEHOLDERS, "PlaceholderWithDefault")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InitialState:
+    """What a step begins with.
+
+    Attributes:
+        initializers: names of the operations that run before the first step.
+        feeds: what they are fed, by tensor name.
+        restored: values that variables get behind them, by name of the operation.
+        notes: what people should know about it, a line each.
+    """
+
+    initializers: tuple[str, ...]
+    feeds: Mapping[str, np.ndarray]
+    restored: Mapping[str, np.ndarray]
+    notes: tuple[str, ...]
+
+
+def initial_state(
+    graph: OpGraph,
+    fetches: Sequence[str],
+    feeds: Mapping[str, np.ndarray],
+    *,
+    collections: Collections,
+    runners: Sequence[QueueRunner],
+    initializers: Any,
+    restore_from: Any,
+    live: tf.Graph | None,
+    seed: int,
+) -> InitialState:
+    """Works out what a step begins with.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        fetches: what the step fetches.
+        feeds: values by tensor name, also those that only initialisers need.
+        collections: of the graph.
+        runners: what fills the queues that the step takes from.
+        initializers: as of `read_source`.
+        restore_from: as of `read_source`.
+        live: the tf.Graph that the graph came as, or None.
+        seed: of synthetic values.
+
+    Returns:
+        What the step begins with.
+
+    Raises:
+        GraphError: a name is not in the graph, an initialiser cannot be fed, the step waits for a
+            queue that nothing fills, or there is nothing to restore.
+    """
+    scaffold = None
+    if isinstance(initializers, tf.compat.v1.train.Scaffold):
+        scaffold, initializers = initializers, scaffold_initializers(initializers, collections)
+    if initializers is not None:
+        # Of what makes a value, too, only the operation is run.
+        names = [name.partition(":")[0] for name in names_of(initializers)]
+        for name in names:
+            if name not in graph.index:
+                raise GraphError(f"initializer {name!r} is not in the graph")
+    else:
+        handles = fed_iterators(graph.graph_def, feeds)
+        needing = _with(graph, list(handles.values()), runners)
+        collected = [*collections.initializers, *collections.local_initializers]
+        names = find_initializers(needing, collected)
+    check_queues_are_filled(graph, runners, names)
+    own_feeds = {} if scaffold is None else scaffold_feeds(scaffold)
+    initial_feeds = _initializer_feeds(graph, fetches, names, feeds, own_feeds, seed)
+    variables = _needed_variables(graph, names, runners)
+    restored: dict[str, np.ndarray] = {}
+    notes: tuple[str, ...] = ()
+    if scaffold is not None and scaffold.init_fn is not None:
+        restored |= values_of_init_fn(scaffold, live, names, initial_feeds, variables)
+    if restore_from is not None:
+        found = restored_values(restore_from, graph, variables, collections.slices)
+        restored |= found.values
+        notes = (found.description(),)
+    return InitialState(tuple(names), initial_feeds, restored, notes)
+
+
+def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunner]) -> OpGraph:
+    """Marks as needed, beside what a step needs, what other operations and queue runners need."""
+    names = [*operations, *itertools.chain.from_iterable(each.enqueue for each in runners)]
+    if not names:
+        return graph
+    return dataclasses.replace(graph, needed=graph.needed | graph.restricted(names).needed)
+
+
+def _needed_variables(
+    graph: OpGraph, initializers: Sequence[str], runners: Sequence[QueueRunner]
+) -> list[str]:
+    """Finds the variables that a step needs, its queue runners, or what initialisers make."""
+    of_step = _with(graph, (), runners).needed
+    needed = _with(graph, initializers, runners).needed
+    names = []
+    for i in np.flatnonzero(needed & graph.has_type(VARIABLES)).tolist():
+        # Most initialisers only set their variable, whoever needs it.
+        readers = [j for j in graph.consumers[i] if needed[j]]
+        if of_step[i] or any(graph.type_of(j) not in _ASSIGNMENTS for j in readers):
+            names.append(graph.names[i])
+    return names
+
+
+def _initializer_feeds(
+    graph: OpGraph,
+    fetches: Sequence[str],
+    initializers: Sequence[str],
+    feeds: Mapping[str, np.ndarray],
+    own_feeds: Mapping[str, Any],
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Chooses what is fed when the initialisers run, and makes up what is missing.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        fetches: what the step fetches.
+        initializers: what runs before the first step.
+        feeds: what is fed, by tensor name.
+        own_feeds: values that only the initialisers are fed.
+        seed: of synthetic values.
+
+    Returns:
+        Of the feeds those that initialisers read: placeholders, and what no step reads.
+
+    Raises:
+        GraphError: no value can be made up for a placeholder that they need.
+    """
+    if not initializers:
+        return {}
+    is_made_to_be_fed = graph.has_type(_MADE_TO_BE_FED)
+    candidates: dict[str, Any] = {
+        name: value
+        for name, value in feeds.items()
+        if is_made_to_be_fed[graph.tensor_producer[graph.tensor_index(name)]]
+        or not is_read(graph, name, fetches)
+    }
+    candidates.update(own_feeds)
+    needing = graph.restricted(initializers, list(candidates))
+    given = {name: value for name, value in candidates.items() if is_read(needing, name)}
+    for i in np.flatnonzero(needing.has_type(PLACEHOLDERS) & needing.needed).tolist():
+        if tf.dtypes.as_dtype(int(needing.tensor_dtypes[needing.output_start[i]])) == tf.string:
+            raise GraphError(
+                f"the initializers need the placeholder {graph.names[i]!r}, and its strings may "
+                "be names of files: pass its value in feeds"
+            )
+    return complete_feeds(needing, given, seed=seed)
+
+
+def is_read(graph: OpGraph, name: str, fetches: Sequence[str] = ()) -> bool:
+    """Says whether what is needed reads a tensor that is fed, or it is itself fetched."""
+    tensor = graph.tensor_index(name)
+    readers = graph.edge_consumer[graph.edge_tensor == tensor]
+    fetched = {graph.tensor_index(fetch) for fetch in fetches if ":" in fetch}
+    return bool(graph.needed[readers].any()) or tensor in fetched
