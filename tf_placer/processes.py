@@ -21,11 +21,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from absl import logging
 
 __all__ = [
+    "Child",
     "ChildDied",
     "ChildProcess",
     "ChildTimeout",
@@ -89,6 +90,54 @@ def pin_to_cores(cores: Sequence[int]) -> None:
         os.sched_setaffinity(int(thread), cores)
 
 
+class Child(Protocol):
+    """What obeys commands and can die: a `ChildProcess`, or a stand-in for one."""
+
+    name: str
+    pid: int
+
+    def fileno(self) -> int:
+        """Returns the file descriptor that is readable when it has answered or died."""
+        ...
+
+    def send(self, message: Mapping[str, Any], deadline: float) -> None:
+        """Sends a command; see `ChildProcess.send`."""
+        ...
+
+    def read_messages(self) -> list[dict[str, Any]] | None:
+        """Reads what it has answered; None when it has closed the line."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Says whether it still obeys."""
+        ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, minus the signal that killed the process, or None without any."""
+        ...
+
+    def exit_description(self) -> str:
+        """Says how it ended, as a clause."""
+        ...
+
+    def log_lines(self) -> list[str]:
+        """Reads the lines that it wrote to standard outputs."""
+        ...
+
+    def log_tail(self) -> str:
+        """Joins the end of `log_lines` into one line; empty without any."""
+        ...
+
+    def clear_log(self) -> None:
+        """Empties the log."""
+        ...
+
+    def stop(self) -> None:
+        """Ends it."""
+        ...
+
+
 class ChildDied(Exception):
     """A child process is gone.
 
@@ -96,7 +145,7 @@ class ChildDied(Exception):
         child: the process that died.
     """
 
-    def __init__(self, child: ChildProcess) -> None:
+    def __init__(self, child: Child) -> None:
         super().__init__(child.exit_description())
         self.child = child
 
@@ -122,6 +171,7 @@ class ChildProcess:
         *,
         log_path: str | os.PathLike[str],
         environ: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         """Starts the process.
 
@@ -131,6 +181,7 @@ class ChildProcess:
             settings: JSON values that its `Parent.settings` will hold.
             log_path: the file for its standard outputs; its directory exists.
             environ: its environment variables; those of this process when None.
+            pass_fds: file descriptors that it inherits, with their numbers.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
@@ -152,7 +203,7 @@ class ChildProcess:
                     stdout=log,
                     stderr=log,
                     env=variables,
-                    pass_fds=(answers_of_child,),
+                    pass_fds=(answers_of_child, *pass_fds),
                     # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
                     start_new_session=True,
                 )
@@ -263,9 +314,7 @@ class ChildProcess:
         os.close(self._answers)
 
 
-def await_message(
-    child: ChildProcess, others: Sequence[ChildProcess], deadline: float
-) -> list[dict[str, Any]]:
+def await_message(child: Child, others: Sequence[Child], deadline: float) -> list[dict[str, Any]]:
     """Waits for the next answer of a child while others must stay alive.
 
     Args:

@@ -118,8 +118,13 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
     write_graph(path, meta.graph_def, meta)
 
     def search_here(
-        run: RunDirectory, given: str, report: Callable[[str], None], start_secs: float
+        run: RunDirectory,
+        given: str,
+        report: Callable[[str], None],
+        start_secs: float,
+        host: object,
     ) -> Outcome:
+        del host
         environment: Any = _MadeUp
         return live_job.run(RunDirectory(given), run, report, environment, start_secs=start_secs)
 

@@ -12,10 +12,12 @@ from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
+from tf_placer.environments.hosted_worker import HostedWorker
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.processes import (
+    Child,
     ChildDied,
     ChildProcess,
     ChildTimeout,
@@ -45,16 +47,21 @@ class LiveProcesses:
         generation: how often processes were started.
     """
 
-    def __init__(self, machine: Machine, directory: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, machine: Machine, directory: str | os.PathLike[str], host: int | None = None
+    ) -> None:
         """Starts nothing yet.
 
         Args:
             machine: where sessions run.
             directory: an existing directory for the logs of the processes.
+            host: file descriptor of a `WorkerHost`, in whose process sessions run on an attached
+                machine; None for a process of their own.
         """
         self.machine = machine
         self._directory = pathlib.Path(directory)
-        self._worker: ChildProcess | None = None
+        self._host = host
+        self._worker: Child | None = None
         self._cluster: LocalCluster | None = None
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
@@ -133,6 +140,8 @@ class LiveProcesses:
             target = self._cluster.target
         elif self.machine.kind == "cluster":
             target = self.machine.spec
+        if isinstance(worker, HostedWorker):
+            worker.wait_until_it_serves()
         # It imports TensorFlow and the graph while the servers start.
         commands = []
         if not self._is_connected:
@@ -151,7 +160,9 @@ class LiveProcesses:
         self._is_connected = True
         self._loaded.add(load["graph"])
 
-    def _new_worker(self) -> ChildProcess:
+    def _new_worker(self) -> Child:
+        if self._host is not None:
+            return HostedWorker(self._host)
         environ = environment_with_gpus() if self._is_attached else environment_without_gpus()
         if self.machine.kind == "local":
             environ["no_grpc_proxy"] = "localhost"
@@ -262,9 +273,10 @@ class LiveProcesses:
                 if not server.is_alive():
                     raise ChildDied(server) from None
 
-    def children(self) -> list[ChildProcess]:
+    def children(self) -> list[Child]:
         """Lists the processes started and not stopped: the worker, then the servers by task."""
-        return [*([] if self._worker is None else [self._worker]), *self._servers()]
+        worker: list[Child] = [] if self._worker is None else [self._worker]
+        return [*worker, *self._servers()]
 
     def _servers(self) -> list[ChildProcess]:
         return [] if self._cluster is None else self._cluster.servers

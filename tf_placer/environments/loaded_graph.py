@@ -116,6 +116,11 @@ class OpenSession:
         self.threads = None
         self._closing.close()
 
+    def cancel(self) -> None:
+        """Breaks off, from another thread, whatever the session runs, and all that follows."""
+        if hasattr(self, "session"):
+            _close(self.session)
+
     def enter(self, stage: str) -> None:
         """Says what comes next."""
         self.stage = stage
@@ -245,6 +250,8 @@ class LoadedGraph:
         # Where they are shared, which variables have a value on which device.
         self._initialised: set[tuple[str, str]] = set()
         self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
+        # Those in `_open`, and those that something runs in.
+        self._active: list[OpenSession] = []
 
     def _fed(self, feeds: Mapping[str, np.ndarray]) -> dict[tf.Tensor, np.ndarray]:
         """Finds the tensors that are fed.
@@ -342,6 +349,8 @@ class LoadedGraph:
                     self._fill_queues if self._queue_runners else None,
                     report_stage,
                 )
+                self._active.append(opened)
+                cleanup.callback(self._active.remove, opened)
                 cleanup.callback(opened.close)
                 opened.open()
                 # What other processes hold is no state of a session in this one.
@@ -443,6 +452,11 @@ class LoadedGraph:
         """Closes all sessions that are open."""
         for label in list(self._open):
             self.close_session(label)
+
+    def cancel(self) -> None:
+        """Breaks off, from another thread, whatever its sessions run; they are of no use then."""
+        for opened in list(self._active):
+            opened.cancel()
 
     def connect(self, target: str) -> None:
         """Opens all further sessions on another server, where no variable has a value."""

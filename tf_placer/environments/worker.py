@@ -11,14 +11,150 @@ from __future__ import annotations
 import functools
 import gc
 import pathlib
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tf_placer.processes import Parent, pin_to_cores
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from tf_placer.environments.loaded_graph import LoadedGraph
+    from tf_placer.environments.probed_graph import ProbedGraph
+
+__all__ = ["Line", "Worker", "main"]
 
 _Graph = TypeVar("_Graph")
+
+
+class Line(Protocol):
+    """What commands come over."""
+
+    def receive(self) -> dict[str, Any]:
+        """Waits for the next command, and returns it."""
+        ...
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Answers with a JSON object."""
+        ...
+
+
+class Worker:
+    """Obeys commands that come over a line."""
+
+    def __init__(self, line: Line, *, loaded: Callable[[], None] = lambda: None) -> None:
+        """Loads nothing yet.
+
+        Args:
+            line: what commands come over.
+            loaded: called whenever a graph was loaded.
+        """
+        self._line = line
+        self._loaded = loaded
+        self._target = ""
+        self._loads: dict[str, dict[str, Any]] = {}
+        self._graphs: dict[str, LoadedGraph] = {}
+        self._probed: dict[str, ProbedGraph] = {}
+
+    def serve(self) -> None:
+        """Obeys until the line raises something; sessions are closed then."""
+        # Not at the top of the file: the line to the parent comes before TensorFlow, whose import
+        # takes seconds.
+        from tf_placer.environments.loaded_graph import SessionFailed
+
+        try:
+            while True:
+                command = self._line.receive()
+                try:
+                    answer = self._answer(**command)
+                except SessionFailed as failed:
+                    answer = {
+                        "error": {
+                            "type": failed.error_type,
+                            "message": failed.message,
+                            "stage": failed.stage,
+                            "steps_done": failed.steps_done,
+                        }
+                    }
+                self._line.send(answer)
+        finally:
+            for graph in self._graphs.values():
+                graph.close_sessions()
+
+    def cancel(self) -> None:
+        """Breaks off, from another thread, whatever sessions run."""
+        for graph in (*self._graphs.values(), *self._probed.values()):
+            graph.cancel()
+
+    def _report_stage(self, stage: str) -> None:
+        self._line.send({"stage": stage})
+
+    def _answer(self, command: str, graph: str = "", **arguments: Any) -> dict[str, Any]:
+        """Obeys a command.
+
+        Args:
+            command: its name.
+            graph: the name of the graph that it is about, if it is about one.
+            **arguments: what else it says.
+
+        Returns:
+            The answer.
+
+        Raises:
+            SessionFailed: TensorFlow raised something.
+        """
+        report_stage, named = self._report_stage, self._graphs.get(graph)
+        if command == "connect":
+            self._target = arguments["target"]
+            for each in self._graphs.values():
+                each.connect(self._target)
+            self._probed.clear()
+            return {"connected": True}
+        if command == "close_sessions":
+            for each in self._graphs.values():
+                each.close_sessions()
+            return {"closed": True}
+        if command == "load":
+            return self._load(graph, arguments)
+        assert named is not None, f"no graph {graph!r} was loaded"
+        if command == "unload":
+            named.close_sessions()
+            del self._graphs[graph]
+            self._probed.pop(graph, None)
+            return {"unloaded": True}
+        if command == "open_session":
+            return named.open_session(report_stage=report_stage, **arguments)
+        if command == "run_steps":
+            return named.run_steps(**arguments)
+        if command == "close_session":
+            named.close_session(**arguments)
+            return {"closed": True}
+        if command == "trace":
+            return named.trace(report_stage=report_stage, **arguments)
+        if command == "time_each":
+            return {"times": named.time_each(report_stage=report_stage, **arguments)}
+        return self._write_values(graph, arguments)
+
+    def _load(self, name: str, load: dict[str, Any]) -> dict[str, Any]:
+        from tf_placer.environments.loaded_graph import LoadedGraph
+
+        share_variables = load.pop("share_variables")
+        make = functools.partial(LoadedGraph, share_variables=share_variables)
+        self._loads[name] = load
+        try:
+            self._graphs[name] = _load(load, self._target, make)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            return {"refused": f"{type(error).__name__}: {text}"}
+        self._loaded()
+        return {"loaded": True}
+
+    def _write_values(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        from tf_placer.environments.probed_graph import ProbedGraph
+
+        if name not in self._probed:
+            self._report_stage("loading the graph with seeds")
+            self._probed[name] = _load(self._loads[name], self._target, ProbedGraph)
+        self._probed[name].write_values(report_stage=self._report_stage, **arguments)
+        return {"written": True}
 
 
 def main() -> None:
@@ -26,77 +162,8 @@ def main() -> None:
     parent = Parent()
     if parent.settings["cores"]:
         pin_to_cores(parent.settings["cores"])
-    # Not at the top of the file: the line to the parent comes before TensorFlow, whose import takes
-    # seconds.
-    from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
-    from tf_placer.environments.probed_graph import ProbedGraph
-
-    target = ""
-    loads: dict[str, dict[str, Any]] = {}
-    graphs: dict[str, LoadedGraph] = {}
-    probed: dict[str, ProbedGraph] = {}
-
-    def report_stage(stage: str) -> None:
-        parent.send({"stage": stage})
-
-    while True:
-        command = parent.receive()
-        kind, name = command.pop("command"), command.pop("graph", "")
-        try:
-            if kind == "load":
-                loads[name] = command
-                share = command.pop("share_variables")
-                make = functools.partial(LoadedGraph, share_variables=share)
-                try:
-                    graphs[name] = _load(command, target, make)
-                except Exception as error:
-                    text = " ".join(str(error).split())
-                    answer: dict[str, Any] = {"refused": f"{type(error).__name__}: {text}"}
-                else:
-                    # Everything so far stays: no collection has to look at it during a step.
-                    gc.freeze()
-                    answer = {"loaded": True}
-            elif kind == "connect":
-                target = command["target"]
-                for graph in graphs.values():
-                    graph.connect(target)
-                probed.clear()
-                answer = {"connected": True}
-            elif kind == "close_sessions":
-                for graph in graphs.values():
-                    graph.close_sessions()
-                answer = {"closed": True}
-            elif kind == "unload":
-                graphs.pop(name).close_sessions()
-                probed.pop(name, None)
-                answer = {"unloaded": True}
-            elif kind == "open_session":
-                answer = graphs[name].open_session(report_stage=report_stage, **command)
-            elif kind == "run_steps":
-                answer = graphs[name].run_steps(**command)
-            elif kind == "close_session":
-                graphs[name].close_session(**command)
-                answer = {"closed": True}
-            elif kind == "trace":
-                answer = graphs[name].trace(report_stage=report_stage, **command)
-            elif kind == "time_each":
-                answer = {"times": graphs[name].time_each(report_stage=report_stage, **command)}
-            else:
-                if name not in probed:
-                    report_stage("loading the graph with seeds")
-                    probed[name] = _load(loads[name], target, ProbedGraph)
-                probed[name].write_values(report_stage=report_stage, **command)
-                answer = {"written": True}
-        except SessionFailed as failed:
-            answer = {
-                "error": {
-                    "type": failed.error_type,
-                    "message": failed.message,
-                    "stage": failed.stage,
-                    "steps_done": failed.steps_done,
-                }
-            }
-        parent.send(answer)
+    # What was loaded stays: no collection has to look at it during a step.
+    Worker(parent, loaded=gc.freeze).serve()
 
 
 def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph]) -> _Graph:

@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from tensorflow.python.ops import script_ops
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
+from tf_placer.machines.machine import Machine
 
-__all__ = ["check_no_python_functions"]
+__all__ = ["check_no_python_functions", "check_python_functions_are_here"]
 
 _CALLS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
+_CALLS_ONE = (
+    "calls a Python function (py_func, numpy_function, py_function or Dataset.from_generator), "
+    "which exists only in the process that made the graph"
+)
+_INSTEAD = "feed what the function makes, or make it with operations of TensorFlow"
 
 
 def check_no_python_functions(graph: OpGraph, step: Step) -> None:
@@ -26,6 +34,52 @@ def check_no_python_functions(graph: OpGraph, step: Step) -> None:
     Raises:
         GraphError: it calls one; the message names the operation.
     """
+    for name, _ in _python_calls(graph, step):
+        raise GraphError(
+            f"{name!r} {_CALLS_ONE}, and steps run in processes of their own: {_INSTEAD}"
+        )
+
+
+def check_python_functions_are_here(source: Source, machine: Machine) -> str | None:
+    """Makes sure that this process can run a step if the step calls functions of Python.
+
+    Args:
+        source: the graph and its step.
+        machine: where steps are to run.
+
+    Returns:
+        The name of an operation that calls one; None if none does.
+
+    Raises:
+        GraphError: an operation calls one and steps cannot run here; the message names the
+            operation.
+    """
+    calls = list(_python_calls(source.op_graph, source.step))
+    if not calls:
+        return None
+    name = calls[0][0]
+    if machine.kind != "attached":
+        raise GraphError(
+            f"{name!r} {_CALLS_ONE}, and steps on {machine.spec!r} run in other processes: pass "
+            f"machine='attached', {_INSTEAD}"
+        )
+    if source.live is None:
+        raise GraphError(
+            f"{name!r} {_CALLS_ONE}; a file or a GraphDef does not have it: pass the tf.Graph "
+            f"itself to tf_placer.optimize, {_INSTEAD}"
+        )
+    for caller, call in calls:
+        token = call.attr["token"].s.decode()
+        if script_ops._py_funcs.get(token) is None:
+            raise GraphError(
+                f"{caller!r} {_CALLS_ONE}; {token!r} is not registered in this one: build the "
+                f"graph here, {_INSTEAD}"
+            )
+    return name
+
+
+def _python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:
+    """Finds what calls Python: names of operations of the graph, with the nodes that call."""
     library = {f.signature.name: f for f in graph.graph_def.library.function}
     nodes = (graph.graph_def.node, *(function.node_def for function in library.values()))
     if not any(node.op in _CALLS for each in nodes for node in each):
@@ -36,26 +90,19 @@ def check_no_python_functions(graph: OpGraph, step: Step) -> None:
         needed = needed | graph.restricted(beside, list(step.initializer_feeds)).needed
     seen: set[str] = set()
     for i in np.flatnonzero(needed).tolist():
-        if _calls(graph.graph_def.node[i : i + 1], library, seen):
-            raise GraphError(
-                f"{graph.names[i]!r} calls a Python function (py_func, numpy_function, py_function "
-                "or Dataset.from_generator), which exists only in the process that made the "
-                "graph, and steps run in processes of their own: feed what the function makes, or "
-                "make it with operations of TensorFlow"
-            )
+        for call in _calls(graph.graph_def.node[i : i + 1], library, seen):
+            yield graph.names[i], call
 
 
-def _calls(nodes: Sequence[Any], library: dict[str, Any], seen: set[str]) -> bool:
-    """Says whether nodes call Python, except through functions that were seen not to."""
+def _calls(nodes: Sequence[Any], library: dict[str, Any], seen: set[str]) -> Iterator[Any]:
+    """Finds nodes that call Python, except in functions that were seen."""
     for node in nodes:
         if node.op in _CALLS:
-            return True
+            yield node
         for name in _functions(node):
             if name in library and name not in seen:
                 seen.add(name)
-                if _calls(library[name].node_def, library, seen):
-                    return True
-    return False
+                yield from _calls(library[name].node_def, library, seen)
 
 
 def _functions(node: Any) -> Iterator[str]:

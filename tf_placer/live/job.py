@@ -18,6 +18,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import write_placement
 from tf_placer.costs.known_links import known_links
+from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
@@ -79,6 +80,8 @@ class LiveJob:
         interrupts: requests to end early.
         stages: says what is being done.
         costs: what is known of the costs.
+        hosted: what runs the sessions of all environments in the process that called; None where
+            each has processes of its own.
         notes: what the result should say beside how it ended.
         begun: the names of the placers that were made.
     """
@@ -94,6 +97,7 @@ class LiveJob:
     interrupts: Interrupts
     stages: Stages
     costs: LiveCosts | None
+    hosted: LiveProcesses | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     begun: set[str] = dataclasses.field(default_factory=set)
 
@@ -260,6 +264,7 @@ class LiveJob:
         return placer
 
     def _environment(self, *, meta_optimizer: bool) -> SessionEnvironment:
+        shared = {} if self.hosted is None else {"processes": self.hosted}
         return self.environment_type(
             self.directory.graph,
             self.request.step,
@@ -270,6 +275,7 @@ class LiveJob:
             meta_optimizer=meta_optimizer,
             work_dir=self.directory.work,
             timeout_secs=self._first_timeout_secs(),
+            **shared,
         )
 
     def _assign(self, row: np.ndarray) -> dict[str, str]:
@@ -340,7 +346,8 @@ class LiveJob:
         if plan is None:
             return Outcome.NOT_CONFIRMED, None, None, self._too_little_time(trials, hopeful)
         labels = {label: self._assignment(finalists[label]) for label in plan.labels}
-        stage = f"confirming: {', '.join(plan.labels)} side by side in new processes"
+        where = "processes" if self.hosted is None else "sessions of the calling process"
+        stage = f"confirming: {', '.join(plan.labels)} side by side in new {where}"
         if math.isfinite(plan.max_secs):
             stage += f", {format_duration(plan.max_secs)} at most"
         self.stages.begin(stage)
@@ -485,6 +492,7 @@ def run(
     *,
     start_secs: float | None = None,
     interrupts: Interrupts | None = None,
+    host: int | None = None,
 ) -> Outcome:
     """Searches, confirms and writes what came out.
 
@@ -497,6 +505,8 @@ def run(
         start_secs: when the time of the request began, by `time.monotonic`; now when None.
         interrupts: requests to end early. One ends the search and lets a short confirmation follow,
             the next breaks that off.
+        host: file descriptor of a `WorkerHost` that runs all sessions; None for processes of their
+            own.
 
     Returns:
         How it ended.
@@ -514,6 +524,7 @@ def run(
             environment_type,
             start_secs,
             interrupts or Interrupts(),
+            host,
         )
 
 
@@ -524,6 +535,7 @@ def _run(
     environment_type: Callable[..., SessionEnvironment],
     start_secs: float,
     interrupts: Interrupts,
+    host: int | None,
 ) -> Outcome:
     stages.enter("reading the graph")
     request, config_bytes = request_directory.read_request()
@@ -550,6 +562,9 @@ def _run(
             return Outcome(old["outcome"])
         plan = TimePlan(request.max_secs, start_secs, log.trials, BASELINES)
         stages.how_far = plan.how_far
+        hosted = None
+        if host is not None:
+            hosted = LiveProcesses(request.machine, directory.path, host)
         job = LiveJob(
             request=request,
             directory=directory,
@@ -562,14 +577,19 @@ def _run(
             interrupts=interrupts,
             stages=stages,
             costs=costs,
+            hosted=hosted,
         )
         stages.say(f"searching; the log is in {directory.path}")
         for line in _size_lines(request, grouped):
             stages.say(line)
         if note_on_costs is not None:
             stages.say(note_on_costs)
-        trials = job.search(log)
-        return _conclude(job, trials, request_digest(request, graph_def, session_config))
+        try:
+            trials = job.search(log)
+            return _conclude(job, trials, request_digest(request, graph_def, session_config))
+        finally:
+            if hosted is not None:
+                hosted.stop()
 
 
 def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:

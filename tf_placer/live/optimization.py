@@ -16,9 +16,10 @@ import tensorflow as tf
 from graph_passes.annotate import Annotate
 from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
+from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
-from tf_placer.inputs.python_functions import check_no_python_functions
+from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.header import request_digest
@@ -64,6 +65,13 @@ def optimize(
     graph: where nothing is faster, at most 2.5 % of searches find something. The search
     runs in processes of its own and prints a line per trial to the standard error; this process
     needs no eager execution and touches no GPU.
+
+    A step that calls Python functions (`tf.py_function`, `tf.numpy_function`, `tf.py_func`,
+    `Dataset.from_generator`) runs only where these functions are. Then the graph must be a tf.Graph
+    and the machine "attached", and the sessions of the search are sessions of this process, in a
+    thread of their own. The functions are called in every step of the search. "Fresh processes" are
+    new sessions then: what else this process does is in the measurements, and a function that
+    never returns is not ended.
 
     An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
     a second one breaks that off, and the graph stays as it came. What was measured is in the log.
@@ -122,7 +130,6 @@ def optimize(
     if log_dir is not None:
         check_writable(log_dir)
     source = read_source(graph, fetches, feeds, initializers, restore_from=restore_from, seed=seed)
-    check_no_python_functions(source.op_graph, source.step)
     for note in source.notes:
         _print_line(note)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
@@ -131,11 +138,14 @@ def optimize(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
             "`profile` computes a problem for it, which `search` places"
         )
+    caller = check_python_functions_are_here(source, found)
     if len(found.devices) < 2:
-        reason = (
-            f"the machine has one device only, {found.devices[0].name}: nothing to choose from. "
-            "machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
-        )
+        reason = f"the machine has one device only, {found.devices[0].name}: nothing to choose from"
+        if caller is None:
+            reason += (
+                ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a "
+                "cluster"
+            )
         return OptimizeResult(source.graph_def, False, reason)
     check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
     request = Request(
@@ -150,12 +160,21 @@ def optimize(
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
         return _finished(RunDirectory(log_dir), source)
-    with _run_directory(log_dir) as directory, tempfile.TemporaryDirectory() as given:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(_run_directory(log_dir))
+        given = stack.enter_context(tempfile.TemporaryDirectory())
+        host = None
+        if caller is not None:
+            _print_line(
+                f"{caller!r} calls a Python function: all steps run in this process, which is "
+                "slower, and whatever else the process does is in the measurements"
+            )
+            host = stack.enter_context(WorkerHost())
         # The search takes over what is asked once it has made sure that the directory is its own.
         RunDirectory(given).write_request(
             request, source.graph_def.SerializeToString(), config.SerializeToString()
         )
-        outcome = run_search(directory, given, _print_line, start_secs)
+        outcome = run_search(directory, given, _print_line, start_secs, host)
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, verdict(outcome))
     return _finished(directory, source)

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 
 from graph_passes.errors import GraphError
+from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.run_directory import Outcome, RunDirectory
@@ -41,7 +42,11 @@ _PATIENCE = 2
 
 
 def run_search(
-    directory: RunDirectory, given: str, report: Callable[[str], None], start_secs: float
+    directory: RunDirectory,
+    given: str,
+    report: Callable[[str], None],
+    start_secs: float,
+    host: WorkerHost | None = None,
 ) -> Outcome:
     """Runs the process that searches.
 
@@ -50,6 +55,7 @@ def run_search(
         given: the directory with the request.
         report: called with each line that the process has for people.
         start_secs: when the time of the search began, by `time.monotonic`.
+        host: runs the sessions in this process; None for a process of their own.
 
     Returns:
         How the search ended.
@@ -62,9 +68,15 @@ def run_search(
     child = ChildProcess(
         "the search",
         "tf_placer.live.process",
-        {"request": given, "directory": str(directory.path), "start_secs": start_secs},
+        {
+            "request": given,
+            "directory": str(directory.path),
+            "start_secs": start_secs,
+            "host": None if host is None else host.fileno(),
+        },
         log_path=pathlib.Path(given, "search.log"),
         environ=environment_without_gpus(),
+        pass_fds=() if host is None else (host.fileno(),),
     )
     try:
         with _interrupts_sent_to(child):
@@ -140,6 +152,7 @@ def _main() -> None:
             lambda line: parent.send({"line": line}),
             start_secs=settings["start_secs"],
             interrupts=interrupts,
+            host=settings["host"],
         )
     except (
         GraphDoesNotRunError,

@@ -31,7 +31,8 @@ _CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/tas
 def scripted(script: Script) -> Iterator[None]:
     """Searches in this process, with scripted measurements."""
 
-    def search(directory, given, report, start_secs):
+    def search(directory, given, report, start_secs, host):
+        assert host is None
         return live_job.run(
             RunDirectory(given), directory, report, script.environment, start_secs=start_secs
         )

@@ -6,9 +6,11 @@ import collections
 import os
 import pathlib
 import threading
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import script_ops
 
 from graph_passes.errors import GraphError
 from tests.graph_parts import control_flow, new_graph
@@ -16,8 +18,12 @@ from tf_placer.environments.failures import failure_of_error
 from tf_placer.environments.loaded_graph import LoadedGraph, SessionFailed
 from tf_placer.environments.probed_graph import ProbedGraph
 from tf_placer.environments.tensor_file import read_tensors
-from tf_placer.inputs.python_functions import check_no_python_functions
+from tf_placer.inputs.python_functions import (
+    check_no_python_functions,
+    check_python_functions_are_here,
+)
 from tf_placer.inputs.sources import Source, read_source
+from tf_placer.machines.machine import Machine
 
 tf1 = tf.compat.v1
 _WORDS_BY_LINE = (
@@ -500,6 +506,42 @@ class PythonFunctionsTest(AcceptedStepsTest):
         self.assertAllEqual(self.run_steps(fed)[0][0], [3.0, 4.0])
         plain = read_source(graph, "plain:0", initializers=[])
         check_no_python_functions(plain.op_graph, plain.step)
+
+    def test_they_can_be_called_in_the_process_that_has_them(self):
+        def same(x):
+            return x
+
+        with new_graph() as graph:
+            x = tf.constant([1.0, 2.0])
+            tf.numpy_function(same, [x], tf.float32, name="direct")
+            data = tf.data.Dataset.from_tensors(x)
+            mapped = data.map(lambda x: tf.py_function(same, [x], tf.float32))
+            tf1.data.make_one_shot_iterator(mapped).get_next("once")
+            tf.identity(x, name="plain")
+        attached, local = (Machine(f"the {kind} one", kind, ()) for kind in ("attached", "local"))
+        for fetch, name in (("direct:0", "direct"), ("once:0", "OneShotIterator")):
+            live = read_source(graph, fetch)
+            self.assertEqual(check_python_functions_are_here(live, attached), name)
+            read = read_source(graph.as_graph_def(), fetch, initializers=[])
+            with new_graph() as imported:
+                tf.import_graph_def(read.graph_def, name="")
+            again = read_source(imported, fetch)
+            self.assertEqual(check_python_functions_are_here(again, attached), name)
+            calls = f"^'{name}' calls a Python function .*, which exists only in the process that "
+            for source, machine, message in (
+                (live, local, "steps on 'the local one' run in other .*: pass machine='attached'"),
+                (read, attached, "a file or a GraphDef does not have it: pass the tf.Graph itself"),
+            ):
+                with self.assertRaisesRegex(GraphError, calls + f".*{message}.*, feed what"):
+                    check_python_functions_are_here(source, machine)
+            # As in a process that has read a file.
+            with (
+                mock.patch.object(script_ops, "_py_funcs", script_ops.FuncRegistry()),
+                self.assertRaisesRegex(GraphError, calls + ".*'pyfunc_.*' is not registered in"),
+            ):
+                check_python_functions_are_here(again, attached)
+        plain = read_source(graph.as_graph_def(), "plain:0", initializers=[])
+        self.assertIsNone(check_python_functions_are_here(plain, local))
 
     def initializers(self, fetch: str, generator) -> list:
         return {"of_start:0": ["v/Assign"], "many:0": [generator.initializer]}.get(fetch, [])

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from unittest import mock
 
@@ -27,6 +28,7 @@ from tf_placer.live.optimization import optimize
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Device, Machine
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.search.trial_log import LogError, TrialLog, read_log
 
@@ -84,6 +86,52 @@ class LiveSearchTest(tf.test.TestCase):
         ):
             optimize(graphs.v1_ref_variables().graph, **{**settings, "max_trials": 5})
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
+
+    def test_a_graph_with_python_functions_is_searched_in_this_process(self):
+        calls: list[int] = []
+        interrupts: list[int] = []
+        fails = False
+        log_dir = self.create_tempdir().full_path
+        log = pathlib.Path(log_dir, "trials.jsonl")
+
+        def same(x):
+            calls.append(os.getpid())
+            if fails:
+                raise ArithmeticError("no more")
+            # The header, and some trials.
+            if not interrupts and log.exists() and log.read_text().count("\n") >= 5:
+                interrupts.append(len(calls))
+                os.kill(os.getpid(), signal.SIGINT)
+            return x
+
+        with tf.Graph().as_default() as graph:
+            numbers = tf.data.Dataset.from_generator(lambda: iter([1.0, 2.0]), tf.float32, [])
+            iterator = tf1.data.make_initializable_iterator(numbers.repeat())
+            tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+            w = tf1.get_variable("w", [8, 8])
+            x = tf.numpy_function(same, [w * iterator.get_next()], tf.float32)
+            x.set_shape([8, 8])
+            tf.add(tf.matmul(x, w), tf.matmul(w, w), name="y")
+        cpus = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
+        machine = Machine("attached", "attached", tuple(Device(name, "CPU") for name in cpus))
+        settings = {
+            **_SETTINGS,
+            "machine": machine,
+            "max_secs": 120.0,
+            "session_config": tf1.ConfigProto(device_count={"CPU": 2}),
+        }
+        threads = threading.active_count()
+        result = optimize(graph, "y", log_dir=log_dir, **settings)
+        self.assertBetween(len(result.trials), 4, _TRIALS - 1)
+        self.assertIsNotNone(result.trials[0].measurement.step_secs)
+        self.assertEqual(set(calls), {os.getpid()})
+        self.assertLen(interrupts, 1)
+
+        fails = True
+        with self.assertRaisesRegex(SearchError, "does not run as it came.*ArithmeticError: no mo"):
+            optimize(graph, "y", log_dir=self.create_tempdir().full_path, **settings)
+        self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
+        self.assertEqual(threading.active_count(), threads)
 
     def test_a_candidate_is_confirmed_in_fresh_processes_beside_the_original(self):
         directory = RunDirectory(self.create_tempdir().full_path)

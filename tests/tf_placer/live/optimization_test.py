@@ -44,8 +44,8 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.log_dir = self.directory / "run"
         self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
-    def search_here(self, directory, given, report, start_secs):
-        del report
+    def search_here(self, directory, given, report, start_secs, host):
+        del report, host
         return live_job.run(
             RunDirectory(given),
             directory,
