@@ -39,8 +39,8 @@ class ColocationGroups:
         devices: per group the device that one of its operations came with, or "".
         legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
             group has a kernel for it.
-        races: the reads of reference variables that nothing orders with the writes and that are not
-            on one device with them.
+        races: the reads of variables that nothing orders with the writes and that sharing a device
+            does not leave as they are on one.
     """
 
     group: np.ndarray
@@ -202,6 +202,9 @@ def _join_races(
     """
     apart = []
     for race in find_races(graph):
+        if not race.by_reference:
+            apart.append(race)
+            continue
         joined = (*race.aliases, race.reader)
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
         of_variable, *others = (set(table.supporting(node)) for node in nodes)

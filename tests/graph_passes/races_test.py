@@ -55,9 +55,14 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
         graph_def = step_counter(ordered=False).as_graph_def()
         self.assertEqual(find_races(OpGraph.from_graph_def(graph_def)), [])
 
-    def test_resource_variables_are_read_on_their_own_device(self):
+    def test_reads_of_resource_variables_are_found_too(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")
-        self.assertEqual(find_races(graph), [])
+        [race] = find_races(graph)
+        self.assertFalse(race.by_reference)
+        self.assertEqual(graph.type_of(race.reader), "ReadVariableOp")
+        self.assertEqual(graph.names[race.variable], "step")
+        ordered = read(step_counter(ordered=True, use_resource=True), "train")
+        self.assertEqual(find_races(ordered), [])
 
     def test_a_read_after_the_write_is_ordered(self):
         with new_graph() as graph:
@@ -78,7 +83,10 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
             [("y", "unordered")],
         )
 
-    @parameterized.parameters("v1_ref_variables", "while_loop_v1", "lstm", "small_convnet")
+    @parameterized.parameters(
+        *("v1_ref_variables", "resource_variables", "while_loop_v1", "while_loop_v2"),
+        *("lstm", "small_convnet", "residual_convnet", "cond_v1", "cond_v2"),
+    )
     def test_gradients_are_ordered_with_updates(self, name):
         made = graphs.FACTORIES[name]()
         graph = OpGraph.from_graph_def(made.graph.as_graph_def(), made.fetches, made.feeds)
@@ -93,6 +101,11 @@ class JoinRacesTest(tf.test.TestCase):
             step, cast = (groups.group[graph.index[name]] for name in ("step", "cast"))
             self.assertEqual(step == cast, not ordered)
             self.assertEqual(groups.races, ())
+
+    def test_reads_of_resource_variables_are_named(self):
+        op_graph = read(step_counter(ordered=False, use_resource=True), "train")
+        [race] = find_colocation_groups(op_graph).races
+        self.assertEqual(op_graph.names[race.variable], "step")
 
     def test_what_keeps_its_device_is_named_instead(self):
         with new_graph() as graph:
