@@ -198,21 +198,21 @@ def _join_races(
 ) -> tuple[Race, ...]:
     """Joins variables with what reads them in no order with a write; returns where that cannot be.
 
-    So the read is as it is on one device: the first to run of what can run then.
+    What little comes before the write is joined, too: all of it runs on one device then, in the
+    order that it has there, and waits for no other device.
     """
     apart = []
     for race in find_races(graph):
-        if not race.by_reference:
-            apart.append(race)
-            continue
-        joined = (*race.aliases, race.reader)
+        joined = (*race.aliases, race.reader, *(race.before_writer or ()))
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
         of_variable, *others = (set(table.supporting(node)) for node in nodes)
-        if keeps_device[[*joined]].any() or not all(of_variable <= other for other in others):
+        is_free = not keeps_device[[*joined]].any()
+        if is_free and all(of_variable <= other for other in others):
+            for i in joined:
+                sets.union(race.variable, i)
+        # What comes after most of a step comes after a read that nothing has to wait for.
+        if not is_free or race.before_writer is None:
             apart.append(race)
-            continue
-        for i in joined:
-            sets.union(race.variable, i)
     return tuple(apart)
 
 

@@ -14,6 +14,8 @@ from graph_passes.op_types import VARIABLES
 __all__ = ["Race", "find_races"]
 
 _RESOURCE = "VarHandleOp"
+# To count up takes a few operations.
+_MOST_BEFORE = 24
 # They hand on a reference or a handle and write nothing.
 _HANDS_ON = frozenset(
     [
@@ -42,15 +44,15 @@ class Race:
         aliases: the operations through which the value of a reference variable reaches the reader
             without being copied.
         writer: the operation that writes it.
-        by_reference: whether it is a reference variable. Others are read on their own device, so
-            that a placement changes no more than when.
+        before_writer: all that has to run before the writer, where that is little: on one device
+            the order of the two is nearly always the same then. None where it is much.
     """
 
     variable: int
     reader: int
     aliases: tuple[int, ...]
     writer: int
-    by_reference: bool = True
+    before_writer: tuple[int, ...] | None
 
 
 def find_races(graph: OpGraph) -> list[Race]:
@@ -80,13 +82,15 @@ def find_races(graph: OpGraph) -> list[Race]:
     bit = {writer: 1 << k for k, writer in enumerate(dict.fromkeys(writers))}
     before, after = _ordered_with(graph, bit)
     races = []
+    inputs = _inputs(graph)
     for variable, found in uses.items():
         by_reference = graph.type_of(variable) != _RESOURCE
         reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
         for reader, aliases in _reads(graph, found.sources, readers) if by_reference else reads:
             for writer in found.writers:
                 if not (before[reader] | after[reader]) & bit[writer]:
-                    races.append(Race(variable, reader, aliases, writer, by_reference))
+                    little = _before(writer, inputs)
+                    races.append(Race(variable, reader, aliases, writer, little))
                     break
     return races
 
@@ -146,12 +150,32 @@ def _reads(
                 yield reader, aliases
 
 
+def _inputs(graph: OpGraph) -> dict[int, list[int]]:
+    """Lists what each operation waits for."""
+    inputs: dict[int, list[int]] = {}
+    for before, after in _edges(graph):
+        inputs.setdefault(after, []).append(before)
+    return inputs
+
+
+def _before(operation: int, inputs: dict[int, list[int]]) -> tuple[int, ...] | None:
+    """Lists all that has to run before an operation; None if that is much."""
+    found = [operation]
+    for i in found:
+        found += [before for before in dict.fromkeys(inputs.get(i, ())) if before not in found]
+        if len(found) > _MOST_BEFORE:
+            return None
+    return tuple(found[1:])
+
+
+def _edges(graph: OpGraph) -> list[tuple[int, int]]:
+    data = zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True)
+    return [*data, *((before, after) for before, after in graph.control_edges.tolist())]
+
+
 def _ordered_with(graph: OpGraph, bit: dict[int, int]) -> tuple[list[int], list[int]]:
     """Computes for every operation the set of writers that it precedes, and that it follows."""
-    edges = [
-        *zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True),
-        *(tuple(edge) for edge in graph.control_edges.tolist()),
-    ]
+    edges = _edges(graph)
     position = graph.position.tolist()
     edges.sort(key=lambda edge: position[edge[0]])
     backwards = sorted(edges, key=lambda edge: -position[edge[1]])

@@ -58,7 +58,6 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
     def test_reads_of_resource_variables_are_found_too(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")
         [race] = find_races(graph)
-        self.assertFalse(race.by_reference)
         self.assertEqual(graph.type_of(race.reader), "ReadVariableOp")
         self.assertEqual(graph.names[race.variable], "step")
         ordered = read(step_counter(ordered=True, use_resource=True), "train")
@@ -98,14 +97,33 @@ class JoinRacesTest(tf.test.TestCase):
         for ordered in (False, True):
             graph = read(step_counter(ordered=ordered), "train")
             groups = find_colocation_groups(graph)
-            step, cast = (groups.group[graph.index[name]] for name in ("step", "cast"))
+            step, cast, add, rate = (
+                groups.group[graph.index[name]] for name in ("step", "cast", "add", "rate")
+            )
             self.assertEqual(step == cast, not ordered)
+            self.assertEqual(step == add, not ordered)
+            self.assertNotEqual(step, rate)
             self.assertEqual(groups.races, ())
 
-    def test_reads_of_resource_variables_are_named(self):
-        op_graph = read(step_counter(ordered=False, use_resource=True), "train")
-        [race] = find_colocation_groups(op_graph).races
-        self.assertEqual(op_graph.names[race.variable], "step")
+    def test_so_do_reads_of_resource_variables(self):
+        graph = read(step_counter(ordered=False, use_resource=True), "train")
+        groups = find_colocation_groups(graph)
+        self.assertEqual(groups.group[graph.index["add"]], groups.group[graph.index["step"]])
+        self.assertEqual(groups.races, ())
+
+    def test_a_write_at_the_end_of_a_step_is_named(self):
+        with new_graph() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            loss = tf.reduce_sum(tf.exp(v), name="loss")
+            late = tf.constant(1.0)
+            for _ in range(30):
+                late = tf.tanh(late)
+            tf.group(v.assign(v * late).op, loss, name="train")
+        op_graph = read(graph, "train")
+        groups = find_colocation_groups(op_graph)
+        self.assertEqual([op_graph.type_of(race.reader) for race in groups.races], ["Exp"])
+        exp = groups.races[0].reader
+        self.assertEqual(groups.group[exp], groups.group[op_graph.index["v"]])
 
     def test_what_keeps_its_device_is_named_instead(self):
         with new_graph() as graph:

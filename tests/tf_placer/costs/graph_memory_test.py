@@ -334,7 +334,7 @@ def _size(tensor: tf.Tensor) -> int:
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_byte_is_counted_once_where_nothing_can_be_sent(self, factory):
-        graph = graphs.FACTORIES[factory]()
+        graph = graphs.shared(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         counted = _count(op_graph, np.zeros(op_graph.num_operations, np.int32))
         buffers = _buffers(op_graph, counted.places)
@@ -342,7 +342,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_no_byte_is_left_out_and_few_are_counted_twice(self, factory):
-        graph = graphs.FACTORIES[factory]()
+        graph = graphs.shared(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         grouped = group_operations(op_graph)
         counted = _count(op_graph, grouped.grouping.of_operations(grouped.colocation))
