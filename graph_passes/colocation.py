@@ -62,7 +62,8 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     Operations are joined by (1) `loc:@` attributes, (2) reference edges, (3) resource and variant
     edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
     them, (6) a variable, what reads it in no order with a write, and the little that comes before
-    that write, where all of it may go wherever the variable may. A functional While, If or PartitionedCall is one operation.
+    that write, where all of it may go wherever the variable may. A functional While, If or
+    PartitionedCall is one operation.
 
     Args:
         graph: the whole graph.
