@@ -39,8 +39,7 @@ class ColocationGroups:
         devices: per group the device that one of its operations came with, or "".
         legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
             group has a kernel for it.
-        races: the reads of variables that nothing orders with the writes and that sharing a device
-            does not leave as they are on one.
+        races: the reads of variables that nothing orders with the writes.
     """
 
     group: np.ndarray
@@ -197,24 +196,21 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
 def _join_races(
     graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray, table: KernelTable
 ) -> tuple[Race, ...]:
-    """Joins variables with what reads them in no order with a write; returns where that cannot be.
+    """Joins variables with what reads them in no order with a write, where that can be.
 
-    What little comes before the write is joined, too: all of it runs on one device then, in the
-    order that it has there, and waits for no other device.
+    What little comes before the write is joined, too: all of it runs on one device then, and waits
+    for no other device, so that the order is nearly always that which it has on one.
     """
-    apart = []
-    for race in find_races(graph):
+    races = find_races(graph)
+    for race in races:
         joined = (*race.aliases, race.reader, *(race.before_writer or ()))
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
         of_variable, *others = (set(table.supporting(node)) for node in nodes)
-        is_free = not keeps_device[[*joined]].any()
-        if is_free and all(of_variable <= other for other in others):
-            for i in joined:
-                sets.union(race.variable, i)
-        # What comes after most of a step comes after a read that nothing has to wait for.
-        if not is_free or race.before_writer is None:
-            apart.append(race)
-    return tuple(apart)
+        if keeps_device[[*joined]].any() or not all(of_variable <= other for other in others):
+            continue
+        for i in joined:
+            sets.union(race.variable, i)
+    return tuple(races)
 
 
 def _producers(graph: OpGraph) -> list[list[int]]:

@@ -82,8 +82,8 @@ class PlainOperationTest(tf.test.TestCase):
         for name in dense:
             self.assert_kernel(kernels, name, 0, 4000 * (1 + 2 * states) + rate)
         for name in sparse:
-            index = 4  # of how many different rows is not known
-            self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + index + rate)
+            indices = 2 * 4  # all rows may be different
+            self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + indices + rate)
 
     def test_handing_on_starts_no_kernel(self):
         with tf.Graph().as_default() as graph:
