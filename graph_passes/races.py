@@ -23,6 +23,7 @@ _HANDS_ON = frozenset(
         *("RefSelect", "Identity", "Switch", "Enter", "Merge", "NextIteration", "Exit"),
     ]
 )
+_SWITCHES = frozenset(["Switch", "RefSwitch"])
 _ASKS = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "VariableShape"])
 _READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
 # Their outputs are in the memory of the variable that they read, so what reads them reads that.
@@ -58,7 +59,8 @@ class Race:
 def find_races(graph: OpGraph) -> list[Race]:
     """Finds the reads of variables that nothing orders with the writes.
 
-    The value depends on which of the two runs first. On its own device a read of a reference
+    The value depends on which of the two runs first. Left out are reads and writes that are both in
+    v1 conditionals. On its own device a read of a reference
     variable shares memory with it, so that whatever reads on is part of the race; on another device
     the value depends on when it is sent.
 
@@ -87,7 +89,13 @@ def find_races(graph: OpGraph) -> list[Race]:
         by_reference = graph.type_of(variable) != _RESOURCE
         reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
         for reader, aliases in _reads(graph, found.sources, readers) if by_reference else reads:
+            is_conditional = reader in found.conditional or any(
+                alias in found.conditional or graph.type_of(alias) in _SWITCHES for alias in aliases
+            )
             for writer in found.writers:
+                # Of two branches only one runs, and which of them these are in is not looked at.
+                if is_conditional and writer in found.conditional:
+                    continue
                 if not (before[reader] | after[reader]) & bit[writer]:
                     little = _before(writer, inputs)
                     races.append(Race(variable, reader, aliases, writer, little))
@@ -108,21 +116,31 @@ def _readers(graph: OpGraph, edges: np.ndarray) -> dict[int, list[int]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Uses:
-    """What hands on a variable's handle or reference, itself included; who reads and writes it."""
+    """Who uses a variable.
+
+    Attributes:
+        sources: what hands on its handle or a reference to it, itself included.
+        readers: what reads it by its handle.
+        writers: what writes it.
+        conditional: which of all these run in a branch of a v1 conditional only.
+    """
 
     sources: list[int]
     readers: list[int]
     writers: list[int]
+    conditional: set[int]
 
 
 def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
     """Finds who takes the handle of a variable, or a reference to it, and what for."""
-    found = _Uses([variable], [], [])
+    found = _Uses([variable], [], [], set())
     for source in found.sources:
         for taker in takers.get(source, ()):
             op_type = graph.type_of(taker)
             if op_type in _ASKS or taker in found.sources:
                 continue
+            if source in found.conditional or op_type in _SWITCHES:
+                found.conditional.add(taker)
             if op_type in _READS:
                 found.readers.append(taker)
                 continue

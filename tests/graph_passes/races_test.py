@@ -9,7 +9,7 @@ from graph_passes.colocation import find_colocation_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.races import find_races
 from tests import graphs
-from tests.graph_parts import new_graph
+from tests.graph_parts import control_flow, new_graph
 
 tf1 = tf.compat.v1
 
@@ -25,6 +25,17 @@ def step_counter(*, ordered: bool, use_resource: bool = False) -> tf.Graph:
             assign = step.assign(step + 1, read_value=False)
         tf.group(assign, rate, name="train")
     return graph
+
+
+def read_or_write(v: tf1.Variable) -> None:
+    """Reads a variable as "y" or else writes it, and reads it as "z"."""
+    taken = tf1.cond(
+        tf1.placeholder(tf.bool, []),
+        lambda: tf.identity(v.assign_add([1.0, 1.0])),
+        lambda: tf.exp(v.read_value()),
+    )
+    tf.identity(taken, name="y")
+    tf.tanh(v.read_value(), name="z")
 
 
 def read(graph: tf.Graph, *fetches: str) -> OpGraph:
@@ -81,6 +92,13 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
             [(reader, writer) for _, reader, _, writer in self.described(read(graph, "all"))],
             [("y", "unordered")],
         )
+
+    def test_branches_that_exclude_each_other_do_not_race(self):
+        for use_resource in (False, True):
+            with new_graph() as graph, control_flow(v2=False):
+                read_or_write(tf1.get_variable("v", [2], use_resource=use_resource))
+            self.assertEqual(find_races(read(graph, "y")), [])
+            self.assertLen(find_races(read(graph, "y", "z")), 1)
 
     @parameterized.parameters(
         *("v1_ref_variables", "resource_variables", "while_loop_v1", "while_loop_v2"),
