@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from tensorflow.core.framework import types_pb2
@@ -86,15 +86,13 @@ def find_races(graph: OpGraph) -> list[Race]:
     races = []
     inputs = _inputs(graph)
     for variable, found in uses.items():
-        by_reference = graph.type_of(variable) != _RESOURCE
         reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
-        for reader, aliases in _reads(graph, found.sources, readers) if by_reference else reads:
-            is_conditional = reader in found.conditional or any(
-                alias in found.conditional or graph.type_of(alias) in _SWITCHES for alias in aliases
-            )
+        if graph.type_of(variable) != _RESOURCE:
+            reads = _reads(graph, found, readers)
+        for reader, aliases in reads:
             for writer in found.writers:
                 # Of two branches only one runs, and which of them these are in is not looked at.
-                if is_conditional and writer in found.conditional:
+                if {reader, writer} <= found.conditional:
                     continue
                 if not (before[reader] | after[reader]) & bit[writer]:
                     little = _before(writer, inputs)
@@ -151,17 +149,19 @@ def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
 
 
 def _reads(
-    graph: OpGraph, sources: Sequence[int], readers: dict[int, list[int]]
-) -> Iterable[tuple[int, tuple[int, ...]]]:
+    graph: OpGraph, found: _Uses, readers: dict[int, list[int]]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yields the operations that read what is in the memory of a variable, and through what."""
     seen = set()
-    stack: list[tuple[int, tuple[int, ...]]] = [(source, ()) for source in sources]
+    stack: list[tuple[int, tuple[int, ...]]] = [(source, ()) for source in found.sources]
     while stack:
         source, aliases = stack.pop()
         for reader in readers.get(source, ()):
             if reader in seen:
                 continue
             seen.add(reader)
+            if source in found.conditional or graph.type_of(reader) in _SWITCHES:
+                found.conditional.add(reader)
             if graph.type_of(reader) in _ALIASES:
                 stack.append((reader, (*aliases, reader)))
             else:
