@@ -97,6 +97,16 @@ class PlainOperationTest(tf.test.TestCase):
         for name in ("v", "identity", "reshape", "list", "put"):
             self.assertEqual(kernels[name], [], name)
 
+    def test_reducing_nothing_starts_no_kernel(self):
+        with tf.Graph().as_default() as graph:
+            tf.reduce_sum(floats(4, 6), axis=tf.constant([], tf.int32), name="nothing")
+            tf.reduce_sum(floats(4, 6), axis=1, name="rows")
+            tf.reduce_sum(floats(None, 6), axis=tf.constant([], tf.int32), name="unknown")
+        kernels = kernels_by_name(graph)
+        self.assertEqual(kernels["nothing"], [])
+        self.assert_kernel(kernels, "rows", 0, 4 * (24 + 4) + 4)
+        self.assertLen(kernels["unknown"], 1)
+
     def test_arithmetic_on_positions_is_done_on_the_host(self):
         with tf.Graph().as_default() as graph:
             position = tf1.placeholder(tf.int32, [])
