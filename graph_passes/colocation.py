@@ -39,8 +39,7 @@ class ColocationGroups:
         devices: per group the device that one of its operations came with, or "".
         legal: per device type ("CPU", "GPU") bool [num_groups], true where every operation of the
             group has a kernel for it.
-        races: the reads of reference variables that nothing orders with the writes and that are not
-            on one device with them.
+        races: the reads of variables that nothing orders with the writes.
     """
 
     group: np.ndarray
@@ -61,8 +60,9 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
 
     Operations are joined by (1) `loc:@` attributes, (2) reference edges, (3) resource and variant
     edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
-    them, (6) a reference variable and what reads it in no order with a write, where that may go
-    wherever the variable may. A functional While, If or PartitionedCall is one operation.
+    them, (6) a variable, what reads it in no order with a write, and the little that comes before
+    that write, where all of it may go wherever the variable may. A functional While, If or
+    PartitionedCall is one operation.
 
     Args:
         graph: the whole graph.
@@ -196,21 +196,21 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
 def _join_races(
     graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray, table: KernelTable
 ) -> tuple[Race, ...]:
-    """Joins variables with what reads them in no order with a write; returns where that cannot be.
+    """Joins variables with what reads them in no order with a write, where that can be.
 
-    So the read is as it is on one device: the first to run of what can run then.
+    What little comes before the write is joined, too: all of it runs on one device then, and waits
+    for no other device, so that the order is nearly always that which it has on one.
     """
-    apart = []
-    for race in find_races(graph):
-        joined = (*race.aliases, race.reader)
+    races = find_races(graph)
+    for race in races:
+        joined = (*race.aliases, race.reader, *(race.before_writer or ()))
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
         of_variable, *others = (set(table.supporting(node)) for node in nodes)
         if keeps_device[[*joined]].any() or not all(of_variable <= other for other in others):
-            apart.append(race)
             continue
         for i in joined:
             sets.union(race.variable, i)
-    return tuple(apart)
+    return tuple(races)
 
 
 def _producers(graph: OpGraph) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +31,7 @@ _UPDATES = (
     *("Apply", "SparseApply", "Scatter", "Assign"),
     *("ResourceApply", "ResourceSparseApply", "ResourceScatter"),
 )
+_REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "All", "Any")
 _LOOPS = ("While", "StatelessWhile")
 # Operations that run functions, and the attributes that name them. Of branches only one runs.
 _CALLS = {
@@ -77,9 +79,10 @@ def kernel_work(graph: OpGraph) -> KernelWork:
 
     A kernel reads its inputs and writes its outputs, but touches only the part of a table or tensor
     that it looks up or cuts out, and only the rows of a variable that it updates; each state that
-    it updates is read and written. Unknown sizes count as 1. The body of a functional while loop
-    counts as often as `maximum_iterations` says, where that is a constant, and else once; so does
-    everything in a v1 while loop. Of branches, the one with the most work counts.
+    it updates is read and written. A reduction that leaves all elements hands them on. Unknown
+    sizes count as 1. The body of a functional while loop counts as often as `maximum_iterations`
+    says, where that is a constant, and else once; so does everything in a v1 while loop. Of
+    branches, the one with the most work counts.
 
     Args:
         graph: the graph.
@@ -125,6 +128,7 @@ class _Calls:
                         called[i] = rows
         launches = graph.needed & ~graph.has_type(FREE | _BY_REFERENCE)
         launches[list(called)] = False
+        launches[_reduces_nothing(graph)] = False
         own = np.flatnonzero(launches)
         columns = [
             contraction_flops(graph)[own],
@@ -217,6 +221,25 @@ def _touched_bytes(graph: OpGraph) -> np.ndarray:
     largest = np.zeros(num_operations)
     np.maximum.at(largest, consumers, read_sizes)
     return np.where(updates, read + 2 * handles * largest, read + written)
+
+
+def _reduces_nothing(graph: OpGraph) -> np.ndarray:
+    """Finds the reductions that leave all elements: TensorFlow hands their input on.
+
+    The gradients of what may broadcast have them where the sizes are not known when they are made.
+
+    Returns:
+        int64, the numbers of these operations.
+    """
+    shapes = graph.tensor_shapes
+    found = []
+    for i in np.flatnonzero(graph.has_type(_REDUCTIONS)).tolist():
+        given, left = shapes[graph.input_tensors[i][0]], shapes[int(graph.output_start[i])]
+        if given is None or left is None or -1 in given:
+            continue
+        if math.prod(given) == math.prod(left):
+            found.append(i)
+    return np.array(found, np.int64)
 
 
 def _on_host(graph: OpGraph) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Reads of reference variables that nothing orders with the writes."""
+"""Reads of variables that nothing orders with the writes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from tensorflow.core.framework import types_pb2
@@ -13,11 +13,19 @@ from graph_passes.op_types import VARIABLES
 
 __all__ = ["Race", "find_races"]
 
-# They hand on a reference and write nothing.
-_HANDS_ON_REFERENCES = frozenset(
-    ["RefIdentity", "RefSwitch", "RefEnter", "RefMerge", "RefNextIteration", "RefExit", "RefSelect"]
+_RESOURCE = "VarHandleOp"
+# To count up takes a few operations.
+_MOST_BEFORE = 24
+# They hand on a reference or a handle and write nothing.
+_HANDS_ON = frozenset(
+    [
+        *("RefIdentity", "RefSwitch", "RefEnter", "RefMerge", "RefNextIteration", "RefExit"),
+        *("RefSelect", "Identity", "Switch", "Enter", "Merge", "NextIteration", "Exit"),
+    ]
 )
-_ASKS = frozenset(["IsVariableInitialized"])
+_SWITCHES = frozenset(["Switch", "RefSwitch"])
+_ASKS = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "VariableShape"])
+_READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
 # Their outputs are in the memory of the variable that they read, so what reads them reads that.
 _ALIASES = frozenset(
     [
@@ -29,26 +37,32 @@ _ALIASES = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-    """A read and a write of a reference variable, either of which may come first.
+    """A read and a write of a variable, either of which may come first.
 
     Attributes:
         variable: the operation that holds the variable.
         reader: the operation that reads its value.
-        aliases: the operations through which the value reaches the reader without being copied.
+        aliases: the operations through which the value of a reference variable reaches the reader
+            without being copied.
         writer: the operation that writes it.
+        before_writer: all that has to run before the writer, where that is little: on one device
+            the order of the two is nearly always the same then. None where it is much.
     """
 
     variable: int
     reader: int
     aliases: tuple[int, ...]
     writer: int
+    before_writer: tuple[int, ...] | None
 
 
 def find_races(graph: OpGraph) -> list[Race]:
-    """Finds the reads of reference variables that nothing orders with the writes.
+    """Finds the reads of variables that nothing orders with the writes.
 
-    On one device such a read shares memory with the variable, so that its value depends on which
-    operation runs first; on another device it depends on when the value is sent.
+    The value depends on which of the two runs first. Left out are reads and writes that are both in
+    v1 conditionals. On its own device a read of a reference
+    variable shares memory with it, so that whatever reads on is part of the race; on another device
+    the value depends on when it is sent.
 
     Args:
         graph: the graph, with what the step needs marked.
@@ -59,25 +73,30 @@ def find_races(graph: OpGraph) -> list[Race]:
     """
     if graph.needed.all():
         return []  # No step is known: one that needs its variables' initialisers makes no sense.
-    is_value = ~np.isin(graph.tensor_dtypes, (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT))
     needed = graph.needed[graph.edge_consumer]
-    by_reference = graph.edge_is_handle & is_value[graph.edge_tensor] & needed
-    if not by_reference.any():
-        return []
-    takers = _readers(graph, by_reference)
+    of_variants = graph.tensor_dtypes[graph.edge_tensor] == types_pb2.DT_VARIANT
+    takers = _readers(graph, graph.edge_is_handle & ~of_variants & needed)
     readers = _readers(graph, ~graph.edge_is_handle & needed)
     variables = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed).tolist()
-    written = {variable: _writers(graph, variable, takers) for variable in variables}
-    written = {variable: found for variable, found in written.items() if found[1]}
-    writers = [writer for _, found in written.values() for writer in found]
+    uses = {variable: _uses(graph, variable, takers) for variable in variables}
+    uses = {variable: found for variable, found in uses.items() if found.writers}
+    writers = [writer for found in uses.values() for writer in found.writers]
     bit = {writer: 1 << k for k, writer in enumerate(dict.fromkeys(writers))}
     before, after = _ordered_with(graph, bit)
     races = []
-    for variable, (sources, found) in written.items():
-        for reader, aliases in _reads(graph, sources, readers):
-            for writer in found:
+    inputs = _inputs(graph)
+    for variable, found in uses.items():
+        reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
+        if graph.type_of(variable) != _RESOURCE:
+            reads = _reads(graph, found, readers)
+        for reader, aliases in reads:
+            for writer in found.writers:
+                # Of two branches only one runs, and which of them these are in is not looked at.
+                if {reader, writer} <= found.conditional:
+                    continue
                 if not (before[reader] | after[reader]) & bit[writer]:
-                    races.append(Race(variable, reader, aliases, writer))
+                    little = _before(writer, inputs)
+                    races.append(Race(variable, reader, aliases, writer, little))
                     break
     return races
 
@@ -93,54 +112,105 @@ def _readers(graph: OpGraph, edges: np.ndarray) -> dict[int, list[int]]:
     return readers
 
 
-def _writers(
-    graph: OpGraph, variable: int, takers: dict[int, list[int]]
-) -> tuple[list[int], list[int]]:
-    """Finds what hands out references to a variable, itself included, and what writes it."""
-    sources, writers = [variable], []
-    for source in sources:
+@dataclasses.dataclass(frozen=True)
+class _Uses:
+    """Who uses a variable.
+
+    Attributes:
+        sources: what hands on its handle or a reference to it, itself included.
+        readers: what reads it by its handle.
+        writers: what writes it.
+        conditional: which of all these run in a branch of a v1 conditional only.
+    """
+
+    sources: list[int]
+    readers: list[int]
+    writers: list[int]
+    conditional: set[int]
+
+
+def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
+    """Finds who takes the handle of a variable, or a reference to it, and what for."""
+    found = _Uses([variable], [], [], set())
+    for source in found.sources:
         for taker in takers.get(source, ()):
             op_type = graph.type_of(taker)
-            if op_type in _ASKS or taker in sources:
+            if op_type in _ASKS or taker in found.sources:
                 continue
-            sources.append(taker)
-            if op_type not in _HANDS_ON_REFERENCES:
-                writers.append(taker)
-    return sources, writers
+            if source in found.conditional or op_type in _SWITCHES:
+                found.conditional.add(taker)
+            if op_type in _READS:
+                found.readers.append(taker)
+                continue
+            found.sources.append(taker)
+            if op_type not in _HANDS_ON:
+                found.writers.append(taker)
+    return found
 
 
 def _reads(
-    graph: OpGraph, sources: Sequence[int], readers: dict[int, list[int]]
-) -> Iterable[tuple[int, tuple[int, ...]]]:
+    graph: OpGraph, found: _Uses, readers: dict[int, list[int]]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yields the operations that read what is in the memory of a variable, and through what."""
     seen = set()
-    stack: list[tuple[int, tuple[int, ...]]] = [(source, ()) for source in sources]
+    stack: list[tuple[int, tuple[int, ...]]] = [(source, ()) for source in found.sources]
     while stack:
         source, aliases = stack.pop()
         for reader in readers.get(source, ()):
             if reader in seen:
                 continue
             seen.add(reader)
+            if source in found.conditional or graph.type_of(reader) in _SWITCHES:
+                found.conditional.add(reader)
             if graph.type_of(reader) in _ALIASES:
                 stack.append((reader, (*aliases, reader)))
             else:
                 yield reader, aliases
 
 
+def _inputs(graph: OpGraph) -> dict[int, list[int]]:
+    """Lists what each operation waits for."""
+    inputs: dict[int, list[int]] = {}
+    for before, after in _edges(graph):
+        inputs.setdefault(after, []).append(before)
+    return inputs
+
+
+def _before(operation: int, inputs: dict[int, list[int]]) -> tuple[int, ...] | None:
+    """Lists all that has to run before an operation; None if that is much."""
+    found = [operation]
+    for i in found:
+        found += [before for before in dict.fromkeys(inputs.get(i, ())) if before not in found]
+        if len(found) > _MOST_BEFORE:
+            return None
+    return tuple(found[1:])
+
+
+def _edges(graph: OpGraph) -> list[tuple[int, int]]:
+    data = zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True)
+    return [*data, *((before, after) for before, after in graph.control_edges.tolist())]
+
+
 def _ordered_with(graph: OpGraph, bit: dict[int, int]) -> tuple[list[int], list[int]]:
     """Computes for every operation the set of writers that it precedes, and that it follows."""
-    edges = [
-        *zip(graph.edge_producer.tolist(), graph.edge_consumer.tolist(), strict=True),
-        *(tuple(edge) for edge in graph.control_edges.tolist()),
-    ]
+    edges = _edges(graph)
     position = graph.position.tolist()
-    # Edges that close a loop go back.
-    edges = [(a, b) for a, b in edges if position[a] < position[b]]
+    edges.sort(key=lambda edge: position[edge[0]])
+    backwards = sorted(edges, key=lambda edge: -position[edge[1]])
     before, after = [0] * graph.num_operations, [0] * graph.num_operations
     for writer, mask in bit.items():
         before[writer] = after[writer] = mask
-    for a, b in sorted(edges, key=lambda edge: position[edge[0]]):
-        after[b] |= after[a]
-    for a, b in sorted(edges, key=lambda edge: -position[edge[1]]):
-        before[a] |= before[b]
+    # Of an iteration all comes before the end of its loop, to which an edge leads that goes back:
+    # each nested loop takes another turn.
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for a, b in edges:
+            if after[a] & ~after[b]:
+                after[b] |= after[a]
+                has_changed |= position[b] < position[a]
+        for a, b in backwards:
+            if before[b] & ~before[a]:
+                before[a] |= before[b]
+                has_changed |= position[b] < position[a]
     return before, after

@@ -9,8 +9,9 @@ from graph_passes.tensors import SIZELESS
 
 __all__ = ["unknown_sizes"]
 
-# They make short lists of axes, as long as the ranks of tensors differ.
-_AXES = ("BroadcastGradientArgs", "BroadcastArgs")
+# Lists of axes are short, and what a kernel keeps for its gradient is its own.
+_SMALL = ("BroadcastGradientArgs", "BroadcastArgs")
+_KEEPS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def unknown_sizes(graph: OpGraph) -> list[str]:
@@ -24,7 +25,7 @@ def unknown_sizes(graph: OpGraph) -> list[str]:
     """
     has_size = ~np.isin(graph.tensor_dtypes, SIZELESS)
     unknown = (graph.tensor_bytes < 0) & has_size & graph.needed[graph.tensor_producer]
-    unknown &= ~graph.fed & ~graph.has_type(_AXES)[graph.tensor_producer]
+    unknown &= ~graph.fed & ~graph.has_type([*_SMALL, *_KEEPS])[graph.tensor_producer]
     tensors = np.flatnonzero(unknown)
     tensors = tensors[np.argsort(graph.position[graph.tensor_producer[tensors]], kind="stable")]
     return [_describe(graph, tensor) for tensor in tensors.tolist()]

@@ -6,6 +6,7 @@ fetches the same values. Fetched tensors are float32 scalars.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -30,6 +31,7 @@ __all__ = [
     "residual_convnet",
     "resource_variables",
     "saver_and_summaries",
+    "shared",
     "small_convnet",
     "tf_data_iterators",
     "two_branches",
@@ -237,6 +239,17 @@ FACTORIES: Mapping[str, Callable[[], TestGraph]] = {
         residual_convnet,
     )
 }
+
+
+@functools.cache
+def shared(name: str) -> TestGraph:
+    """The graph of a factory, one for all tests of a process; nothing can be added to it.
+
+    Making it takes longer than most of what tests do with it.
+    """
+    made = FACTORIES[name]()
+    made.graph.finalize()
+    return made
 
 
 def _mlp(optimizer: str, *, use_resource: bool) -> TestGraph:

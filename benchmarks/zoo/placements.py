@@ -14,6 +14,7 @@ import dataclasses
 import math
 import os
 import pathlib
+import statistics
 import sys
 import time
 import zlib
@@ -215,6 +216,8 @@ def _is_done(counts: Counts, placements: int) -> bool:
 def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, Any]) -> None:
     """Prints the table and writes it, with how it was made."""
     per_sec = sum(c.placements for c in found) / max(sum(c.cpu_secs for c in found), 1e-9)
+    ratios = [c.measured_secs / c.planned_secs for c in found if c.planned_secs]
+    ratio = f" ({statistics.median(ratios):.1f} times as long in the median)" if ratios else ""
     text = (
         f"# Random placements of {len(found)} kinds of graphs\n\n{placements_table(found)}\n\n"
         "Each placement ran in a session of its own, with soft placement off: initialisers, three "
@@ -223,7 +226,7 @@ def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, An
         "variables are the ones of the graph as its script runs it, within 0.2 % of the largest "
         "value (5 % for types of two bytes); those of a race only have to run. Planned is a step "
         f"on one CPU of {_MACHINE}, measured is the fastest of {_TIMED_STEPS} on one CPU of this "
-        f"computer. {per_sec:.0f} placements per second of processor time. Made by "
+        f"computer{ratio}. {per_sec:.0f} placements per second of processor time. Made by "
         f"`{made_by['command']}` at commit {made_by['commit'] or 'unknown'} on "
         f"{made_by['processor']}, {made_by['cores']} cores.\n"
     )

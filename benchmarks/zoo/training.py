@@ -82,7 +82,7 @@ def accumulated_gradients(v2: bool) -> StepGraph:
 def conditional_accumulators() -> StepGraph:
     """Averages the gradients of two replicas in accumulators, as synchronous replicas do."""
     with new_graph(v2=False) as graph:
-        losses, feeds, gradients = [], {}, []
+        losses, feeds = [], {}
         for replica in range(2):
             with tf1.variable_scope("model", reuse=replica > 0), tf1.name_scope(f"r{replica}"):
                 x = tf1.placeholder(tf.float32, [4, 6])

@@ -224,7 +224,7 @@ class GroupsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_groups_are_numbered_by_their_first_operation(self, name):
-        found = Found(graphs.FACTORIES[name]().graph)
+        found = Found(graphs.shared(name).graph)
         in_order = found.colocation.group[found.op_graph.order]
         _, first = np.unique(in_order, return_index=True)
         self.assertTrue((np.diff(first) > 0).all())
@@ -278,7 +278,7 @@ class GroupsTest(tf.test.TestCase, parameterized.TestCase):
 class TensorFlowAgreesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_groups_may_go_anywhere(self, name):
-        made = graphs.FACTORIES[name]()
+        made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         expected = run_steps(graph_def, made, devices=len(DEVICES)).values
         colocation = Found(graph_def, tuple(made.feeds)).colocation
@@ -302,7 +302,7 @@ class TensorFlowAgreesTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("v1_ref_variables", "resource_variables")
     def test_splitting_what_an_attribute_joins_is_refused(self, name):
-        made = graphs.FACTORIES[name]()
+        made = graphs.shared(name)
         found = Found(made.graph)
         pairs = [
             (node.name, value[len("loc:@") :].decode())

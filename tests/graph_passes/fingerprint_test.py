@@ -114,7 +114,8 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_graph_built_again_has_the_same(self):
         for name, factory in graphs.FACTORIES.items():
-            first, second = (factory().graph.as_graph_def() for _ in range(2))
+            made = graphs.shared(name), factory()
+            first, second = (each.graph.as_graph_def() for each in made)
             self.assertEqual(graph_fingerprint(first), graph_fingerprint(second), name)
 
     @parameterized.parameters(
@@ -154,7 +155,8 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
     def test_all_test_graphs_differ(self):
-        prints = [graph_fingerprint(f().graph.as_graph_def()) for f in graphs.FACTORIES.values()]
+        made = map(graphs.shared, graphs.FACTORIES)
+        prints = [graph_fingerprint(each.graph.as_graph_def()) for each in made]
         self.assertLen(set(prints), len(graphs.FACTORIES))
 
     def test_order_does_not_matter(self):
@@ -187,7 +189,7 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         drop_attribute,
     )
     def test_change_of_the_graph_matters(self, change):
-        graph_def = graphs.while_loop_v1().graph.as_graph_def()
+        graph_def = graphs.shared("while_loop_v1").graph.as_graph_def()
         changed = copy_of(graph_def)
         change(changed)
         self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))

@@ -125,7 +125,7 @@ class GraphStateTest(tf.test.TestCase):
 class PurityTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_no_pass_changes_what_it_is_given(self, name):
-        made = graphs.FACTORIES[name]()
+        made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         assignment = {node.name: DEVICE for node in graph_def.node}
         state = GraphState(

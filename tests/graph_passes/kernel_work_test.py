@@ -82,8 +82,8 @@ class PlainOperationTest(tf.test.TestCase):
         for name in dense:
             self.assert_kernel(kernels, name, 0, 4000 * (1 + 2 * states) + rate)
         for name in sparse:
-            index = 4  # of how many different rows is not known
-            self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + index + rate)
+            indices = 2 * 4  # all rows may be different
+            self.assert_kernel(kernels, name, 0, 80 * (1 + 2 * states) + indices + rate)
 
     def test_handing_on_starts_no_kernel(self):
         with tf.Graph().as_default() as graph:
@@ -96,6 +96,16 @@ class PlainOperationTest(tf.test.TestCase):
         kernels = kernels_by_name(graph)
         for name in ("v", "identity", "reshape", "list", "put"):
             self.assertEqual(kernels[name], [], name)
+
+    def test_reducing_nothing_starts_no_kernel(self):
+        with tf.Graph().as_default() as graph:
+            tf.reduce_sum(floats(4, 6), axis=tf.constant([], tf.int32), name="nothing")
+            tf.reduce_sum(floats(4, 6), axis=1, name="rows")
+            tf.reduce_sum(floats(None, 6), axis=tf.constant([], tf.int32), name="unknown")
+        kernels = kernels_by_name(graph)
+        self.assertEqual(kernels["nothing"], [])
+        self.assert_kernel(kernels, "rows", 0, 4 * (24 + 4) + 4)
+        self.assertLen(kernels["unknown"], 1)
 
     def test_arithmetic_on_positions_is_done_on_the_host(self):
         with tf.Graph().as_default() as graph:
@@ -183,7 +193,7 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_kernels_are_finite_and_in_the_order_of_operations(self, name):
-        test_graph = graphs.FACTORIES[name]()
+        test_graph = graphs.shared(name)
         op_graph = OpGraph.from_graph_def(test_graph.graph.as_graph_def(), test_graph.fetches)
         work = kernel_work(op_graph)
         self.assertTrue((np.diff(work.operations) >= 0).all())

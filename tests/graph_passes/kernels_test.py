@@ -200,7 +200,7 @@ class GpuTableTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_every_operation_of_unrolled_training_runs_on_a_gpu(self):
         for name in ("lstm", "small_convnet", "residual_convnet", "v1_ref_variables"):
-            made = graphs.FACTORIES[name]()
+            made = graphs.shared(name)
             for node in made.graph.as_graph_def().node:
                 self.assertTrue(self.table.supports(node, "GPU"), f"{node.name} of {name}")
 

@@ -23,7 +23,7 @@ def alone(graph: tf.Graph) -> set[str]:
 class LeftAloneTest(tf.test.TestCase, parameterized.TestCase):
     def test_mathematics_is_not_left_alone(self):
         for name in ("v1_ref_variables", "lstm", "small_convnet", "cond_v1", "while_loop_v1"):
-            self.assertEmpty(alone(graphs.FACTORIES[name]().graph), name)
+            self.assertEmpty(alone(graphs.shared(name).graph), name)
 
     @parameterized.parameters("/cpu:0", "/device:GPU:1", "/job:ps")
     def test_what_the_user_put_somewhere_stays(self, device):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import gc
 import itertools
 
@@ -16,11 +15,6 @@ from tests import graphs
 tf1 = tf.compat.v1
 
 
-@functools.cache
-def made_once(name: str) -> graphs.TestGraph:
-    return graphs.FACTORIES[name]()
-
-
 def read(graph: tf.Graph, fetches=(), feeds=()) -> OpGraph:
     return OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
 
@@ -32,7 +26,7 @@ def needed_names(graph: OpGraph) -> set[str]:
 class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_columns_say_what_tensorflow_says(self, name):
-        graph_def = made_once(name).graph.as_graph_def()
+        graph_def = graphs.shared(name).graph.as_graph_def()
         graph = OpGraph.from_graph_def(graph_def)
         with tf.Graph().as_default() as expected:
             tf.graph_util.import_graph_def(graph_def, name="")
@@ -78,7 +72,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_order_is_topological_but_for_edges_that_close_loops(self, name):
-        graph = read(made_once(name).graph)
+        graph = read(graphs.shared(name).graph)
         self.assertCountEqual(graph.order, range(graph.num_operations))
         closes = graph.has_type(["NextIteration"])
         for producer, consumer in zip(graph.edge_producer, graph.edge_consumer, strict=True):
@@ -104,7 +98,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         ("lookup_table_and_strings", "HashTableV2", "LookupTableFindV2"),
     )
     def test_handles_are_found(self, name, producer_type, consumer_type):
-        graph = read(made_once(name).graph)
+        graph = read(graphs.shared(name).graph)
         found = {
             (graph.type_of(p), graph.type_of(c))
             for p, c in zip(
@@ -158,7 +152,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_needed_is_what_tensorflow_extracts(self, name):
-        made = made_once(name)
+        made = graphs.shared(name)
         operations = [fetch.partition(":")[0] for fetch in made.fetches]
         graph_def = made.graph.as_graph_def()
         for node in graph_def.node:
@@ -212,7 +206,7 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_reading_changes_nothing(self, name):
-        made = made_once(name)
+        made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         before = graph_def.SerializeToString(deterministic=True)
         state = GraphState(graph_def, made.fetches, tuple(made.feeds))

@@ -25,7 +25,7 @@ def group(graph: tf.Graph, fetches=(), feeds=(), granularity: str = "coarse") ->
 
 @functools.cache
 def grouped_once(name: str, granularity: str) -> GroupedGraph:
-    made = graphs.FACTORIES[name]()
+    made = graphs.shared(name)
     return group(made.graph, made.fetches, tuple(made.feeds), granularity)
 
 

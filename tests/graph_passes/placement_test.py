@@ -154,7 +154,7 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_group_is_one_per_colocation_group_and_all_of_a_step_have_one(self, name):
-        found = grouped(graphs.FACTORIES[name]())
+        found = grouped(graphs.shared(name))
         by_group: dict[int, set[int]] = {}
         for colocated, group in zip(found.colocation.group, found.operation_groups, strict=True):
             by_group.setdefault(int(colocated), set()).add(int(group))

@@ -9,7 +9,7 @@ from graph_passes.colocation import find_colocation_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.races import find_races
 from tests import graphs
-from tests.graph_parts import new_graph
+from tests.graph_parts import control_flow, new_graph
 
 tf1 = tf.compat.v1
 
@@ -25,6 +25,17 @@ def step_counter(*, ordered: bool, use_resource: bool = False) -> tf.Graph:
             assign = step.assign(step + 1, read_value=False)
         tf.group(assign, rate, name="train")
     return graph
+
+
+def read_or_write(v: tf1.Variable) -> None:
+    """Reads a variable as "y" or else writes it, and reads it as "z"."""
+    taken = tf1.cond(
+        tf1.placeholder(tf.bool, []),
+        lambda: tf.identity(v.assign_add([1.0, 1.0])),
+        lambda: tf.exp(v.read_value()),
+    )
+    tf.identity(taken, name="y")
+    tf.tanh(v.read_value(), name="z")
 
 
 def read(graph: tf.Graph, *fetches: str) -> OpGraph:
@@ -55,9 +66,13 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
         graph_def = step_counter(ordered=False).as_graph_def()
         self.assertEqual(find_races(OpGraph.from_graph_def(graph_def)), [])
 
-    def test_resource_variables_are_read_on_their_own_device(self):
+    def test_reads_of_resource_variables_are_found_too(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")
-        self.assertEqual(find_races(graph), [])
+        [race] = find_races(graph)
+        self.assertEqual(graph.type_of(race.reader), "ReadVariableOp")
+        self.assertEqual(graph.names[race.variable], "step")
+        ordered = read(step_counter(ordered=True, use_resource=True), "train")
+        self.assertEqual(find_races(ordered), [])
 
     def test_a_read_after_the_write_is_ordered(self):
         with new_graph() as graph:
@@ -78,7 +93,17 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
             [("y", "unordered")],
         )
 
-    @parameterized.parameters("v1_ref_variables", "while_loop_v1", "lstm", "small_convnet")
+    def test_branches_that_exclude_each_other_do_not_race(self):
+        for use_resource in (False, True):
+            with new_graph() as graph, control_flow(v2=False):
+                read_or_write(tf1.get_variable("v", [2], use_resource=use_resource))
+            self.assertEqual(find_races(read(graph, "y")), [])
+            self.assertLen(find_races(read(graph, "y", "z")), 1)
+
+    @parameterized.parameters(
+        *("v1_ref_variables", "resource_variables", "while_loop_v1", "while_loop_v2"),
+        *("lstm", "small_convnet", "residual_convnet", "cond_v1", "cond_v2"),
+    )
     def test_gradients_are_ordered_with_updates(self, name):
         made = graphs.FACTORIES[name]()
         graph = OpGraph.from_graph_def(made.graph.as_graph_def(), made.fetches, made.feeds)
@@ -90,9 +115,33 @@ class JoinRacesTest(tf.test.TestCase):
         for ordered in (False, True):
             graph = read(step_counter(ordered=ordered), "train")
             groups = find_colocation_groups(graph)
-            step, cast = (groups.group[graph.index[name]] for name in ("step", "cast"))
+            step, cast, add, rate = (
+                groups.group[graph.index[name]] for name in ("step", "cast", "add", "rate")
+            )
             self.assertEqual(step == cast, not ordered)
-            self.assertEqual(groups.races, ())
+            self.assertEqual(step == add, not ordered)
+            self.assertNotEqual(step, rate)
+            self.assertLen(groups.races, not ordered)
+
+    def test_so_do_reads_of_resource_variables(self):
+        graph = read(step_counter(ordered=False, use_resource=True), "train")
+        groups = find_colocation_groups(graph)
+        self.assertEqual(groups.group[graph.index["add"]], groups.group[graph.index["step"]])
+        self.assertLen(groups.races, 1)
+
+    def test_a_write_at_the_end_of_a_step_is_named(self):
+        with new_graph() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            loss = tf.reduce_sum(tf.exp(v), name="loss")
+            late = tf.constant(1.0)
+            for _ in range(30):
+                late = tf.tanh(late)
+            tf.group(v.assign(v * late).op, loss, name="train")
+        op_graph = read(graph, "train")
+        groups = find_colocation_groups(op_graph)
+        self.assertEqual([op_graph.type_of(race.reader) for race in groups.races], ["Exp"])
+        exp = groups.races[0].reader
+        self.assertEqual(groups.group[exp], groups.group[op_graph.index["v"]])
 
     def test_what_keeps_its_device_is_named_instead(self):
         with new_graph() as graph:

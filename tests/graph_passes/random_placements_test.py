@@ -19,16 +19,16 @@ DEVICES = device_names(3)
 
 class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
-        ("v1_ref_variables", 50),
-        ("resource_variables", 50),
-        ("while_loop_v1", 50),
-        ("while_loop_v2", 50),
-        ("tf_data_iterators", 50),
-        ("lookup_table_and_strings", 50),
-        ("saver_and_summaries", 50),
-        ("cond_v1", 50),
-        ("cond_v2", 50),
-        ("partitioned_call", 50),
+        ("v1_ref_variables", 25),
+        ("resource_variables", 25),
+        ("while_loop_v1", 25),
+        ("while_loop_v2", 25),
+        ("tf_data_iterators", 25),
+        ("lookup_table_and_strings", 25),
+        ("saver_and_summaries", 25),
+        ("cond_v1", 25),
+        ("cond_v2", 25),
+        ("partitioned_call", 25),
         ("lstm", 10),
         ("small_convnet", 10),
         ("residual_convnet", 10),
@@ -51,7 +51,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         self.check(name, 4, "fine")
 
     def check(self, name: str, count: int, grouping: str):
-        made = graphs.FACTORIES[name]()
+        made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         expected = run_steps(graph_def, made, devices=len(DEVICES)).values
         op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))

@@ -7,7 +7,7 @@ import pathlib
 import signal
 import time
 
-__all__ = ["descendants", "kill", "wait_until_gone"]
+__all__ = ["descendants", "is_running", "kill", "wait_until_gone"]
 
 # A process id and when that process started, because ids are used again.
 Process = tuple[int, str]
@@ -20,6 +20,11 @@ def _stat(pid: int) -> list[str] | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else fields
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not yet waited for does not."""
+    return _stat(pid) is not None
 
 
 def descendants(pid: int) -> dict[Process, str]:

@@ -29,7 +29,7 @@ def group_graph_of(graph: tf.Graph, groups: dict[str, int], fetches=()) -> Group
 
 @functools.cache
 def groups_of(name: str) -> Groups:
-    return Groups(graphs.FACTORIES[name]())
+    return Groups(graphs.shared(name))
 
 
 class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):

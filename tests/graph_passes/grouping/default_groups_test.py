@@ -33,7 +33,7 @@ class Default:
 class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_colocation_group_of_a_step_has_a_group(self, name):
-        default = Default(graphs.FACTORIES[name]())
+        default = Default(graphs.shared(name))
         self.assertTrue(default.result.modified)
         needed = np.unique(default.colocation.group[default.graph.needed])
         self.assertEqual(np.flatnonzero(default.grouping.group >= 0).tolist(), needed.tolist())
@@ -59,7 +59,7 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("resource_variables", "v1_ref_variables")
     def test_operation_goes_with_its_gradient(self, name):
-        default = Default(graphs.FACTORIES[name]())
+        default = Default(graphs.shared(name))
         for layer in ("layer_0", "layer_1", "logits"):
             self.assertTrue(
                 default.together(

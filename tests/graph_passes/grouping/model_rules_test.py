@@ -324,7 +324,7 @@ class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):
     def test_only_joins_and_only_what_may_go_to_the_same_devices(self, name):
         state = (
             Sequential([FindColocationGroups(), DefaultGroups()])
-            .run(models.state_of(graphs.FACTORIES[name]()))
+            .run(models.state_of(graphs.shared(name)))
             .state
         )
         result = ModelRules().run(state)

@@ -70,7 +70,7 @@ class ForwardOperationTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("lstm", "v1_ref_variables", "small_convnet", "while_loop_v1")
     def test_gradients_follow_what_tensorflow_called_them_after(self, name):
-        made = graphs.FACTORIES[name]()
+        made = graphs.shared(name)
         graph = models.state_of(made).op_graph
         found = 0
         for i, operation in enumerate(graph.names):

@@ -16,7 +16,7 @@ class SingleGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_colocation_group_of_a_step_is_a_group(self, name):
         passes = Sequential([FindColocationGroups(), SingleGroups()])
-        result = passes.run(models.state_of(graphs.FACTORIES[name]()))
+        result = passes.run(models.state_of(graphs.shared(name)))
         self.assertTrue(result.modified)
         graph, colocation = result.state.op_graph, result.state.colocation
         grouping = result.state.grouping

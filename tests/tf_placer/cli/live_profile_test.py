@@ -17,6 +17,7 @@ from graph_passes.pipeline import group_operations
 from tests import graphs
 from tf_placer.cli import main as cli
 from tf_placer.costs import costed_graph
+from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.session import SessionEnvironment
@@ -84,7 +85,17 @@ class LiveProfileTest(tf.test.TestCase):
             *("--machine=local:2,memory_mb=500", "--steps=3", f"--output={output}"),
         ]
         printed, said = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+        found = []
+
+        def noted(*args, **settings) -> OperationCosts:
+            found.append(profile_graph(*args, **settings))
+            return found[-1]
+
+        with (
+            mock.patch.object(costed_graph, "profile_graph", noted),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(said),
+        ):
             cli.main(argv)
         self.assertRegex(printed.getvalue(), "costs: profiled; [0-9]+ operations did not run")
         self.assertIn("measuring the links of local:2,memory_mb=500", said.getvalue())
@@ -98,7 +109,9 @@ class LiveProfileTest(tf.test.TestCase):
             self.assertBetween(link.latency_secs, 1e-7, 1.0)
             self.assertBetween(link.bandwidth_bytes_per_sec, 1e6, 1e13)
 
+        # The links again; the costs of the graph are those from before.
         with (
+            mock.patch.object(costed_graph, "profile_graph", lambda *_, **__: found[0]),
             mock.patch.object(costed_graph, "calibrate_links", None),
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(said),

@@ -293,6 +293,9 @@ def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
     names: dict[str, list[tf.Tensor]] = {}
     buffer: dict[str, str] = {}
 
+    def size(tensor: tf.Tensor) -> int:
+        return max(0, int(op_graph.tensor_bytes[op_graph.tensor_index(tensor.name)]))
+
     def readers(tensor: tf.Tensor) -> set[str]:
         after = place[tensor.op.name]
         return {op.name for op in tensor.consumers() if place.get(op.name, -1) > after}
@@ -305,7 +308,7 @@ def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
             graph.get_tensor_by_name(first).op.type not in _KEPT
             and readers(tensor) == {op.name}
             and all(readers(name) <= makers for name in others)
-            and _size(tensor) == _size(op.outputs[0])
+            and size(tensor) == size(op.outputs[0])
         )
 
     for op in map(graph.get_operation_by_name, needed):
@@ -317,24 +320,17 @@ def _buffers(op_graph: OpGraph, needed: Sequence[str]) -> Mapping[str, int]:
         for tensor in op.outputs:
             first = buffer[tensor.name] = buffer[inputs[0].name] if inputs else tensor.name
             names.setdefault(first, []).append(tensor)
-            sizes[first] = max(sizes[first], _size(tensor))
+            sizes[first] = max(sizes[first], size(tensor))
         if op.type in ("VarHandleOp", "VariableV2"):
             shape = tf.TensorShape(op.get_attr("shape"))
             sizes[op.outputs[0].name] = shape.num_elements() * op.get_attr("dtype").size
     return sizes
 
 
-def _size(tensor: tf.Tensor) -> int:
-    dtype = tensor.dtype.base_dtype
-    if not tensor.shape.is_fully_defined() or dtype in (tf.string, tf.resource, tf.variant):
-        return 0
-    return tensor.shape.num_elements() * dtype.size
-
-
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_byte_is_counted_once_where_nothing_can_be_sent(self, factory):
-        graph = graphs.FACTORIES[factory]()
+        graph = graphs.shared(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         counted = _count(op_graph, np.zeros(op_graph.num_operations, np.int32))
         buffers = _buffers(op_graph, counted.places)
@@ -342,7 +338,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*graphs.FACTORIES)
     def test_no_byte_is_left_out_and_few_are_counted_twice(self, factory):
-        graph = graphs.FACTORIES[factory]()
+        graph = graphs.shared(factory)
         op_graph = OpGraph.from_graph_def(graph.graph.as_graph_def(), graph.fetches)
         grouped = group_operations(op_graph)
         counted = _count(op_graph, grouped.grouping.of_operations(grouped.colocation))

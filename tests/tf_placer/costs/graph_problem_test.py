@@ -206,7 +206,7 @@ class GraphProblemTest(tf.test.TestCase):
 class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_graph_is_a_problem_that_can_be_simulated(self, factory):
-        graph = graphs.FACTORIES[factory]()
+        graph = graphs.shared(factory)
         op_graph = OpGraph.from_graph_def(
             graph.graph.as_graph_def(), graph.fetches, list(graph.feeds)
         )

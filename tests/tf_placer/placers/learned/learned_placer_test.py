@@ -7,6 +7,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs, placer_conformance
+from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers import make_placer
 from tf_placer.placers.learned.learned_placer import WEIGHTS_FILE
@@ -26,7 +27,46 @@ def _learn(placer, batches, measure=placer_conformance.measure):
         placer.observe(placements, measure(placements))
 
 
+class CompiledTest(tf.test.TestCase):
+    # Other systems are in compose_test.py.
+    def test_a_restored_placer_goes_on_exactly(self):
+        for name, options in (("post", {"ce_samples": 8}), ("graph_neural", {})):
+            legal = np.ones([5, 2], np.bool_)
+            options = {"batch_size": 4} | options
+            one, other = (
+                make_placer(name, graphs.chain(5), legal, seed=3, options=options) for _ in "ab"
+            )
+            log = []
+            for _ in range(3):
+                placements = one.propose(one.batch_size)
+                log.append((placements, placer_conformance.measure(placements)))
+                one.observe(*log[-1])
+            for placements, measurements in log:
+                other.observe(placements, measurements)
+            self.assertAllEqual(other.propose(4), one.propose(4))
+            self.assertEqual(other.updates, one.updates)
+
+    def test_makes_better_placements_more_probable(self):
+        def measure(placements):
+            return [Measurement((0.1 + np.count_nonzero(row),)) for row in placements]
+
+        placer = _placer(learning_rate=0.01)
+        first = placer.propose(4)
+        _learn(placer, 60, measure)
+        self.assertLess(placer.propose(4).mean(), first.mean())
+        self.assertEqual(placer.propose(4).sum(), 0)
+
+    def test_is_compiled_once(self):
+        placer = _placer()
+        _learn(placer, 5)
+        self.assertEqual(placer.agent.sample.experimental_get_tracing_count(), 1)
+
+
 class LearnedPlacerTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        run_eagerly(self)
+
     def test_waits_for_a_full_batch(self):
         placer = _placer(failing_signal=10.0)
         placements = placer.propose(9)
@@ -49,26 +89,6 @@ class LearnedPlacerTest(tf.test.TestCase):
         self.assertEqual(cut.updates, whole.updates)
         for one, other in zip(whole.agent.get_weights(), cut.agent.get_weights(), strict=True):
             self.assertAllEqual(one, other)
-
-    def test_a_restored_placer_goes_on_exactly(self):
-        for name in ("colocrl", "post", "eagle_ppo_ce", "graph_neural"):
-            options = {} if name in ("colocrl", "eagle_ppo_ce") else {"batch_size": 4}
-            legal = np.ones([5, 2], np.bool_)
-            options = (_SMALL if name in ("colocrl", "eagle_ppo_ce") else {}) | options
-            if name in ("post", "eagle_ppo_ce"):
-                options |= {"ce_samples": 8}
-            one, other = (
-                make_placer(name, graphs.chain(5), legal, seed=3, options=options) for _ in "ab"
-            )
-            log = []
-            for _ in range(3):
-                placements = one.propose(one.batch_size)
-                log.append((placements, placer_conformance.measure(placements)))
-                one.observe(*log[-1])
-            for placements, measurements in log:
-                other.observe(placements, measurements)
-            self.assertAllEqual(other.propose(4), one.propose(4))
-            self.assertEqual(other.updates, one.updates)
 
     def test_records_what_an_update_saw(self):
         placer = _placer(failing_signal=10.0)
@@ -95,16 +115,6 @@ class LearnedPlacerTest(tf.test.TestCase):
         for one, other in zip(before, placer.agent.get_weights(), strict=True):
             self.assertAllEqual(one, other)
 
-    def test_makes_better_placements_more_probable(self):
-        def measure(placements):
-            return [Measurement((0.1 + np.count_nonzero(row),)) for row in placements]
-
-        placer = _placer(learning_rate=0.01)
-        first = placer.propose(4)
-        _learn(placer, 60, measure)
-        self.assertLess(placer.propose(4).mean(), first.mean())
-        self.assertEqual(placer.propose(4).sum(), 0)
-
     def test_refuses_placements_that_are_not_its_own(self):
         placer = _placer()
         placements = placer.propose(4)
@@ -119,11 +129,6 @@ class LearnedPlacerTest(tf.test.TestCase):
         for secs in (math.nan, -1.0):
             with self.assertRaises(ValueError):
                 _placer().observe(placements, [Measurement((secs,))] * 4)
-
-    def test_is_compiled_once(self):
-        placer = _placer()
-        _learn(placer, 5)
-        self.assertEqual(placer.agent.sample.experimental_get_tracing_count(), 1)
 
     def test_saves_weights_that_make_another_placer_the_same(self):
         directory = pathlib.Path(self.create_tempdir())

@@ -5,6 +5,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers.learned import policy_conformance
+from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tests.tf_placer.placers.learned.policy_conformance import LEGAL, OTHER_LEGAL, PolicyConformance
 from tf_placer.placers.learned import seq2seq
 from tf_placer.placers.learned.seq2seq import Seq2SeqConfig, Seq2SeqPolicy
@@ -97,9 +98,7 @@ def _make(legal, num_types, num_features, seed=0, **options):
 class _Conformance(PolicyConformance):
     def setUp(self):
         super().setUp()
-        # Every test would trace for seconds what takes milliseconds.
-        tf.config.run_functions_eagerly(True)
-        self.addCleanup(tf.config.run_functions_eagerly, False)
+        run_eagerly(self)
 
 
 class AttentionBeforeTest(_Conformance, tf.test.TestCase):
@@ -116,6 +115,7 @@ class AttentionAfterTest(_Conformance, tf.test.TestCase):
 class Seq2SeqPolicyTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*_VARIANTS)
     def test_log_probabilities_and_gradients_equal_those_of_the_equations_in_numpy(self, **options):
+        run_eagerly(self)
         policy = _make(LEGAL, 2, 3, **options)
         policy_conformance.sharpen(policy)
         both = policy_conformance.inputs(LEGAL, OTHER_LEGAL)
