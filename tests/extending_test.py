@@ -70,7 +70,7 @@ class ExtendingTest(absltest.TestCase):
 
     def test_examples_work(self):
         ignored = shutil.ignore_patterns("__pycache__")
-        for folder in ("graph_passes", "tf_placer", "benchmarks/models", "tests"):
+        for folder in ("graph_passes", "tf_placer", "benchmarks/models", "benchmarks/zoo", "tests"):
             shutil.copytree(ROOT / folder, self.root / folder, ignore=ignored)
         # Bazel's build of the core is beside the link to this file.
         built = pathlib.Path(__file__).absolute().parents[1] / "tf_placer" / "native" / "core.so"

@@ -14,6 +14,7 @@ from benchmarks.harness.run_pool import Ended
 from benchmarks.zoo import placed_runs, placements
 from benchmarks.zoo.counts import Counts, placements_table, read_counts
 from benchmarks.zoo.placements import count_kind, main
+from graph_passes.errors import GraphError
 from tf_placer.environments.loaded_graph import SessionFailed
 
 _KIND = "counters_v2"
@@ -68,10 +69,12 @@ class PlacementsTest(absltest.TestCase):
         self.assertEqual(counts.problem, "placement 0: the initialisers: it fails")
 
     def test_says_what_is_refused(self):
-        count_kind("queue_runners", 2, str(self.path))
+        refusing = unittest.mock.Mock(side_effect=GraphError("'x' is too odd"))
+        with unittest.mock.patch.object(placed_runs, "PlacedGraph", refusing):
+            count_kind("counters_v1", 2, str(self.path))
         counts = read_counts(self.path)
         self.assertEqual(counts.placements, 0)
-        self.assertStartsWith(counts.problem, "refused: 'batch' waits for a queue")
+        self.assertEqual(counts.problem, "refused: 'x' is too odd")
 
     def test_a_problem_that_is_over_does_not_count(self):
         lines = [
