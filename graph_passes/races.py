@@ -59,10 +59,10 @@ class Race:
 def find_races(graph: OpGraph) -> list[Race]:
     """Finds the reads of variables that nothing orders with the writes.
 
-    The value depends on which of the two runs first. Left out are reads and writes that are both in
-    v1 conditionals. On its own device a read of a reference
+    The value depends on which of the two runs first. On its own device a read of a reference
     variable shares memory with it, so that whatever reads on is part of the race; on another device
-    the value depends on when it is sent.
+    the value depends on when it is sent. Left out are reads and writes that are both in v1
+    conditionals.
 
     Args:
         graph: the graph, with what the step needs marked.

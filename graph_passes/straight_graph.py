@@ -182,7 +182,9 @@ class StraightGraph:
                 entering = [t for t in node.input if types.get(_producer(t)[0]) not in _BACK]
                 back = [t for t in node.input if types.get(_producer(t)[0]) in _BACK]
                 if entering and back:
-                    self._agreements.append(_Agreement((node.name, 0), _producer(back[0])))
+                    if not is_body:
+                        agreement = _Agreement((node.name, 0), _producer(back[0]))
+                        self._agreements.append(agreement)
                     _set_inputs(node, entering)
                     node.attr["N"].i = len([t for t in entering if not t.startswith("^")])
             elif node.op in (*_PUTS, *_TAKES) and not is_body:
@@ -213,10 +215,8 @@ class StraightGraph:
             if node.op in self._functions and not self._is_recursive(node):
                 for port, output in enumerate(self._functions[node.op].output_arg):
                     names[f"{node.name}:{output.name}:0"] = f"{node.name}:output:{port}"
-        before = len(self._agreements)
         types = {node.name: node.op for node in function.node_def}
         self._straighten(function, types)
-        del self._agreements[before:]
         if names:
             for node in function.node_def:
                 _set_inputs(node, [names.get(text, text) for text in node.input])

@@ -65,7 +65,8 @@ def read_tensors(
     """
     stand_ins = _stand_ins(graph_def, fed or {})
     graph = _inferred(graph_def, stand_ins)
-    outputs = [graph.get_operation_by_name(node.name).outputs for node in graph_def.node]
+    operations = {operation.name: operation for operation in graph.get_operations()}
+    outputs = [operations[node.name].outputs for node in graph_def.node]
     output_start = np.zeros(len(outputs) + 1, np.int32)
     np.cumsum([len(tensors) for tensors in outputs], out=output_start[1:])
     tensors = list(itertools.chain.from_iterable(outputs))
