@@ -22,13 +22,13 @@ class Argument:
 
     Attributes:
         shape: -1 for an unknown dimension; None for unknown rank. Of a resource, that of the
-            variable behind it.
-        variable_dtype: the DataType of the variable that the argument is a handle of; None for
-            anything else.
+            variable behind it; of a list of tensors, that of each of them.
+        behind_dtype: the DataType of the variable that the argument is a handle of, or of the
+            tensors of the list that it is; None for anything else.
     """
 
     shape: tuple[int, ...] | None
-    variable_dtype: int | None = None
+    behind_dtype: int | None = None
 
 
 class FunctionBodies:
@@ -64,7 +64,7 @@ class FunctionBodies:
             if called in self._functions:
                 graph_def.library.function.add().CopyFrom(self._functions[called])
         for arg, argument in zip(function.signature.input_arg, arguments, strict=True):
-            graph_def.node.append(_argument_node(arg, argument))
+            graph_def.node.extend(_argument_nodes(arg, argument))
         tensors = self._tensor_names(function)
         for node in function.node_def:
             copied = graph_def.node.add()
@@ -106,17 +106,31 @@ def _length(arg: op_def_pb2.OpDef.ArgDef, node: tf.compat.v1.NodeDef) -> int:
     return 1
 
 
-def _argument_node(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> tf.compat.v1.NodeDef:
+def _argument_nodes(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> list[tf.compat.v1.NodeDef]:
     node = tf.compat.v1.NodeDef(name=arg.name, op="Placeholder")
+    dtype = argument.behind_dtype
+    if arg.type == types_pb2.DT_VARIANT and dtype is not None and argument.shape is not None:
+        # What is taken from it is of the shape that it is made with.
+        shape = tf.compat.v1.NodeDef(name=f"{arg.name}/shape", op="Const")
+        shape.attr["dtype"].type = types_pb2.DT_INT32
+        shape.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(argument.shape, tf.int32))
+        length = tf.compat.v1.NodeDef(name=f"{arg.name}/length", op="Const")
+        length.attr["dtype"].type = types_pb2.DT_INT32
+        length.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+        node.op = "TensorListReserve"
+        node.input.extend([shape.name, length.name])
+        node.attr["element_dtype"].type = dtype
+        node.attr["shape_type"].type = types_pb2.DT_INT32
+        return [shape, length, node]
     node.attr["dtype"].type = arg.type
     if arg.type == types_pb2.DT_RESOURCE:
-        if argument.variable_dtype is None:
-            return node
+        if dtype is None:
+            return [node]
         # Its readers learn the shape from it.
         node.op = "VarHandleOp"
-        node.attr["dtype"].type = argument.variable_dtype
+        node.attr["dtype"].type = dtype
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(_dimensions(argument.shape)).as_proto())
-    return node
+    return [node]
 
 
 def _dimensions(shape: tuple[int, ...] | None) -> list[int | None] | None:

@@ -183,6 +183,8 @@ def _argument(graph: OpGraph, tensor: int) -> Argument:
         shape = node.attr["shape"].shape
         dimensions = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
         return Argument(dimensions, node.attr["dtype"].type)
+    if tensor in graph.list_elements:
+        return Argument(*graph.list_elements[tensor])
     return Argument(graph.tensor_shapes[tensor])
 
 

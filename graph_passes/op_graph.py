@@ -35,6 +35,7 @@ class OpGraph:
         tensor_dtypes: int32 [num_tensors], DataType of each tensor, references as their base type.
         tensor_shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
         tensor_bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
+        list_elements: of lists of tensors, by their number, shape and DataType of what they hold.
         edge_tensor: int32 [num_edges], the tensor that a data edge carries.
         edge_consumer: int32 [num_edges], the operation that reads it; edges are sorted by
             consumer, then by input number.
@@ -55,6 +56,7 @@ class OpGraph:
     tensor_dtypes: np.ndarray
     tensor_shapes: tuple[tuple[int, ...] | None, ...]
     tensor_bytes: np.ndarray
+    list_elements: Mapping[int, tuple[tuple[int, ...] | None, int]]
     edge_tensor: np.ndarray
     edge_consumer: np.ndarray
     edge_is_handle: np.ndarray
@@ -112,6 +114,7 @@ class OpGraph:
             tensor_dtypes=tensors.dtypes,
             tensor_shapes=tensors.shapes,
             tensor_bytes=tensors.bytes,
+            list_elements=tensors.elements,
             edge_tensor=edge_tensor,
             edge_consumer=edges.consumers,
             edge_is_handle=reader.handle_edges(graph_def, tensors, edge_tensor, edges.consumers),
@@ -211,7 +214,12 @@ class OpGraph:
             GraphError: TensorFlow refuses the graph with these values.
         """
         tensors = read_tensors(self.graph_def, feeds)
-        return dataclasses.replace(self, tensor_shapes=tensors.shapes, tensor_bytes=tensors.bytes)
+        return dataclasses.replace(
+            self,
+            tensor_shapes=tensors.shapes,
+            tensor_bytes=tensors.bytes,
+            list_elements=tensors.elements,
+        )
 
     def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
         """Copies the graph with `needed` and `fed` as a step with these fetches and feeds has them.

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2
 
 from graph_passes.functions import FunctionLibrary
+from graph_passes.list_elements import LOOPS, producer, tell_list_elements
 
 __all__ = ["Shape", "StraightGraph"]
 
@@ -22,7 +23,6 @@ _CALL = "StatefulPartitionedCall"
 _MERGES = ("Merge", "RefMerge")
 _ENTERS = ("Enter", "RefEnter")
 _BACK = ("NextIteration", "RefNextIteration")
-_LOOPS = ("While", "StatelessWhile")
 _BRANCHES: Mapping[str, Sequence[str]] = {
     "If": ("then_branch", "else_branch"),
     "StatelessIf": ("then_branch", "else_branch"),
@@ -63,6 +63,8 @@ class StraightGraph:
         """Makes the copy; the graph is not changed."""
         self.graph_def = tf.compat.v1.GraphDef()
         self.graph_def.CopyFrom(graph_def)
+        self._stacks = tell_list_elements(self.graph_def)
+        graph_def = self.graph_def
         self._functions = {f.signature.name: f.signature for f in graph_def.library.function}
         self._library = FunctionLibrary(graph_def)
         self._recursive = {
@@ -106,6 +108,10 @@ class StraightGraph:
         for name, shape in self._taken(shape_of):
             if shape != shape_of(name, 0):
                 found[f"{name}:0"] = shape
+        for name, rows in self._stacks:
+            now, counted = shape_of(name, 0), shape_of(*rows)
+            if now and counted and now[0] < 0 <= counted[0]:
+                found[f"{name}:0"] = (counted[0], *now[1:])
         for (name, port), shape in self._selected(shape_of):
             now = shape_of(name, port)
             if now is not None and -1 in now and len(now) == len(shape) and shape != now:
@@ -137,7 +143,7 @@ class StraightGraph:
                 takes.append((array, op_type, name, inputs))
                 continue
             number, is_row = _PUTS[op_type]
-            shape = shape_of(*_producer(by_name[name].input[number]))
+            shape = shape_of(*producer(by_name[name].input[number]))
             if shape is not None and is_row:
                 shape = shape[1:] if shape else None
             known = elements.get(array)
@@ -147,7 +153,7 @@ class StraightGraph:
             if shape is None or (now is not None and -1 not in now):
                 continue
             if op_type == "TensorArrayGatherV3":
-                indices = shape_of(*_producer(inputs[1]))
+                indices = shape_of(*producer(inputs[1]))
                 shape = ((indices or (-1,))[0], *shape)
             if now is None or len(now) == len(shape):
                 yield name, shape
@@ -157,7 +163,7 @@ class StraightGraph:
     ) -> Iterator[tuple[tuple[str, int], tuple[int, ...]]]:
         """Lists how large the results of selections can be."""
         for name, op_type, inputs in self._selections:
-            given = shape_of(*_producer(inputs[0]))
+            given = shape_of(*producer(inputs[0]))
             if given is None or -1 in given:
                 continue
             if op_type == "Where":
@@ -179,11 +185,11 @@ class StraightGraph:
                 # Of others TensorFlow infers nothing: a loop may change them.
                 node.attr["is_constant"].b = True
             elif node.op in _MERGES:
-                entering = [t for t in node.input if types.get(_producer(t)[0]) not in _BACK]
-                back = [t for t in node.input if types.get(_producer(t)[0]) in _BACK]
+                entering = [t for t in node.input if types.get(producer(t)[0]) not in _BACK]
+                back = [t for t in node.input if types.get(producer(t)[0]) in _BACK]
                 if entering and back:
                     if not is_body:
-                        agreement = _Agreement((node.name, 0), _producer(back[0]))
+                        agreement = _Agreement((node.name, 0), producer(back[0]))
                         self._agreements.append(agreement)
                     _set_inputs(node, entering)
                     node.attr["N"].i = len([t for t in entering if not t.startswith("^")])
@@ -194,11 +200,11 @@ class StraightGraph:
                 self._selections.append((node.name, node.op, tuple(node.input)))
             elif self._is_recursive(node):
                 continue
-            elif node.op in _LOOPS:
+            elif node.op in LOOPS:
                 if not is_body:
                     data = [text for text in node.input if not text.startswith("^")]
                     for port, text in enumerate(data):
-                        agreement = _Agreement((node.name, port), _producer(text))
+                        agreement = _Agreement((node.name, port), producer(text))
                         self._agreements.append(agreement)
                 types_of = list(node.attr["T"].list.type)
                 _make_call(node, node.attr["body"].func, types_of, types_of)
@@ -263,16 +269,10 @@ class StraightGraph:
         self, text: str, by_name: Mapping[str, tf.compat.v1.NodeDef]
     ) -> tuple[str, int]:
         """Follows the handle of a TensorArray, or of its gradient's, to where it is made."""
-        name, port = _producer(text)
+        name, port = producer(text)
         while name in by_name and by_name[name].op in _HANDS_ON_HANDLES:
-            name, port = _producer(by_name[name].input[0])
+            name, port = producer(by_name[name].input[0])
         return name, port
-
-
-def _producer(text: str) -> tuple[str, int]:
-    """Reads "name", "name:1" or, in a function, "name:output:1"."""
-    name, *rest = text.lstrip("^").split(":")
-    return name, int(rest[-1]) if rest else 0
 
 
 def _set_inputs(node: tf.compat.v1.NodeDef, inputs: Sequence[str]) -> None:

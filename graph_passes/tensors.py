@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 from tensorflow.core.framework import types_pb2
+from tensorflow.python.ops import handle_data_util
 
 from graph_passes.errors import GraphError
+from graph_passes.list_elements import producer
 from graph_passes.op_types import VARIABLES
 from graph_passes.straight_graph import Shape, StraightGraph
 
@@ -22,6 +24,7 @@ __all__ = ["SIZELESS", "Tensors", "read_tensors"]
 _REF_OFFSET = 100
 #: DataTypes whose elements have no bytes of their own: handles, and texts of unknown length.
 SIZELESS = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+_CLASS = "_class"
 # What a graph computes shapes from is small.
 _LARGEST_SHAPE_VALUE = 1024
 # What is known of one loop's results may tell the shapes in the next loop.
@@ -38,6 +41,8 @@ class Tensors:
         shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
         bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
         is_reference: bool [num_tensors].
+        elements: of each list of tensors of which that is known, the shape and the DataType of what
+            it holds.
     """
 
     output_start: np.ndarray
@@ -45,6 +50,7 @@ class Tensors:
     shapes: tuple[Shape, ...]
     bytes: np.ndarray
     is_reference: np.ndarray
+    elements: Mapping[int, tuple[Shape, int]]
 
 
 def read_tensors(
@@ -63,22 +69,26 @@ def read_tensors(
     Raises:
         GraphError: TensorFlow refuses the graph, or refuses it with these values.
     """
-    stand_ins = _stand_ins(graph_def, fed or {})
-    graph = _inferred(graph_def, stand_ins)
-    operations = {operation.name: operation for operation in graph.get_operations()}
-    outputs = [operations[node.name].outputs for node in graph_def.node]
+    inference = _inferred(graph_def, _stand_ins(graph_def, fed or {}))
+    outputs = [inference.outputs(node.name) for node in graph_def.node]
     output_start = np.zeros(len(outputs) + 1, np.int32)
     np.cumsum([len(tensors) for tensors in outputs], out=output_start[1:])
     tensors = list(itertools.chain.from_iterable(outputs))
     codes = np.array([tensor.dtype.as_datatype_enum for tensor in tensors], np.int32)
     is_reference = codes > _REF_OFFSET
     codes = np.where(is_reference, codes - _REF_OFFSET, codes)
-    shapes = [_sizes(tensor.shape) for tensor in tensors]
-    if stand_ins:
-        for i, tensor in enumerate(tensors):
-            if tensor.name in stand_ins:
-                shapes[i] = stand_ins[tensor.name].shape
-    return Tensors(output_start, codes, tuple(shapes), _tensor_bytes(shapes, codes), is_reference)
+    shapes = [
+        inference.shape_of(node.name, port)
+        for node, of_node in zip(graph_def.node, outputs, strict=True)
+        for port in range(len(of_node))
+    ]
+    lists = {
+        number: element
+        for number in np.flatnonzero(codes == types_pb2.DT_VARIANT).tolist()
+        if (element := _element(tensors[number])) is not None
+    }
+    sizes = _tensor_bytes(shapes, codes)
+    return Tensors(output_start, codes, tuple(shapes), sizes, is_reference, lists)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,57 +129,136 @@ def _stand_ins(
     }
 
 
-def _inferred(graph_def: tf.compat.v1.GraphDef, stand_ins: dict[str, _StandIn]) -> tf.Graph:
-    """Imports the graph, and again as long as that tells more shapes; adds to the stand-ins."""
+class _Inference:
+    """The shapes of a graph's tensors, as far as TensorFlow's import has inferred them."""
+
+    def __init__(self, graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]) -> None:
+        """Has TensorFlow import a graph, reading stand-ins instead of some tensors.
+
+        Raises:
+            GraphError: TensorFlow refuses it.
+        """
+        self._graph_def = graph_def
+        self._graph = tf.Graph()
+        self._scopes = _unused_scopes(graph_def)
+        self._operations: dict[str, tf.Operation] = {}
+        self._instead = self._made(stand_ins)
+        self._import(graph_def, "", self._instead)
+
+    def outputs(self, name: str) -> Sequence[tf.Tensor]:
+        """Returns the outputs of an operation."""
+        return self._operations[name].outputs
+
+    def shape_of(self, name: str, port: int) -> Shape:
+        """Returns the shape of a tensor, or of what is read instead."""
+        tensor = self._instead.get((name, port))
+        return _sizes((self.outputs(name)[port] if tensor is None else tensor).shape)
+
+    def correct(self, corrections: Mapping[str, Shape]) -> None:
+        """Infers again what follows from tensors of these shapes, and only that.
+
+        Raises:
+            GraphError: TensorFlow refuses it; then what was known stays.
+        """
+        dtypes = {}
+        for tensor in corrections:
+            name, port = producer(tensor)
+            dtypes[tensor] = self.outputs(name)[port].dtype.base_dtype
+        instead = self._instead | self._made(
+            {tensor: _StandIn(dtypes[tensor], shape) for tensor, shape in corrections.items()}
+        )
+        follows = self._following(producer(tensor)[0] for tensor in corrections)
+        part = tf.compat.v1.GraphDef(versions=self._graph_def.versions)
+        part.node.extend(node for node in self._graph_def.node if node.name in follows)
+        read = {}
+        for node in part.node:
+            # No shape depends on these, and their other ends may not be in this part.
+            node.attr[_CLASS].Clear()
+            data = [text for text in node.input if not text.startswith("^")]
+            del node.input[:]
+            node.input.extend(data)
+            for name, port in map(producer, data):
+                if (name, port) in instead:
+                    read[name, port] = instead[name, port]
+                elif name not in follows:
+                    read[name, port] = self.outputs(name)[port]
+        self._import(part, next(self._scopes), read)
+        self._instead = instead
+
+    def _following(self, names: Iterable[str]) -> set[str]:
+        """Finds the operations that read, directly or not, what these operations make."""
+        consumers: dict[str, list[str]] = {}
+        for node in self._graph_def.node:
+            for text in node.input:
+                if not text.startswith("^"):
+                    consumers.setdefault(producer(text)[0], []).append(node.name)
+        stack, found = list(names), set()
+        while stack:
+            for consumer in consumers.get(stack.pop(), ()):
+                if consumer not in found:
+                    found.add(consumer)
+                    stack.append(consumer)
+        return found
+
+    def _made(self, stand_ins: Mapping[str, _StandIn]) -> dict[tuple[str, int], tf.Tensor]:
+        with self._graph.as_default(), tf.name_scope(next(self._scopes)):
+            return {producer(tensor): stand_in.make() for tensor, stand_in in stand_ins.items()}
+
+    def _import(
+        self,
+        graph_def: tf.compat.v1.GraphDef,
+        scope: str,
+        read: Mapping[tuple[str, int], tf.Tensor],
+    ) -> None:
+        read_instead = {f"{name}:{port}": tensor for (name, port), tensor in read.items()}
+        try:
+            with self._graph.as_default():
+                tf.graph_util.import_graph_def(graph_def, name=scope, input_map=read_instead)
+        except (ValueError, tf.errors.OpError) as error:
+            raise GraphError(f"TensorFlow refuses the graph: {_first_line(error)}") from error
+        operations = {operation.name: operation for operation in self._graph.get_operations()}
+        prefix = f"{scope}/" if scope else ""
+        for node in graph_def.node:
+            self._operations[node.name] = operations[prefix + node.name]
+
+
+def _inferred(graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]) -> _Inference:
+    """Imports the graph, and then, as long as that tells more, what follows from corrections."""
     straight = StraightGraph(graph_def)
     try:
-        graph = _import(straight.graph_def, stand_ins)
+        inference = _Inference(straight.graph_def, stand_ins)
     except GraphError as error:
         # TensorFlow's words are to be about the graph as it is.
-        graph = _import(graph_def, {})
+        inference = _Inference(graph_def, {})
         if not stand_ins:
-            return graph
+            return inference
         raise GraphError(f"with the values that are fed, {error}") from None
-
-    def shape_of(name: str, port: int) -> Shape:
-        tensor = f"{name}:{port}"
-        known = stand_ins.get(tensor)
-        return _sizes(graph.get_tensor_by_name(tensor).shape) if known is None else known.shape
-
-    fed = frozenset(stand_ins)
     for _ in range(_MAX_ROUNDS):
-        corrections = {
-            name: _StandIn(graph.get_tensor_by_name(name).dtype.base_dtype, shape)
-            for name, shape in straight.corrections(shape_of).items()
-            if name not in fed
-        }
+        found = straight.corrections(inference.shape_of)
+        corrections = {tensor: shape for tensor, shape in found.items() if tensor not in stand_ins}
         if not corrections:
             break
         try:
-            graph = _import(straight.graph_def, stand_ins | corrections)
+            inference.correct(corrections)
         except GraphError as error:
             # A size that a step makes less of, say: what is known without it has to do.
             logging.debug("the shapes %s do not fit: %s", list(corrections), error)
             break
-        stand_ins |= corrections
-    return graph
+    return inference
 
 
-def _import(graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]) -> tf.Graph:
-    graph = tf.Graph()
-    try:
-        with graph.as_default():
-            with tf.name_scope(_unused_scope(graph_def)):
-                read_instead = {name: stand_in.make() for name, stand_in in stand_ins.items()}
-            tf.graph_util.import_graph_def(graph_def, name="", input_map=read_instead)
-    except (ValueError, tf.errors.OpError) as error:
-        raise GraphError(f"TensorFlow refuses the graph: {_first_line(error)}") from error
-    return graph
-
-
-def _unused_scope(graph_def: tf.compat.v1.GraphDef) -> str:
+def _unused_scopes(graph_def: tf.compat.v1.GraphDef) -> Iterator[str]:
     taken = {node.name.partition("/")[0] for node in graph_def.node}
-    return next(name for n in itertools.count() if (name := f"stand_in_{n}") not in taken)
+    return (name for n in itertools.count() if (name := f"tf_placer_{n}") not in taken)
+
+
+def _element(tensor: tf.Tensor) -> tuple[Shape, int] | None:
+    """Says what a list of tensors holds, if TensorFlow has found that out."""
+    data = handle_data_util.get_handle_data(tensor)
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    [held] = data.shape_and_type
+    return _sizes(tf.TensorShape(held.shape)), held.dtype
 
 
 def _sizes(shape: tf.TensorShape) -> Shape:

@@ -173,6 +173,24 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         sums = [kernel for kernel in kernels if kernel[1] == 4.0 * (30 + 2 + 1)]
         self.assertEqual([repeats for _, _, repeats, _ in sums], [trips + 1])
 
+    def test_what_a_loop_takes_from_lists_has_the_sizes_that_are_fed(self):
+        def flops(rows: int | None, steps: int | None) -> float:
+            with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
+                x = tf.compat.v1.placeholder(tf.float32, [rows, steps, 8], name="x")
+                weights = tf.ones([8, 16])
+                y = tf.scan(
+                    lambda a, z: tf.tanh(z @ weights) + a,
+                    tf.transpose(x, [1, 0, 2]),
+                    initializer=tf.zeros([tf.shape(x)[0], 16]),
+                )
+                tf.identity(tf.gradients(y**2, [weights])[0], name="y")
+            feeds = {"x:0": np.zeros([4, 7, 8], np.float32)}
+            work = kernel_work(OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds))
+            return float((work.flops * work.repeats).sum())
+
+        self.assertEqual(flops(None, None), flops(4, None))
+        self.assertGreaterEqual(flops(None, None), 2 * 2 * 4 * 8 * 16)
+
     def test_the_branch_with_the_most_work_counts(self):
         with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
             value, small, large = floats(4, 6), floats(6, 1), floats(6, 50)

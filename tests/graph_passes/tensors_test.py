@@ -83,9 +83,13 @@ def gradients(x: tf.Tensor) -> tf.Tensor:
     return tf1.gradients(tf.reduce_sum(tf.square(recurrent(x))), [x])[0]
 
 
+def mapped_gradients(x: tf.Tensor) -> tf.Tensor:
+    return tf1.gradients(tf.map_fn(lambda row: tf.reduce_sum(row**2), x), [x])[0]
+
+
 STRAIGHT = (conditional, case, loop, conditional_in_loop, loop_in_conditional)
 CALLS = (traced_function, old_function, sizes_from_shapes)
-ARRAYS = (scan, recurrent, gradients)
+ARRAYS = (scan, recurrent, gradients, mapped_gradients)
 
 
 def built(build, batch: int | None, *, v2: bool) -> tf.Graph:
@@ -103,8 +107,8 @@ def fed(graph: tf.Graph, fetch: str = "y") -> OpGraph:
 
 class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
-        *((build, v2) for build in STRAIGHT for v2 in (False, True)),
-        *((build, False) for build in (*CALLS, *ARRAYS)),
+        *((build, v2) for build in (*STRAIGHT, *ARRAYS) for v2 in (False, True)),
+        *((build, False) for build in CALLS),
     )
     def test_shapes_follow_from_what_is_fed(self, build, v2):
         graph = fed(built(build, None, v2=v2))
