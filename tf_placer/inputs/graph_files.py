@@ -56,6 +56,7 @@ def _parse_meta(content: bytes) -> tf.compat.v1.MetaGraphDef:
     return tf.compat.v1.MetaGraphDef.FromString(content)
 
 
+_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 #: The kinds of graph files, by ending.
 FORMATS: Mapping[str, GraphFormat] = {
     ".pb": GraphFormat(
@@ -79,6 +80,7 @@ def read_graph_file(
         GraphError: it cannot be read, or is not a graph; the message names it.
     """
     path = os.fspath(path)
+    _refuse_models(path)
     known = _format_of(path)
     try:
         with open(path, "rb") as file:
@@ -142,6 +144,28 @@ def check_output(path: str | os.PathLike[str]) -> None:
         raise GraphError(f"cannot write to {directory!r}: {error.strerror}") from error
     if os.path.isdir(path):
         raise GraphError(f"cannot write the graph {path!r}: it is a directory")
+
+
+def _refuse_models(path: str) -> None:
+    """Says what to do with what is a model, not a graph.
+
+    Raises:
+        GraphError: the path is one of a SavedModel or of a Keras model.
+    """
+    name = os.path.basename(os.path.normpath(path))
+    is_saved = name in _SAVED_MODEL or any(
+        os.path.isfile(os.path.join(path, file)) for file in _SAVED_MODEL
+    )
+    if is_saved:
+        raise GraphError(
+            f"{path!r} is a SavedModel, whose functions cannot be placed yet: pass the Keras model "
+            "or the tf.function that it was saved from to tf_placer.optimize"
+        )
+    if name.endswith((".keras", ".h5")):
+        raise GraphError(
+            f"{path!r} is a Keras model: load it, compile it, and pass it with a batch, "
+            "tf_placer.optimize(model, example=(x, y))"
+        )
 
 
 def _format_of(path: str) -> GraphFormat:

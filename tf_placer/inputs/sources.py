@@ -83,8 +83,15 @@ def read_graph(graph: Any) -> GivenGraph:
         return GivenGraph(graph.graph_def, meta_graph=graph)
     if isinstance(graph, str | os.PathLike):
         return read_graph(read_graph_file(graph))
+    if isinstance(graph, tf.Tensor | tf.Variable):
+        raise GraphError(
+            "a graph is wanted, not a tensor: pass the tf.Graph, tf.function or Keras model "
+            "that computes it"
+        )
     raise GraphError(
-        f"a graph is a tf.Graph, a GraphDef, a MetaGraphDef or a path, not {type(graph).__name__}"
+        "a graph is a tf.Graph, a GraphDef, a MetaGraphDef or a path, not "
+        f"{type(graph).__name__}; tf_placer.optimize takes functions made by tf.function and Keras "
+        "models, too"
     )
 
 

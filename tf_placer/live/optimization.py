@@ -18,6 +18,8 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.traced_step import is_traceable, trace_step
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source, read_source
@@ -44,6 +46,7 @@ def optimize(
     feeds: Mapping[Any, Any] | None = None,
     initializers: Any = None,
     *,
+    example: Any = None,
     restore_from: Any = None,
     machine: str | Machine | None = None,
     placer: str = AUTO,
@@ -73,18 +76,27 @@ def optimize(
     new sessions then: what else this process does is in the measurements, and a function that
     never returns is not ended.
 
+    A tf.function or a ConcreteFunction is placed as one call of it, a Keras model as one training
+    step, gradients and optimiser included; neither is run or changed. `result.function` is the
+    function with devices, `result.apply(model)` puts them into the model. Variables move with what
+    uses them: values, checkpoints and whoever holds them stay as they are.
+
     An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
     a second one breaks that off, and the graph stays as it came. What was measured is in the log.
 
     Args:
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
-            (`.pb`, `.pbtxt`, `.meta`), which are not changed.
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a tf.function, a ConcreteFunction
+            or a Keras model that is built and compiled.
         fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
             tensors. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that
             only initialisers need. By default synthetic values of the placeholders' shapes and
             types.
+        example: of a function the arguments of one call, a tuple, or its only argument; of a Keras
+            model a batch as `fit` takes it, such as (x, y). Functions and models need it, and take
+            no fetches, feeds, initializers or restore_from.
         initializers: operations (or names) that initialise everything before the first step, or a
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
@@ -129,10 +141,29 @@ def optimize(
         raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")
     if log_dir is not None:
         check_writable(log_dir)
-    source = read_source(graph, fetches, feeds, initializers, restore_from=restore_from, seed=seed)
+    traced = None
+    if is_traceable(graph):
+        if any(value is not None for value in (fetches, feeds, initializers, restore_from)):
+            raise ValueError(
+                "a function or a model takes no fetches, feeds, initializers or restore_from: one "
+                "call with example is what is placed"
+            )
+        if example is None:
+            raise ValueError(
+                "a function needs example=(...), the arguments of one call; a model a batch"
+            )
+        traced = trace_step(graph, example)
+        source = traced.source
+    elif example is not None:
+        raise ValueError("a graph takes no example: pass fetches and feeds")
+    else:
+        source = read_source(
+            graph, fetches, feeds, initializers, restore_from=restore_from, seed=seed
+        )
     for note in source.notes:
         _print_line(note)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
+    step = None if traced is None else PlacedStep(traced, found)
     if found.kind == "described":
         raise MachineError(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
@@ -146,7 +177,7 @@ def optimize(
                 ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a "
                 "cluster"
             )
-        return OptimizeResult(source.graph_def, False, reason)
+        return OptimizeResult(source.graph_def, False, reason, step=step)
     check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
     request = Request(
         step=source.step,
@@ -159,7 +190,7 @@ def optimize(
     )
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
-        return _finished(RunDirectory(log_dir), source)
+        return _finished(RunDirectory(log_dir), source, step)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(log_dir))
         given = stack.enter_context(tempfile.TemporaryDirectory())
@@ -176,8 +207,8 @@ def optimize(
         )
         outcome = run_search(directory, given, _print_line, start_secs, host)
     if outcome is Outcome.NOTHING_TO_PLACE:
-        return OptimizeResult(source.graph_def, False, verdict(outcome))
-    return _finished(directory, source)
+        return OptimizeResult(source.graph_def, False, verdict(outcome), step=step)
+    return _finished(directory, source, step)
 
 
 def _is_answered(
@@ -217,7 +248,7 @@ def _print_line(line: str) -> None:
     print(f"tf_placer: {line}", file=sys.stderr, flush=True)
 
 
-def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
+def _finished(directory: RunDirectory, source: Source, step: PlacedStep | None) -> OptimizeResult:
     """Reads what the search wrote and puts the placement on the graph."""
     result = directory.read_result()
     if result is None:
@@ -232,6 +263,7 @@ def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
         finalists={label: trials[index] for label, index in result["finalists"].items()},
         trials=trials,
         log_dir=directory.path,
+        step=step,
     )
     # Results of earlier versions have none.
     if result.get("explanation"):
@@ -256,6 +288,7 @@ def _finished(directory: RunDirectory, source: Source) -> OptimizeResult:
         changed=True,
         reason=reason,
         placement=placement,
+        step=None if step is None else dataclasses.replace(step, placement=placement),
         winner=winner,
         speedup=comparison.speedup,
         speedup_interval=comparison.interval,

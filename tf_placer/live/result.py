@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graph_passes.placement import Placement
+from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
@@ -40,6 +41,7 @@ class OptimizeResult:
         trials: every trial of the search.
         explanation: predicted and measured steps, what bounds the best placement, and what would
             help it; None where the costs are not known, or nothing ran.
+        step: what was placed, if that was a function or a model.
         log_dir: the directory with the log, to be given again to go on; None if nothing was
             measured.
     """
@@ -56,6 +58,46 @@ class OptimizeResult:
     trials: tuple[Trial, ...] = ()
     log_dir: pathlib.Path | None = None
     explanation: Explanation | None = None
+    step: PlacedStep | None = None
+
+    @property
+    def function(self) -> Any:
+        """The function with its operations and variables on their devices.
+
+        A tf.function for a tf.function, a ConcreteFunction for a ConcreteFunction, with the same
+        signature and values; the function itself where nothing faster was found. When this is
+        asked for, the variables move, and servers of a machine "local:N" are started, which run
+        until this process ends.
+
+        Raises:
+            ValueError: no function was placed.
+            MachineError: this process is not connected to the cluster that it was placed on.
+        """
+        if self.step is None or self.step.traced.is_model:
+            raise ValueError(
+                "result.function is of a function: a graph has its devices in result.graph_def, a "
+                "model gets them by result.apply(model)"
+            )
+        return self.step.function
+
+    def apply(self, model: Any) -> None:
+        """Puts the placement into a Keras model: its training step, its variables, its optimiser.
+
+        Call it before `fit`; `evaluate` and `predict` run where the variables are. Nothing happens
+        where nothing faster was found. The variables stay the objects that they are, checkpoints
+        and weights are saved and loaded as before.
+
+        Args:
+            model: the model that was placed, or another one that is built and compiled alike.
+
+        Raises:
+            ValueError: no model was placed.
+            GraphError: the model is not built or compiled, or is another one.
+            MachineError: this process is not connected to the cluster that it was placed on.
+        """
+        if self.step is None or not self.step.traced.is_model:
+            raise ValueError("result.apply is for the result of placing a Keras model")
+        self.step.apply(model)
 
     @property
     def original_secs(self) -> float | None:

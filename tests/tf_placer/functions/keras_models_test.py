@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
+from tf_placer.functions.keras_models import is_keras_model
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.traced_step import trace_step
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(24, 6)).astype(np.float32)
+Y = RANDOM.integers(0, 3, 24)
+BATCH = (X[:8], Y[:8])
+
+
+def two_towers(**options: Any) -> Any:
+    keras.utils.set_random_seed(3)
+    x = keras.Input((6,))
+    left = keras.layers.Dense(5, activation="relu")(x)
+    right = keras.layers.LSTM(4)(keras.layers.Reshape((3, 2))(x))
+    left = keras.layers.Dropout(0.5, seed=7)(left)
+    model = keras.Model(x, keras.layers.Dense(3)(keras.layers.concatenate([left, right])))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    options = {"optimizer": "adam", "jit_compile": False, **options}
+    model.compile(loss=loss, metrics=["accuracy"], **options)
+    return model
+
+
+class Losses(keras.callbacks.Callback):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.values.append(float(logs["loss"]))
+
+
+def losses(model: Any) -> list[float]:
+    kept = Losses()
+    model.fit(X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[kept])
+    return kept.values
+
+
+def placed(model: Any) -> Any:
+    traced = trace_step(model, BATCH)
+    [placement] = random_placements(traced, 1)
+    PlacedStep(traced, MACHINE, placement).apply(model)
+    return traced
+
+
+class KerasModelTest(tf.test.TestCase):
+    def test_a_placed_model_trains_as_it_would_have(self):
+        model = two_towers()
+        traced = placed(model)
+        self.assertEqual({v.device for v in traced.variables.values()}, set(DEVICES))
+        original = two_towers()
+        self.assertAllClose(losses(model), losses(original), rtol=1e-6)
+        self.assertAllClose(
+            model.evaluate(X, Y, verbose=0), original.evaluate(X, Y, verbose=0), rtol=1e-6
+        )
+        self.assertAllClose(model.predict(X, verbose=0), original.predict(X, verbose=0), rtol=1e-5)
+        # The optimiser goes on from where it is.
+        self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+
+    def test_checkpoints_are_interchangeable(self):
+        model, original = two_towers(), two_towers()
+        placed(model)
+        losses(model)
+        path = os.path.join(self.create_tempdir().full_path, "checkpoint")
+        tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
+        losses(original)
+        tf.train.Checkpoint(model=original, optimizer=original.optimizer).read(path)
+        for ours, theirs in zip(model.get_weights(), original.get_weights(), strict=True):
+            self.assertAllEqual(ours, theirs)
+        self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+        original.save_weights(f"{path}.weights.h5")
+        model.load_weights(f"{path}.weights.h5")
+        self.assertAllClose(model.predict(X, verbose=0), original.predict(X, verbose=0), rtol=1e-5)
+
+    def test_another_model_that_is_built_alike_can_be_placed(self):
+        keras.backend.clear_session()  # names of optimisers and layers are counted from here on
+        traced = trace_step(two_towers(), BATCH)
+        [placement] = random_placements(traced, 1)
+        step = PlacedStep(traced, MACHINE, placement)
+        keras.backend.clear_session()
+        model = two_towers()
+        step.apply(model)
+        self.assertAllClose(losses(model), losses(two_towers()), rtol=1e-6)
+        with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
+            step.apply(two_towers(optimizer="sgd"))
+
+    def test_models_that_have_no_step_say_what_to_do(self):
+        unbuilt = keras.Sequential([keras.layers.Dense(2)])
+        unbuilt.compile("sgd", "mse")
+        built = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        for model, message in (
+            (unbuilt, "has no variables yet"),
+            (built, "is not compiled"),
+            (two_towers(run_eagerly=True), "run_eagerly=False"),
+            (two_towers(jit_compile=True), "jit_compile=False"),
+        ):
+            with self.assertRaisesRegex(GraphError, message):
+                trace_step(model, BATCH)
+        self.assertTrue(is_keras_model(built))
+        self.assertFalse(is_keras_model(keras.layers.Dense(2)))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from graph_passes.placement import Placement
+from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.traced_step import trace_step
+
+X = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+
+
+class Training(tf.Module):
+    """A training step with a loop, a conditional and calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = tf.Variable(tf.fill([3, 3], 0.5), name="left")
+        self.right = tf.Variable(tf.fill([3, 3], -0.5), name="right")
+        self.steps = tf.Variable(0, name="steps")
+
+    @tf.function
+    def branch(self, x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x @ weights)
+
+    @tf.function
+    def train(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            left, right = self.branch(x, self.left), self.branch(x, self.right)
+            for _ in tf.range(3):
+                right = tf.sin(right @ self.right)
+            if tf.reduce_sum(left) > 0.0:
+                left = left * 2.0
+            loss = tf.reduce_sum(left) + tf.reduce_sum(right**2)
+        variables = [self.left, self.right]
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        self.steps.assign_add(1)
+        return {"loss": loss, "left": left}
+
+
+def three_steps(function: Any, x: np.ndarray = X) -> list[Any]:
+    return [{k: v.numpy() for k, v in function(tf.constant(x)).items()} for _ in range(3)]
+
+
+class PlacedFunctionTest(tf.test.TestCase):
+    def check_devices(self, run: Callable[[], Any], placement: Placement) -> None:
+        """Makes sure that what runs is where it should be."""
+        context.enable_run_metadata()
+        run()
+        metadata = context.export_run_metadata()
+        context.disable_run_metadata()
+        graphs = [graph for each in metadata.function_graphs for graph in each.partition_graphs]
+        found = {node.name: node.device for graph in graphs for node in graph.node}
+        # What hands the results out has no device: it is where they are.
+        names = [n for n in placement.assignment.keys() & found.keys() if "Identity" not in n]
+        self.assertGreater(len(names), 10)
+        self.assertEqual({n: found[n] for n in names}, {n: placement.assignment[n] for n in names})
+
+    def test_every_legal_placement_computes_the_same_where_it_should(self):
+        original = Training()
+        expected = three_steps(original.train)
+        untouched = Training()
+        traced = trace_step(untouched.train, X)
+        for placement in random_placements(traced, 6):
+            training = Training()
+            step = PlacedStep(trace_step(training.train, X), MACHINE, placement)
+            tf.nest.map_structure(self.assertAllEqual, three_steps(step.function), expected)
+            self.assertAllEqual(training.right, original.right)
+            self.assertEqual(training.steps.numpy(), 3)
+            self.check_devices(lambda step=step: step.function(tf.constant(X)), placement)
+            self.assertLen(set(placement.assignment.values()), 2)
+            for name, variable in step.traced.variables.items():
+                self.assertEqual(variable.device, placement.assignment[name])
+
+    def test_other_arguments_are_placed_alike(self):
+        training = Training()
+        traced = trace_step(training.train, X)
+        [placement] = random_placements(traced, 1)
+        function = PlacedStep(traced, MACHINE, placement).function
+        more = np.concatenate([X, X])
+        original = Training()
+        self.assertAllClose(three_steps(function, more), three_steps(original.train, more))
+        self.check_devices(lambda: function(tf.constant(more)), placement)
+
+    def test_a_concrete_function_stays_one(self):
+        variable = tf.Variable(2.0)
+
+        @tf.function
+        def scaled(x):
+            return {"y": x * variable, "z": -x}
+
+        concrete = scaled.get_concrete_function(tf.TensorSpec([None], tf.float32))
+        traced = trace_step(concrete, np.ones(2, np.float32))
+        placement = Placement("", DEVICES, {"mul": DEVICES[1], "Neg": DEVICES[0]})
+        placed = PlacedStep(traced, MACHINE, placement).function
+        x = tf.constant([1.0, 2.0, 3.0])
+        self.assertAllEqual(placed(x)["y"], [2.0, 4.0, 6.0])
+        self.assertAllEqual(placed(x)["z"], concrete(x)["z"])
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(placed(x)["y"])
+        self.assertEqual(tape.gradient(loss, variable).numpy(), 6.0)
+        on = {each.name: each.device for each in placed.graph.get_operations()}
+        self.assertEqual((on["mul"], on["Neg"]), (DEVICES[1], DEVICES[0]))
+
+    def test_without_a_placement_it_is_the_function_itself(self):
+        training = Training()
+        step = PlacedStep(trace_step(training.train, X), MACHINE)
+        self.assertIs(step.function, step.traced.target)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tests.tf_placer.functions import two_devices
+from tf_placer.environments.restored_variables import assignments_of
+from tf_placer.functions.traced_step import TracedStep, is_traceable, trace_step
+
+tf1 = tf.compat.v1
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def run_in_session(traced: TracedStep, steps: int) -> list[list[np.ndarray]]:
+    """Runs a step as the workers of a search do."""
+    step = traced.source.step
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(traced.source.graph_def, name="")
+        assignments = assignments_of(graph, step.restored)
+        with tf1.Session(graph=graph) as session:
+            for operations, feeds in assignments:
+                session.run(operations, feeds)
+            tensors = [name for name in step.fetches if ":" in name]
+            others = [graph.get_operation_by_name(n) for n in step.fetches if ":" not in n]
+            return [session.run([tensors, others], step.feeds)[0] for _ in range(steps)]
+
+
+class TracedStepTest(tf.test.TestCase):
+    def test_a_session_computes_what_the_function_does(self):
+        weights = tf.Variable(tf.ones([3, 3]))
+        count = tf.Variable(0, dtype=tf.int64)
+        scale = tf.constant(0.1)
+
+        @tf.function
+        def step(x, labels):
+            with tf.GradientTape() as tape:
+                error = tf.tanh(x @ weights) - labels["y"]
+                loss = tf.reduce_sum(error**2)
+            weights.assign_sub(scale * tape.gradient(loss, weights))
+            count.assign_add(1)
+            return {"loss": loss, "error": error}
+
+        arguments = (X, {"y": np.ones([2, 3], np.float32)})
+        traced = trace_step(step, arguments)
+        found = run_in_session(traced, 3)
+        self.assertEqual(count.numpy(), 0, "tracing runs nothing")
+        self.assertAllEqual(weights, np.ones([3, 3]))
+        self.assertLen(traced.source.step.feeds, 3)  # the scale, too
+        for values in found:
+            expected = tf.nest.flatten(step(tf.constant(X), {"y": tf.ones([2, 3])}))
+            self.assertAllClose(values, [each.numpy() for each in expected], rtol=1e-6)
+        self.assertEqual({v.ref() for v in traced.variables.values()}, {weights.ref(), count.ref()})
+
+    def test_functions_that_are_called_are_part_of_it(self):
+        @tf.function
+        def double(x):
+            return x * 2.0
+
+        traced = trace_step(tf.function(lambda x: double(x) + double(double(x))), X)
+        types = [node.op for node in traced.source.graph_def.node]
+        self.assertEqual(types.count("Mul"), 3)
+        self.assertFalse([op for op in types if op.endswith("PartitionedCall")])
+        self.assertFalse(tf.config.functions_run_eagerly())
+
+    def test_one_that_cannot_be_is_one_operation(self):
+        @tf.function
+        def positive(x):
+            if tf.reduce_sum(x) > 0:  # AutoGraph makes this a conditional
+                return x
+            return -x
+
+        traced = trace_step(tf.function(lambda x: positive(x) + 1.0, autograph=False), X)
+        types = [node.op for node in traced.source.graph_def.node]
+        self.assertLen([op for op in types if op.endswith("PartitionedCall")], 1)
+
+    def test_the_first_call_may_make_variables(self):
+        made = []
+
+        @tf.function
+        def step(x):
+            if not made:
+                made.append(tf.Variable(tf.ones([3])))
+            return x * made[0]
+
+        traced = trace_step(step, X)
+        self.assertEqual([v.ref() for v in traced.variables.values()], [made[0].ref()])
+        self.assertAllEqual(run_in_session(traced, 1)[0][0], X)
+
+    def test_a_concrete_function_is_taken_as_it_is(self):
+        @tf.function
+        def double(x):
+            return x * 2.0
+
+        traced = trace_step(double.get_concrete_function(tf.TensorSpec([None, 3])), (X,))
+        self.assertAllEqual(run_in_session(traced, 1)[0][0], X * 2)
+        self.assertTrue(is_traceable(double))
+        self.assertFalse(is_traceable(tf.Graph()))
+        self.assertFalse(is_traceable(lambda x: x))
+
+    def test_what_cannot_be_placed_is_refused_in_a_sentence(self):
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(["a"], [1]), default_value=0
+        )
+        one = tf.function(lambda x: x + 1.0)
+        for function, example, message in (
+            (tf.function(lambda x: table.lookup(x)), np.array(["a"]), "only variables and tensors"),
+            (tf.function(lambda x: x, jit_compile=True), X, "without jit_compile"),
+            (one, (X, X), "cannot be called with this example"),
+            (one.get_concrete_function(X), (X, X), "takes 1 tensors, but the example has 2"),
+            (tf.function(lambda x: None), X, "there is no step"),
+        ):
+            with self.assertRaisesRegex(GraphError, message):
+                trace_step(function, example)
+        with tf.Graph().as_default(), self.assertRaisesRegex(GraphError, "eager execution"):
+            trace_step(one, X)
+
+
+if __name__ == "__main__":
+    del two_devices
+    tf.test.main()

@@ -1,0 +1,84 @@
+"""A function with devices: traced again, each operation on the device of its name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_functions
+
+__all__ = ["placed_concrete_function", "placed_function"]
+
+
+def placed_function(
+    function: Callable[..., Any],
+    device_of: Callable[[str], str],
+    *,
+    inline: bool,
+    autograph: bool,
+    input_signature: Any = None,
+) -> Any:
+    """Makes a tf.function whose operations are on devices.
+
+    Names of operations are the same in each trace, so that a placement found for one trace is one
+    of the next. Gradients that the function computes are operations of it, and placed like others.
+
+    Args:
+        function: a Python function.
+        device_of: the device of an operation, by its name; "" leaves that to others.
+        inline: whether functions that are called become part of it, so that their operations have
+            names and devices of their own.
+        autograph: as of tf.function.
+        input_signature: as of tf.function.
+
+    Returns:
+        The tf.function.
+    """
+
+    @functools.wraps(function)
+    def placed(*args: Any, **kwargs: Any) -> Any:
+        graph = tf.compat.v1.get_default_graph()
+
+        def device(operation: tf.Operation) -> str:
+            # Bodies of loops and branches are on the device of the operation that runs them.
+            of_name = device_of(operation.name) if operation.graph is graph else ""
+            return of_name or operation.device
+
+        with graph.device(device), _inlined_calls() if inline else contextlib.nullcontext():
+            return function(*args, **kwargs)
+
+    return tf.function(placed, autograph=autograph, input_signature=input_signature)
+
+
+def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
+    """Makes a ConcreteFunction whose operations are on devices.
+
+    Args:
+        function: the ConcreteFunction, which is not traced again.
+        device_of: the device of an operation, by its name; "" leaves that to others.
+
+    Returns:
+        Another ConcreteFunction, with the same captures, arguments and results.
+    """
+    for operation in function.graph.get_operations():
+        # What TensorFlow has registered for the function itself does not change by that.
+        device = device_of(operation.name)
+        if device:
+            operation._set_device(device)
+    return concrete_functions.ConcreteFunction.from_func_graph(
+        function.graph, function.function_type, {}
+    )
+
+
+@contextlib.contextmanager
+def _inlined_calls() -> Iterator[None]:
+    """Has functions that are called add their operations to the graph that is traced."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)

@@ -1,0 +1,76 @@
+"""A function or a model on the devices that were found for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from graph_passes.errors import GraphError
+from graph_passes.placement import Placement
+from tf_placer.functions.connection import connect, full_name
+from tf_placer.functions.keras_models import set_train_step
+from tf_placer.functions.moved_variables import move_variables
+from tf_placer.functions.traced_step import TracedStep, trace_step
+from tf_placer.machines.machine import Machine
+
+__all__ = ["PlacedStep"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlacedStep:
+    """A step, the machine that it is placed on, and how.
+
+    Attributes:
+        traced: the step.
+        machine: where it is to run.
+        placement: the devices of its operations; None for those that it came with.
+    """
+
+    traced: TracedStep
+    machine: Machine
+    placement: Placement | None = None
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The function on its devices, where its variables go, too.
+
+        Raises:
+            MachineError: this process is not connected to the cluster.
+        """
+        return self.traced.target if self.placement is None else self._placed(self.traced)
+
+    def apply(self, model: Any) -> None:
+        """Puts the devices into a Keras model.
+
+        Raises:
+            GraphError: it is not built or compiled, or is another model.
+            MachineError: this process is not connected to the cluster.
+        """
+        if self.placement is None:
+            return
+        traced = self.traced
+        if model is not traced.target:
+            traced = trace_step(model, traced.example)
+            here, there = (set(each.source.op_graph.names) for each in (traced, self.traced))
+            if here != there:
+                example = min(here ^ there)
+                raise GraphError(
+                    f"the model {model.name!r} is not the one that was placed: its step differs, "
+                    f"first in {example!r}"
+                )
+        set_train_step(model, self._placed(traced))
+
+    def _placed(self, traced: TracedStep) -> Any:
+        assert self.placement is not None
+        connect(self.machine)
+        first = self.machine.devices[0].name
+        # In a session, what has no device is on the machine; in a function, in this process.
+        default = "" if self.machine.kind == "attached" else first
+        devices = self.placement.assignment
+        targets = {
+            variable.ref(): full_name(devices.get(name, default) or variable.device)
+            for name, variable in traced.variables.items()
+        }
+        move_variables(targets)
+        return traced.place(lambda name: devices.get(name, default))

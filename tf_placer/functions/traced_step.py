@@ -1,0 +1,210 @@
+"""One call of a TensorFlow 2 function as a graph and a step, with the values of its variables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.op_graph import OpGraph
+from tf_placer.functions.keras_models import check_model, is_keras_model
+from tf_placer.functions.placed_function import placed_concrete_function, placed_function
+from tf_placer.inputs.initial_state import is_read
+from tf_placer.inputs.sources import Source
+from tf_placer.inputs.step import Step
+
+__all__ = ["TracedStep", "is_traceable", "trace_step"]
+
+_NOT_TENSORS = (tf.resource, tf.variant)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TracedStep:
+    """One call of a function, or one training step of a Keras model.
+
+    Attributes:
+        target: what it is a step of: a tf.function, a ConcreteFunction or a Keras model.
+        example: what the call was given.
+        source: its graph and its step.
+        variables: the variables that it reads or writes, by the name of their operations.
+        place: makes the function with devices, from a function of an operation's name that says
+            which, "" for none.
+    """
+
+    target: Any
+    example: Any
+    source: Source
+    variables: Mapping[str, tf.Variable]
+    place: Callable[[Callable[[str], str]], Any]
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a step of a Keras model."""
+        return is_keras_model(self.target)
+
+
+def is_traceable(target: Any) -> bool:
+    """Says whether something is a tf.function, a ConcreteFunction or a Keras model."""
+    kinds = (tf.types.experimental.ConcreteFunction, tf.types.experimental.GenericFunction)
+    return isinstance(target, kinds) or is_keras_model(target)
+
+
+def trace_step(target: Any, example: Any) -> TracedStep:
+    """Traces one call. Nothing is run, and no variable changes.
+
+    Functions that are called are traced as if their bodies stood where they are called, so that
+    their operations can be placed one by one; where that fails, each call is one operation.
+
+    Args:
+        target: a tf.function, a ConcreteFunction, or a Keras model that is built and compiled.
+        example: a tuple of the arguments of the call, or its only argument; of a model, a batch as
+            `fit` takes it: (x, y), (x, y, sample_weight) or x.
+
+    Returns:
+        The step.
+
+    Raises:
+        GraphError: it cannot be traced, is compiled by XLA, or uses what cannot be copied into a
+            session, such as a table.
+    """
+    if not tf.executing_eagerly():
+        raise GraphError("functions and models need eager execution: TensorFlow 2's default")
+    if is_keras_model(target):
+        check_model(target)
+        # The step takes the batch as one argument.
+        return _trace(target, target.train_step, (_tensors(example),), example, autograph=False)
+    arguments = _tensors(example if isinstance(example, tuple) else (example,))
+    if isinstance(target, tf.types.experimental.ConcreteFunction):
+        source, variables = _source(target, arguments)
+        return TracedStep(
+            target,
+            example,
+            source,
+            variables,
+            lambda device_of: placed_concrete_function(target, device_of),
+        )
+    if target._jit_compile:
+        raise GraphError(
+            f"{_name(target)} is compiled by XLA, which runs it on one device: make it a "
+            "tf.function without jit_compile"
+        )
+    try:
+        # Variables that the first call makes are made by this.
+        target.get_concrete_function(*arguments)
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"{_name(target)} cannot be called with this example: {_first_line(error)}"
+        ) from error
+    return _trace(
+        target,
+        target.python_function,
+        arguments,
+        example,
+        autograph=target._autograph,
+        input_signature=target.input_signature,
+    )
+
+
+def _trace(
+    target: Any,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    example: Any,
+    **options: Any,
+) -> TracedStep:
+    def place(device_of: Callable[[str], str], *, inline: bool) -> Any:
+        return placed_function(function, device_of, inline=inline, **options)
+
+    for inline in (True, False):
+        # The first trace may make variables, such as an optimiser's.
+        untouched = place(lambda name: "", inline=inline)
+        try:
+            untouched.get_concrete_function(*arguments)
+            concrete = place(lambda name: "", inline=inline).get_concrete_function(*arguments)
+            break
+        except Exception as error:
+            if not inline:
+                raise GraphError(
+                    f"{_name(target)} cannot be traced with this example: {_first_line(error)}"
+                ) from error
+    source, variables = _source(concrete, arguments)
+    return TracedStep(
+        target, example, source, variables, lambda device_of: place(device_of, inline=inline)
+    )
+
+
+def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, tf.Variable]]:
+    """Makes a graph of a function: variables in it, and what it is given as feeds."""
+    graph_def = concrete.graph.as_graph_def()
+    nodes = {node.name: node for node in graph_def.node}
+    captured = concrete.captured_inputs
+    num_given = len(concrete.inputs) - len(captured)
+    given = _leaves(arguments)
+    if len(given) != num_given:
+        raise GraphError(
+            f"the function takes {num_given} tensors, but the example has {len(given)}"
+        )
+    feeds: dict[str, np.ndarray] = {}
+    variables: dict[str, tf.Variable] = {}
+    by_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
+    for inner, value in zip(concrete.inputs, [*given, *captured], strict=True):
+        variable = by_handle.get(id(value))
+        if variable is not None:
+            variables[inner.op.name] = variable
+            _make_variable(nodes[inner.op.name], variable)
+        elif inner.dtype in _NOT_TENSORS or not hasattr(value, "numpy"):
+            raise GraphError(
+                f"{inner.op.name!r} is a {_kind(inner)} that the function takes from outside: only "
+                "variables and tensors can be; pass what it gives as an argument"
+            )
+        else:
+            feeds[inner.name] = value.numpy()
+    outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
+    fetches = tuple(dict.fromkeys([*outputs, *(op.name for op in concrete.graph.control_outputs)]))
+    if not fetches:
+        raise GraphError("the function returns nothing and changes nothing: there is no step")
+    op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
+    feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
+    needed = {op_graph.names[i] for i in np.flatnonzero(op_graph.needed).tolist()}
+    values = {name: v.numpy() for name, v in variables.items() if name in needed}
+    op_graph = OpGraph.from_graph_def(graph_def, fetches, feeds)
+    return Source(op_graph, Step(fetches, feeds, restored=values)), variables
+
+
+def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
+    """Makes an argument of a function a variable."""
+    node.op = "VarHandleOp"
+    node.attr.clear()
+    node.attr["dtype"].type = variable.dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
+    node.attr["shared_name"].s = node.name.encode()
+
+
+def _tensors(example: Any) -> Any:
+    """Makes arrays tensors, as a function does that is called with them."""
+    return tf.nest.map_structure(
+        lambda leaf: tf.constant(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf,
+        example,
+    )
+
+
+def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
+    flat = tf.nest.flatten(list(arguments), expand_composites=True)
+    return [leaf for leaf in flat if isinstance(leaf, tf.Tensor)]
+
+
+def _kind(tensor: tf.Tensor) -> str:
+    return "resource" if tensor.dtype in _NOT_TENSORS else "tensor of another graph"
+
+
+def _name(target: Any) -> str:
+    return f"the function {getattr(target, '__name__', None) or type(target).__name__!r}"
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
