@@ -9,13 +9,11 @@ from tf_placer.errors import require_tensorflow
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Compiles, against the TensorFlow that is installed, the pass that places the graphs of a "
-    "program whose code stays as it is, and keeps it in ~/.cache/tf_placer (or in "
-    "$XDG_CACHE_HOME). It needs a C++ compiler (Debian: apt-get install g++), and is built anew "
-    "for another TensorFlow. The pass places the sessions and functions of a process that is "
-    "started with TF_PLACER_PLACEMENT=placement.json and has `import tf_placer.native_pass`, by the "
-    "names of operations. For sessions on servers the servers do it: start them with "
-    "TF_PLACER_PLACEMENT=placement.json python -m tf_placer serve local:N."
+    "Compiles the pass that places the graphs of a program whose code stays as it is, against the "
+    "TensorFlow that is installed. It needs a C++ compiler (Debian: apt-get install g++). The pass "
+    "is kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME), one for each TensorFlow. It works in "
+    "programs that import tf_placer.native_pass and are started with the environment variable "
+    "TF_PLACER_PLACEMENT=placement.json; for sessions on servers, in `serve`."
 )
 
 
