@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,14 +51,14 @@ def place_graph(kind: str) -> list[str]:
 
 def place_function(name: str) -> list[str]:
     """Places a function at random; a row of the table."""
-    make, part = _FUNCTIONS[name]
+    make, pattern = _FUNCTIONS[name]
     # What was traced lives as long as this.
     function = make()
     expected = function()
     random = np.random.default_rng(zlib.crc32(name.encode()))
     assignment = {
         node.name: _DEVICES[random.integers(len(_DEVICES))]
-        for node in _last_traced(part).node_def
+        for node in _last_traced(pattern).node_def
         if node.op not in _NOT_PLACED and not op_def_registry.get(node.op).is_stateful
     }
     place(assignment)
@@ -81,13 +82,13 @@ def place_function(name: str) -> list[str]:
     return [name, str(len(assignment)), *_counts(assignment, ran), str(same)]
 
 
-def _last_traced(part: str) -> Any:
-    """Finds the function with a part of this name that was traced last."""
+def _last_traced(pattern: str) -> Any:
+    """Finds the function of such a name that was traced last."""
     names = [
         name if isinstance(name, str) else name.decode()
         for name in context.context().list_function_names()
     ]
-    found = [name for name in names if name.startswith("__inference_") and part in name]
+    found = [name for name in names if re.match(f"__inference_.*({pattern})", name)]
     last = max(found, key=lambda name: int(name.rpartition("_")[2]))
     return context.context().get_function_def(last)
 
@@ -105,6 +106,8 @@ def _devices_of_call(call: Callable[[], Any]) -> dict[str, str]:
     context.enable_run_metadata()
     context.enable_graph_collection()
     try:
+        # What ran before is not asked for.
+        context.export_run_metadata()
         call()
         metadata = context.export_run_metadata()
     finally:
@@ -177,17 +180,14 @@ def _keras() -> Callable[[], Any]:
     return fit
 
 
-#: By name what makes a function, anew each time, and a part of the name of what is placed: in
+#: By name what makes a function, anew each time, and a pattern of the name of what is placed: in
 #: Keras 2 the training step is inlined when it is traced.
 _FUNCTIONS: Mapping[str, tuple[Callable[[], Callable[[], Any]], str]] = {
     "function": (_plain, "_layers_"),
     "functions in functions": (_nested, "_layers_"),
     "function in a loop": (_while_loop, "_layers_"),
     "captured variables": (_captured, "captured_step"),
-    "training step of Keras": (
-        _keras,
-        "train_function" if tf.keras.__version__.startswith("2.") else "one_step_on_data",
-    ),
+    "training step of Keras": (_keras, "one_step_on_data|train_function"),
 }
 
 
