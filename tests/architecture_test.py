@@ -30,7 +30,7 @@ LAYERS = (
         "tf_placer.processes",
         "tf_placer.start_up_messages",
     ),
-    ("tf_placer.native", "tf_placer.text"),
+    ("tf_placer.native", "tf_placer.native_pass", "tf_placer.text"),
     ("tf_placer.machines", "tf_placer.problem"),
     ("tf_placer.inputs", "tf_placer.simulation"),
     ("tf_placer.environments", "tf_placer.functions"),

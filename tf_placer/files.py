@@ -5,9 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 from typing import Any
 
-__all__ = ["check_output", "read_json", "write_bytes", "write_json", "write_text"]
+__all__ = [
+    "cache_directory",
+    "check_output",
+    "read_json",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+
+def cache_directory() -> pathlib.Path:
+    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(base, "tf_placer")
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

@@ -45,6 +45,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "list what can search, and the settings of each",
     ),
     "log": ("tf_placer.cli.log_command", "show the log of a search"),
+    "build_pass": (
+        "tf_placer.cli.build_pass_command",
+        "build what places graphs of programs that stay as they are",
+    ),
     "serve": ("tf_placer.cli.serve_command", "run the worker processes of a local machine"),
 }
 _EXIT_CODES = (

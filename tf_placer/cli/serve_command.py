@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import sys
 
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.local_cluster import LocalCluster
@@ -13,8 +15,11 @@ __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
     "Starts the TensorFlow servers of a 'local:N' machine, so that sessions can run a placed graph "
-    "on it: tf.compat.v1.Session('grpc://localhost:PORT'). Runs until interrupted."
+    "on it: tf.compat.v1.Session('grpc://localhost:PORT'). Runs until interrupted. Where the "
+    "environment variable TF_PLACER_PLACEMENT names a placement.json, the servers place the graphs "
+    "of sessions by it."
 )
+_LOOK_SECS = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,15 +34,33 @@ def run(args: argparse.Namespace) -> None:
     """Serves sessions until interrupted.
 
     Raises:
+        GraphError: the placement that the environment names cannot be read.
         LocalClusterError, MachineError: the machine cannot be served.
+        PassError: the pass that places graphs cannot be built.
     """
     require_tensorflow()
+    # With a placement this reads it and builds the pass, before every server does.
+    from tf_placer.native_pass import PLACEMENT_VARIABLE
+
+    placement = os.environ.get(PLACEMENT_VARIABLE) or None
+    said: set[str] = set()
     with (
         contextlib.suppress(KeyboardInterrupt),
-        LocalCluster(find_machine(args.machine), port=args.port) as cluster,
+        LocalCluster(find_machine(args.machine), port=args.port, placement=placement) as cluster,
     ):
         print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
-        cluster.wait()
+        while True:
+            cluster.wait(None if placement is None else _LOOK_SECS)
+            _say_what_is_placed(cluster, said)
+
+
+def _say_what_is_placed(cluster: LocalCluster, said: set[str]) -> None:
+    """Shows what the pass wrote to the logs of the servers."""
+    for server in cluster.servers:
+        for line in server.log_lines():
+            if line.startswith("tf_placer: ") and line not in said:
+                said.add(line)
+                print(line, file=sys.stderr, flush=True)
 
 
 def _port(text: str) -> int:

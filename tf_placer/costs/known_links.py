@@ -9,17 +9,16 @@ import fcntl
 import hashlib
 import json
 import os
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from tf_placer.files import read_json, write_json
+from tf_placer.files import cache_directory, read_json, write_json
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.machines.processor import processor_name
 
-__all__ = ["KnownLinks", "cache_directory", "keep_links", "known_links"]
+__all__ = ["KnownLinks", "keep_links", "known_links"]
 
 _FORMAT = 1
 _FILE = "links.json"
@@ -41,12 +40,6 @@ class KnownLinks:
     def age_secs(self) -> float:
         """How long ago that was."""
         return (datetime.datetime.now(datetime.UTC) - self.measured).total_seconds()
-
-
-def cache_directory() -> pathlib.Path:
-    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return pathlib.Path(base, "tf_placer")
 
 
 def known_links(

@@ -53,7 +53,12 @@ class LocalCluster:
     """
 
     def __init__(
-        self, machine: Machine, port: int | None = None, *, log_dir: str | None = None
+        self,
+        machine: Machine,
+        port: int | None = None,
+        *,
+        log_dir: str | None = None,
+        placement: str | None = None,
     ) -> None:
         """Starts the processes and returns at once; `wait_until_ready` waits for them.
 
@@ -61,6 +66,8 @@ class LocalCluster:
             machine: of kind "local".
             port: where task 0 shall listen; None for a free port. The others always take free ones.
             log_dir: an existing directory for what the servers write; a temporary one when None.
+            placement: a placement file by which the servers place the graphs of all sessions; None
+                for none, whatever the environment says: a search places its graphs itself.
 
         Raises:
             ValueError: the machine is not local.
@@ -85,7 +92,7 @@ class LocalCluster:
                 server = ChildProcess(
                     f"task {task}",
                     "tf_placer.machines.local_server",
-                    {"task": task, "ports": ports, "cores": device.cores},
+                    {"task": task, "ports": ports, "cores": device.cores, "placement": placement},
                     log_path=pathlib.Path(log_dir, f"task_{task}.log"),
                     environ=environ,
                 )

@@ -46,7 +46,7 @@ class CommandLineTest(tf.test.TestCase):
         code, output, errors = self.call("--help")
         self.assertEqual((code, errors), (0, ""))
         for command in COMMANDS:
-            self.assertIn(f"\n    {command} ", output)
+            self.assertRegex(output, rf"\n    {command}\s")
             code, explained, errors = self.call(command, "--help")
             self.assertEqual((code, errors), (0, ""))
             self.assertStartsWith(explained, f"usage: tf_placer {command}")

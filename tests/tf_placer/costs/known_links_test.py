@@ -9,7 +9,8 @@ from unittest import mock
 
 import tensorflow as tf
 
-from tf_placer.costs.known_links import cache_directory, keep_links, known_links
+from tf_placer.costs.known_links import keep_links, known_links
+from tf_placer.files import cache_directory
 from tf_placer.machines.machine import Device, Link, Machine
 
 v1 = tf.compat.v1

@@ -1,0 +1,34 @@
+"""Builds the pass once for all tests of a process."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+from tf_placer.native_pass.building import PassError, build_pass
+
+__all__ = ["in_cache_of_tests", "skip_unless_built"]
+
+
+@functools.cache
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+def in_cache_of_tests() -> mock._patch_dict:
+    """Keeps what is built out of the cache of the person who runs the tests."""
+    return mock.patch.dict(os.environ, {"XDG_CACHE_HOME": _directory().name})
+
+
+def skip_unless_built() -> None:
+    """Skips the tests of a class where nothing can be compiled."""
+    with in_cache_of_tests():
+        try:
+            build_pass()
+        except PassError as error:
+            if "says" in str(error):
+                raise
+            raise unittest.SkipTest(str(error)) from None

@@ -1,0 +1,35 @@
+"""The command `build_pass`: compiles the pass that places graphs of unchanged programs."""
+
+from __future__ import annotations
+
+import argparse
+
+from tf_placer.errors import require_tensorflow
+
+__all__ = ["DESCRIPTION", "add_arguments", "run"]
+
+DESCRIPTION = (
+    "Compiles the pass that places the graphs of a program whose code stays as it is, against the "
+    "TensorFlow that is installed. It needs a C++ compiler (Debian: apt-get install g++). The pass "
+    "is kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME), one for each TensorFlow. It works in "
+    "programs that import tf_placer.native_pass and are started with the environment variable "
+    "TF_PLACER_PLACEMENT=placement.json; for sessions on servers, in `serve`."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes: nothing."""
+    del parser
+
+
+def run(args: argparse.Namespace) -> None:
+    """Builds the pass and prints where it is.
+
+    Raises:
+        PassError: it cannot be built.
+    """
+    del args
+    require_tensorflow()
+    from tf_placer.native_pass.building import build_pass
+
+    print("pass:", build_pass())

@@ -1,0 +1,109 @@
+"""Builds the pass against the TensorFlow that is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+
+import tensorflow as tf
+from absl import logging
+
+from tf_placer.files import cache_directory
+
+__all__ = ["PassError", "build_pass", "library_path"]
+
+_SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
+_HEADER = "tensorflow/core/common_runtime/optimization_registry.h"
+#: The preprocessor sees what TensorFlow saw (NDEBUG changes classes), and of TensorFlow's headers
+#: nobody wants to read warnings.
+_FLAGS = ("-DNDEBUG", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden")
+_COMPILERS = ("g++", "c++", "clang++")
+_SHOWN_CHARS = 300
+
+
+class PassError(ImportError):
+    """The pass cannot be built or loaded; the message says why and what to do."""
+
+
+def library_path() -> pathlib.Path:
+    """Finds where the library of the pass is, or would be, that fits this TensorFlow."""
+    made_of = [tf.version.GIT_VERSION, *_flags(), _SOURCE.read_text()]
+    digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
+    return cache_directory() / "native_pass" / f"pre_placement_pass-{tf.__version__}-{digest}.so"
+
+
+def build_pass() -> pathlib.Path:
+    """Builds the library of the pass if it was not built before.
+
+    Returns:
+        The library.
+
+    Raises:
+        PassError: there is no compiler, TensorFlow came without its headers, the compiler fails, or
+            others may write where the library is to be.
+    """
+    path = library_path()
+    _make_private(path.parent)
+    if path.exists():
+        return path
+    include = pathlib.Path(tf.sysconfig.get_include())
+    if not (include / _HEADER).exists():
+        raise PassError(
+            f"the pass cannot be built: this TensorFlow has no {include / _HEADER}; install the "
+            "package of TensorFlow from PyPI"
+        )
+    compiler = _compiler()
+    logging.warning(
+        "building the pass of tf_placer for TensorFlow %s, once: %s", tf.__version__, path
+    )
+    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+        made = pathlib.Path(directory, path.name)
+        command = [*compiler, *_flags(), str(_SOURCE), "-o", str(made)]
+        ended = subprocess.run(
+            [*command, *tf.sysconfig.get_link_flags()], capture_output=True, text=True
+        )
+        if ended.returncode:
+            lines = ended.stderr.splitlines()
+            first = next((line for line in lines if "error" in line), " ".join(lines))
+            raise PassError(
+                f"the pass cannot be built for TensorFlow {tf.__version__}: {compiler[0]} says "
+                f"{first[:_SHOWN_CHARS]!r}"
+            )
+        # Whole or not at all, whoever else builds it at the same time.
+        os.replace(made, path)
+    return path
+
+
+def _flags() -> list[str]:
+    return [*tf.sysconfig.get_compile_flags(), *_FLAGS]
+
+
+def _compiler() -> list[str]:
+    """Finds the C++ compiler: $CXX, or the first of the usual ones."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in [named] if named else [[name] for name in _COMPILERS]:
+        if shutil.which(command[0]):
+            return command
+    raise PassError(
+        f"the pass is not built for TensorFlow {tf.__version__}, and there is no C++ compiler: "
+        "install one (Debian: apt-get install g++) and run `python -m tf_placer build_pass`"
+    )
+
+
+def _make_private(directory: pathlib.Path) -> None:
+    """Makes sure that nobody else puts code where this process loads it from."""
+    # The mode is that of the last directory alone.
+    for each in (directory.parent, directory):
+        each.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = directory.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PassError(
+            f"others may write to {directory}, where the pass is kept: set XDG_CACHE_HOME to a "
+            "directory of your own"
+        )

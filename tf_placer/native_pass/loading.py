@@ -1,0 +1,73 @@
+"""Loads the pass into this process and gives it a placement."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+
+from absl import logging
+
+from tf_placer.errors import require_tensorflow
+
+__all__ = ["PLACEMENT_VARIABLE", "place", "place_as_environment_says", "place_by_file"]
+
+#: The environment variable that names a placement file.
+PLACEMENT_VARIABLE = "TF_PLACER_PLACEMENT"
+
+
+def place_as_environment_says() -> None:
+    """Places all later graphs as the file says that the environment names, if it names one.
+
+    Raises:
+        GraphError: the file cannot be read or is not a placement; the message names it.
+        PassError: the pass is not built, and cannot be.
+    """
+    path = os.environ.get(PLACEMENT_VARIABLE)
+    if path:
+        place_by_file(path)
+
+
+def place_by_file(path: str) -> None:
+    """Places all later graphs of this process by a placement file; see `place`.
+
+    Raises:
+        GraphError: the file cannot be read or is not a placement; the message names it.
+        PassError: the pass is not built, and cannot be.
+    """
+    require_tensorflow()
+    from graph_passes.placement import read_placement
+
+    assignment = read_placement(path).assignment
+    if not assignment:
+        logging.warning("the placement %r places no operation", path)
+    place(assignment)
+
+
+def place(assignment: Mapping[str, str]) -> None:
+    """Places all graphs that a session or a function of this process runs first from now on.
+
+    Builds the pass where it was not built. Operations that come with a device keep it, and a graph
+    that has less than half of the names is another one and stays as it is. Each graph has a line on
+    standard error.
+
+    Args:
+        assignment: the device of each operation, by name; nothing, to place no longer.
+
+    Raises:
+        PassError: the pass is not built and cannot be, or cannot be loaded.
+    """
+    from tf_placer.native_pass.building import PassError, build_pass
+
+    path = build_pass()
+    try:
+        # TensorFlow is loaded by now, so that the library finds it.
+        function = ctypes.CDLL(str(path)).tf_placer_place
+    except (OSError, AttributeError) as error:
+        raise PassError(
+            f"the pass cannot be loaded: {error}; delete {path}, and it is built anew"
+        ) from error
+    texts = ctypes.c_char_p * len(assignment)
+    function.argtypes, function.restype = [ctypes.c_int64, texts, texts], None
+    names = texts(*(name.encode() for name in assignment))
+    function(len(assignment), names, texts(*(device.encode() for device in assignment.values())))
