@@ -154,7 +154,7 @@ class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(last[3], 2048 * SMALL["width"])
         self.assertGreaterEqual(last[1], 1)
         squeezed = model.graph.get_tensor_by_name("auxiliary/Squeeze:0").shape
-        self.assertEqual(squeezed, [16, 768 * SMALL["width"]])
+        self.assertEqual(squeezed, [16, round(768 * SMALL["width"])])
 
     def test_towers_are_replicas_that_share_the_variables(self):
         model = two_towers()

@@ -35,7 +35,7 @@ class SmallTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(last[3], 2048 * 0.5)
             self.assertGreaterEqual(last[1], 1)
             squeezed = model.graph.get_tensor_by_name("auxiliary/Squeeze:0").shape
-            self.assertEqual(squeezed, [24, 768 * 0.5])
+            self.assertEqual(squeezed, [24, 768 // 2])
 
 
 if __name__ == "__main__":
