@@ -1,5 +1,7 @@
 """Every system learns: problems whose fastest placement is known, and random placements."""
 
+import unittest
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
@@ -34,9 +36,9 @@ def _check_optimum(test, system, problem):
 
 def setUpModule():
     # Of so small networks the rewriting of a graph takes longer than all that it saves.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    rewriting = tf.config.optimizer
+    rewriting.set_experimental_options({"disable_meta_optimizer": True})
+    unittest.addModuleCleanup(rewriting.set_experimental_options, {"disable_meta_optimizer": False})
 
 
 class OptimumTest(parameterized.TestCase):
@@ -74,4 +76,7 @@ class HeterogeneousTest(parameterized.TestCase):
 
 
 if __name__ == "__main__":
+    # More threads wait for each other longer than they work; too late where TensorFlow has run.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     absltest.main()
