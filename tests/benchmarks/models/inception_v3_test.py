@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -146,35 +147,35 @@ class SmallSizeTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(moving_mean, 0.0003 * mean)
         self.assertAllClose(moving_variance, 1 + 0.0003 * (variance - 1))
 
-    @parameterized.parameters(75, 107)
-    def test_small_images_and_narrow_layers_keep_all_blocks(self, image_size):
-        model, width = small_model(), SMALL["width"]
-        if image_size != SMALL["image_size"]:
-            width = 0.25
-            model = inception_v3.build(batch=16, image_size=image_size, classes=5, width=width)
+    def test_small_images_and_narrow_layers_keep_all_blocks(self):
+        # `small_test` has other sizes.
+        model = small_model()
         last = model.graph.get_tensor_by_name("mixed_7c/concat:0").shape
-        self.assertEqual(last[3], 2048 * width)
+        self.assertEqual(last[3], 2048 * SMALL["width"])
         self.assertGreaterEqual(last[1], 1)
         squeezed = model.graph.get_tensor_by_name("auxiliary/Squeeze:0").shape
-        self.assertEqual(squeezed, [16, round(768 * width)])
+        self.assertEqual(squeezed, [16, round(768 * SMALL["width"])])
 
-    @parameterized.parameters(False, True)
-    def test_towers_are_replicas_that_share_the_variables(self, asynchronous):
+    def test_towers_are_replicas_that_share_the_variables(self):
         model = two_towers()
-        if asynchronous:
-            model = inception_v3.build(
-                **SMALL, optimizer="sgd", aux=False, towers=2, asynchronous=True
-            )
         types = collections.Counter(op.type for op in model.graph.get_operations())
         self.assertEqual(types["Conv2D"], 2 * 94)
-        # Kernel and offset of each convolution, weights and bias of a classifier: one update of
-        # each, or one by each tower.
-        updates = (2 * 94 + 2) * (2 if asynchronous else 1)
-        self.assertEqual(types["ResourceApplyGradientDescent"], updates)
+        # Kernel and offset of each convolution, weights and bias of a classifier.
+        self.assertEqual(types["ResourceApplyGradientDescent"], 2 * 94 + 2)
         self.assertEqual(types["VarHandleOp"], 2 * 94 + 2 + 2 * 94 + 1)
         for tower in range(2):
             branch = model.graph.get_tensor_by_name(f"tower_{tower}/mixed_5b/concat:0")
             self.assertEqual(branch.shape[0], 8)
+
+    def test_asynchronous_towers_are_asked_for(self):
+        # What they are then is tested with `train_towers`.
+        with (
+            mock.patch.object(inception_v3, "train_towers", side_effect=ArithmeticError) as train,
+            self.assertRaises(ArithmeticError),
+        ):
+            inception_v3.build(**SMALL, towers=2, asynchronous=True)
+        self.assertEqual(train.call_args.args[3], 2)
+        self.assertTrue(train.call_args.kwargs["asynchronous"])
 
     def test_towers_train(self):
         model = two_towers()

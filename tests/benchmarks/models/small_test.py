@@ -29,6 +29,13 @@ class SmallTest(tf.test.TestCase, parameterized.TestCase):
             ]
         self.assertNear(losses[0], first_loss, tolerance)
         self.assertAllInRange(losses, 0, 2 * first_loss)
+        if build is small.small_inception:
+            # All blocks are there, at another size of the images than in `inception_v3_test`.
+            last = model.graph.get_tensor_by_name("mixed_7c/concat:0").shape
+            self.assertEqual(last[3], 2048 * 0.5)
+            self.assertGreaterEqual(last[1], 1)
+            squeezed = model.graph.get_tensor_by_name("auxiliary/Squeeze:0").shape
+            self.assertEqual(squeezed, [24, 768 // 2])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import threading
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -73,13 +74,26 @@ class LocalSessionTest(tf.test.TestCase):
         measurement = self.environment.measure_assignment({})
         self.assertIsNone(measurement.failure)
 
+    def hang(self, action):
+        """Lets the next step hang, and does something when it hangs."""
+        hung = pathlib.Path(f"{self.directory / 'graph.pb'}.hung")
+        hung.unlink(missing_ok=True)
+        self.gate.write_text("wait")
+
+        def act():
+            deadline = time.monotonic() + 60.0
+            while not hung.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            action()
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        self.addCleanup(thread.join)
+
     def measure_while_hung(self, action):
         """Measures a step that hangs, and does something to it when it hangs."""
         self.environment.measure_assignment({})
-        self.gate.write_text("wait")
-        timer = threading.Timer(0.5, action)
-        timer.start()
-        self.addCleanup(timer.join)
+        self.hang(action)
         return self.environment.measure_assignment({})
 
     def kill(self, name: str, number: signal.Signals):
@@ -144,10 +158,7 @@ class LocalSessionTest(tf.test.TestCase):
 
     def test_a_server_that_is_killed_while_steps_are_traced_is_a_failure(self):
         self.environment.measure_assignment({})
-        self.gate.write_text("wait")
-        timer = threading.Timer(0.5, lambda: self.kill("task 1", signal.SIGKILL))
-        timer.start()
-        self.addCleanup(timer.join)
+        self.hang(lambda: self.kill("task 1", signal.SIGKILL))
         failure = self.environment.trace({}, COLOCRL)
         self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
         self.assertIn("task 1 was killed", failure.message)
@@ -174,9 +185,11 @@ class LocalSessionTest(tf.test.TestCase):
         self.assert_works()
 
     def test_a_hung_step_is_a_timeout_and_the_next_measurement_works(self):
+        self.assert_works()
+        self.gate.write_text("wait")
         self.environment.timeout_secs = 3.0
         try:
-            failure = self.measure_while_hung(lambda: None).failure
+            failure = self.environment.measure_assignment({}).failure
         finally:
             self.environment.timeout_secs = 120.0
         self.assertEqual(failure.kind, FailureKind.TIMEOUT)
@@ -307,10 +320,7 @@ class LocalSessionTest(tf.test.TestCase):
 
     def test_a_server_that_is_killed_in_a_step_of_an_open_session_is_a_failure(self):
         self.environment.open_session("a", {})
-        self.gate.write_text("wait")
-        timer = threading.Timer(0.5, lambda: self.kill("task 1", signal.SIGKILL))
-        timer.start()
-        self.addCleanup(timer.join)
+        self.hang(lambda: self.kill("task 1", signal.SIGKILL))
         failure = self.environment.run_steps("a", 1)
         self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
         self.assertIn("in the counted steps, task 1 was killed by signal 9", failure.message)

@@ -1,6 +1,9 @@
 """Every system learns: problems whose fastest placement is known, and random placements."""
 
+import unittest
+
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs
@@ -29,6 +32,13 @@ def _check_optimum(test, system, problem):
             test.assertEqual(outcome.best_ratio, 1.0)
             return
     test.fail(f"{system} does not solve {problem!r} with any of the seeds {list(_SEEDS)}")
+
+
+def setUpModule():
+    # Of so small networks the rewriting of a graph takes longer than all that it saves.
+    rewriting = tf.config.optimizer
+    rewriting.set_experimental_options({"disable_meta_optimizer": True})
+    unittest.addModuleCleanup(rewriting.set_experimental_options, {"disable_meta_optimizer": False})
 
 
 class OptimumTest(parameterized.TestCase):
@@ -66,4 +76,7 @@ class HeterogeneousTest(parameterized.TestCase):
 
 
 if __name__ == "__main__":
+    # More threads wait for each other longer than they work; too late where TensorFlow has run.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     absltest.main()
