@@ -47,7 +47,11 @@ def placed_function(
             of_name = device_of(operation.name) if operation.graph is graph else ""
             return of_name or operation.device
 
-        with graph.device(device), _inlined_calls() if inline else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(graph.device(device))
+            stack.enter_context(_reductions_of_nothing())
+            if inline:
+                stack.enter_context(_inlined_calls())
             return function(*args, **kwargs)
 
     return tf.function(placed, autograph=autograph, input_signature=input_signature)
@@ -82,3 +86,27 @@ def _inlined_calls() -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
+
+
+@contextlib.contextmanager
+def _reductions_of_nothing() -> Iterator[None]:
+    """Leaves out reductions over a single replica.
+
+    Keras reduces all gradients over the replicas at once. Where there is one replica, that is one
+    operation that hands all of them on, so that all would pass through one device.
+    """
+    context = tf.distribute.get_replica_context()
+    kind = type(context)
+    if tf.distribute.has_strategy() or context is None or "all_reduce" in vars(kind):
+        yield
+        return
+
+    def all_reduce(self: Any, reduce_op: Any, value: Any, options: Any = None) -> Any:
+        del self, reduce_op, options
+        return value
+
+    kind.all_reduce = all_reduce
+    try:
+        yield
+    finally:
+        del kind.all_reduce

@@ -69,6 +69,12 @@ class KerasModelTest(tf.test.TestCase):
         # The optimiser goes on from where it is.
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
 
+    def test_nothing_hands_on_all_gradients_at_once(self):
+        types = {node.op for node in trace_step(two_towers(), BATCH).source.graph_def.node}
+        self.assertNotIn("IdentityN", types)
+        reduced = tf.distribute.get_replica_context().all_reduce("sum", tf.constant(2.0))
+        self.assertEqual(reduced.numpy(), 2.0)
+
     def test_checkpoints_are_interchangeable(self):
         model, original = two_towers(), two_towers()
         placed(model)
