@@ -150,6 +150,8 @@ class ReadSourceTest(tf.test.TestCase, parameterized.TestCase):
             ((graph_def, "train", None, "init"), "initializer 'init' is not in the graph"),
             ((tf1.GraphDef(), "train"), "the graph is empty"),
             ((3, "train"), "not int"),
+            ((lambda x: x, "train"), "not function; tf_placer.optimize takes functions made by"),
+            ((tf.constant(1.0), "train"), "not a tensor: pass the tf.Graph, tf.function or Keras"),
         ):
             with self.assertRaisesRegex(GraphError, message):
                 read_source(*arguments)
@@ -239,6 +241,18 @@ class FilesTest(tf.test.TestCase):
             (self.directory / "missing.pb", "missing.pb': No such file"),
             (self.directory / "graph.txt", "graph.txt' is not a graph file: its name must end in"),
             (self.directory, "must end in .pb, .pbtxt or .meta"),
+        ):
+            with self.assertRaisesRegex(GraphError, message):
+                read_graph(path)
+        (self.directory / "saved").mkdir()
+        (self.directory / "saved" / "saved_model.pb").touch()
+        for path, message in (
+            (
+                self.directory / "saved",
+                "saved' is a SavedModel, .* pass the Keras model or the tf.fun",
+            ),
+            (self.directory / "saved" / "saved_model.pb", "is a SavedModel"),
+            (self.directory / "model.keras", "is a Keras model: load it, compile it, and pass it"),
         ):
             with self.assertRaisesRegex(GraphError, message):
                 read_graph(path)

@@ -1,0 +1,113 @@
+"""Tests of `optimize` with functions and models; the measurements of the search are scripted."""
+
+from __future__ import annotations
+
+import pathlib
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.live import job as live_job
+from tf_placer.live import optimization
+from tf_placer.live.optimization import optimize
+from tf_placer.live.run_directory import RunDirectory
+
+X = np.ones([4, 3], np.float32)
+
+
+def step_function() -> tuple[tf.types.experimental.PolymorphicFunction, list[tf.Variable]]:
+    variables = [tf.Variable(tf.fill([3, 3], value)) for value in (0.5, 0.25)]
+
+    @tf.function
+    def step(x):
+        result = tf.reduce_sum(tf.sin(x @ variables[0])) + tf.reduce_sum(tf.cos(x @ variables[1]))
+        for variable in variables:
+            variable.assign_add(tf.ones([3, 3]) * result)
+        return result
+
+    return step, variables
+
+
+class PlacedFunctionsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.is_faster = True
+        script = Script(secs=self.secs)
+
+        def search_here(directory, given, report, start_secs, host):
+            del report, host
+            return live_job.run(
+                RunDirectory(given),
+                directory,
+                lambda line: None,
+                script.environment,
+                start_secs=start_secs,
+            )
+
+        self.enter_context(mock.patch.object(optimization, "run_search", search_here))
+
+    def secs(self, assignment) -> float:
+        faster = self.is_faster and uses_two_devices(assignment)
+        return ORIGINAL_SECS / 2 if faster else ORIGINAL_SECS
+
+    def optimize(self, target, **settings):
+        settings = {"machine": MACHINE, "placer": "random", "max_trials": 10, **settings}
+        return optimize(target, log_dir=self.directory / "run", **settings)
+
+    def test_a_function_comes_back_on_its_devices(self):
+        step, variables = step_function()
+        original, same = step_function()
+        result = self.optimize(step, example=(X,))
+        self.assertTrue(result.changed)
+        self.assertEqual(uses_two_devices(result.placement.assignment), True)
+        placed = result.function
+        self.assertIs(result.function, placed)
+        for _ in range(3):
+            self.assertEqual(placed(X).numpy(), original(X).numpy())
+        for ours, theirs in zip(variables, same, strict=True):
+            self.assertAllEqual(ours, theirs)
+            self.assertIn(ours.device, DEVICES)
+        with self.assertRaisesRegex(ValueError, "of placing a Keras model"):
+            result.apply(keras.Sequential())
+
+    def test_one_that_cannot_be_faster_is_itself(self):
+        self.is_faster = False
+        step, _ = step_function()
+        result = self.optimize(step, example=X)
+        self.assertFalse(result.changed)
+        self.assertIs(result.function, step)
+
+    def test_a_model_trains_where_it_was_placed(self):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+        before = model.get_weights()
+        result = self.optimize(model, example=(X, np.ones([4, 1], np.float32)))
+        self.assertTrue(result.changed)
+        result.apply(model)
+        for ours, theirs in zip(model.get_weights(), before, strict=True):
+            self.assertAllEqual(ours, theirs)
+        model.fit(X, np.ones([4, 1], np.float32), verbose=0)
+        self.assertNotAllEqual(model.get_weights()[0], before[0])
+        with self.assertRaisesRegex(ValueError, "a model gets them by result.apply"):
+            result.function  # noqa: B018
+
+    def test_what_makes_no_sense_is_refused(self):
+        step, _ = step_function()
+        for arguments, message in (
+            ({}, "needs example="),
+            ({"example": X, "fetches": "loss"}, "takes no fetches, feeds"),
+            ({"example": X, "restore_from": "dir"}, "takes no fetches, feeds"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                self.optimize(step, **arguments)
+        with self.assertRaisesRegex(ValueError, "a graph takes no example"):
+            self.optimize(tf.Graph(), example=X)
+
+
+if __name__ == "__main__":
+    tf.test.main()
