@@ -164,7 +164,9 @@ def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, 
         else:
             feeds[inner.name] = value.numpy()
     outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
-    fetches = tuple(dict.fromkeys([*outputs, *(op.name for op in concrete.graph.control_outputs)]))
+    # Their order changes from trace to trace.
+    effects = sorted(operation.name for operation in concrete.graph.control_outputs)
+    fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))

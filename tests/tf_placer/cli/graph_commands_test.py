@@ -222,7 +222,7 @@ class BadInputTest(CommandsTestCase):
         self.refuses("cut.pb' is not a graph, or is cut short", "cut.pb")
         self.refuses("garbage.pb' is not a graph", "garbage.pb")
         self.refuses("empty.pb' is empty", "empty.pb")
-        self.refuses("graph.h5' is not a graph file: its name must end in", "graph.h5")
+        self.refuses("graph.npz' is not a graph file: its name must end in", "graph.npz")
         self.refuses("missing.pb': No such file", "missing.pb")
 
     def test_graphs(self):

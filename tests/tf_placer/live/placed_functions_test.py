@@ -24,7 +24,10 @@ def step_function() -> tuple[tf.types.experimental.PolymorphicFunction, list[tf.
 
     @tf.function
     def step(x):
-        result = tf.reduce_sum(tf.sin(x @ variables[0])) + tf.reduce_sum(tf.cos(x @ variables[1]))
+        left, right = tf.sin(x @ variables[0]), tf.cos(x @ variables[1])
+        for _ in tf.range(3):
+            right = tf.cos(right @ variables[1])
+        result = tf.reduce_sum(left) + tf.reduce_sum(right)
         for variable in variables:
             variable.assign_add(tf.ones([3, 3]) * result)
         return result
@@ -74,6 +77,13 @@ class PlacedFunctionsTest(tf.test.TestCase):
             self.assertIn(ours.device, DEVICES)
         with self.assertRaisesRegex(ValueError, "of placing a Keras model"):
             result.apply(keras.Sequential())
+
+    def test_the_next_run_of_a_program_does_not_search_again(self):
+        first = self.optimize(step_function()[0], example=(X,))
+        with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
+            again = self.optimize(step_function()[0], example=(2 * X,))
+        self.assertTrue(again.changed)
+        self.assertEqual(again.placement.assignment, first.placement.assignment)
 
     def test_one_that_cannot_be_faster_is_itself(self):
         self.is_faster = False
