@@ -29,7 +29,8 @@ from tf_placer.text.table import table
 
 __all__ = ["WORKLOADS", "main", "ratio_and_interval"]
 
-_STEPS = 4
+# Enough that the start of an epoch does not count.
+_STEPS = 16
 _BATCH = 128
 _SIZE = 512
 
