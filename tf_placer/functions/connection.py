@@ -28,9 +28,8 @@ def connect(machine: Machine) -> None:
         MachineError: the process is connected to another cluster, or not to this one.
         LocalClusterError: the servers do not start.
     """
-    here = {device.name for device in tf.config.list_logical_devices()}
+    known = {full_name(device.name) for device in tf.config.list_logical_devices()}
     wanted = [full_name(device.name) for device in machine.devices]
-    known = {full_name(name) for name in here}
     if machine.spec in _clusters or all(name in known for name in wanted):
         return
     if machine.kind != "local":
@@ -45,12 +44,16 @@ def connect(machine: Machine) -> None:
             "process of their own"
         )
     cluster = LocalCluster(machine)
-    cluster.wait_until_ready()
-    _clusters[machine.spec] = cluster
     addresses = [target.removeprefix("grpc://") for target in cluster.targets]
-    tf.config.experimental_connect_to_cluster(
-        tf.train.ClusterSpec({_JOB: addresses}), protocol="grpc"
-    )
+    try:
+        cluster.wait_until_ready()
+        tf.config.experimental_connect_to_cluster(
+            tf.train.ClusterSpec({_JOB: addresses}), protocol="grpc"
+        )
+    except BaseException:
+        cluster.close()
+        raise
+    _clusters[machine.spec] = cluster
 
 
 def full_name(device: str) -> str:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.functions.keras_models import check_model, is_keras_model
 from tf_placer.functions.placed_function import placed_concrete_function, placed_function
 from tf_placer.inputs.initial_state import is_read
@@ -120,11 +121,11 @@ def _trace(
         return placed_function(function, device_of, inline=inline, **options)
 
     for inline in (True, False):
-        # The first trace may make variables, such as an optimiser's.
-        untouched = place(lambda name: "", inline=inline)
         try:
-            untouched.get_concrete_function(*arguments)
-            concrete = place(lambda name: "", inline=inline).get_concrete_function(*arguments)
+            concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
+            if is_keras_model(target):
+                # That may have made variables, such as the optimiser's.
+                concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
             break
         except Exception as error:
             if not inline:
@@ -135,6 +136,11 @@ def _trace(
     return TracedStep(
         target, example, source, variables, lambda device_of: place(device_of, inline=inline)
     )
+
+
+def _nowhere(name: str) -> str:
+    del name
+    return ""
 
 
 def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, tf.Variable]]:
@@ -171,9 +177,12 @@ def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, 
         raise GraphError("the function returns nothing and changes nothing: there is no step")
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
-    needed = {op_graph.names[i] for i in np.flatnonzero(op_graph.needed).tolist()}
-    values = {name: v.numpy() for name, v in variables.items() if name in needed}
-    op_graph = OpGraph.from_graph_def(graph_def, fetches, feeds)
+    op_graph = op_graph.restricted(fetches, list(feeds))
+    if unknown_sizes(op_graph):
+        op_graph = op_graph.with_fed_values(feeds)
+    values = {
+        name: v.numpy() for name, v in variables.items() if op_graph.needed[op_graph.index[name]]
+    }
     return Source(op_graph, Step(fetches, feeds, restored=values)), variables
 
 
