@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, op_def_pb2, types_pb2
@@ -15,6 +15,9 @@ from graph_passes.op_graph import OpGraph
 
 __all__ = ["Argument", "FunctionBodies"]
 
+# What takes a tensor from a list, and the name of the output that this is.
+_TAKES = {"TensorListPopBack": "tensor", "TensorListGetItem": "item"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
@@ -25,10 +28,12 @@ class Argument:
             variable behind it; of a list of tensors, that of each of them.
         behind_dtype: the DataType of the variable that the argument is a handle of, or of the
             tensors of the list that it is; None for anything else.
+        value: of a list of whole numbers, what each tensor is that is taken from it.
     """
 
     shape: tuple[int, ...] | None
     behind_dtype: int | None = None
+    value: tuple[int, ...] | None = None
 
 
 class FunctionBodies:
@@ -66,7 +71,18 @@ class FunctionBodies:
         for arg, argument in zip(function.signature.input_arg, arguments, strict=True):
             graph_def.node.extend(_argument_nodes(arg, argument))
         tensors = self._tensor_names(function)
+        values = {
+            arg.name: argument.value
+            for arg, argument in zip(function.signature.input_arg, arguments, strict=True)
+            if argument.value is not None
+        }
         for node in function.node_def:
+            if node.op in _TAKES and node.input[0] in values:
+                value = _constant(
+                    f"{node.name}/value", values[node.input[0]], node.attr["element_dtype"].type
+                )
+                graph_def.node.append(value)
+                tensors[f"{node.name}:{_TAKES[node.op]}:0"] = f"{value.name}:0"
             copied = graph_def.node.add()
             copied.CopyFrom(node)
             copied.attr.pop("_class", None)  # what it names may be outside
@@ -77,7 +93,7 @@ class FunctionBodies:
         fetches += [node.name for node in function.node_def if _is_stateful(node)]
         return OpGraph.from_graph_def(graph_def, fetches)
 
-    def _tensor_names(self, function: function_pb2.FunctionDef) -> Mapping[str, str]:
+    def _tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
         """Maps "operation:output:number", as functions name tensors, to "operation:number"."""
         names = {}
         for node in function.node_def:
@@ -111,12 +127,8 @@ def _argument_nodes(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> list[tf
     dtype = argument.behind_dtype
     if arg.type == types_pb2.DT_VARIANT and dtype is not None and argument.shape is not None:
         # What is taken from it is of the shape that it is made with.
-        shape = tf.compat.v1.NodeDef(name=f"{arg.name}/shape", op="Const")
-        shape.attr["dtype"].type = types_pb2.DT_INT32
-        shape.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(argument.shape, tf.int32))
-        length = tf.compat.v1.NodeDef(name=f"{arg.name}/length", op="Const")
-        length.attr["dtype"].type = types_pb2.DT_INT32
-        length.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+        shape = _constant(f"{arg.name}/shape", argument.shape, types_pb2.DT_INT32)
+        length = _constant(f"{arg.name}/length", 0, types_pb2.DT_INT32)
         node.op = "TensorListReserve"
         node.input.extend([shape.name, length.name])
         node.attr["element_dtype"].type = dtype
@@ -131,6 +143,13 @@ def _argument_nodes(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> list[tf
         node.attr["dtype"].type = dtype
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(_dimensions(argument.shape)).as_proto())
     return [node]
+
+
+def _constant(name: str, value: int | tuple[int, ...], dtype: int) -> tf.compat.v1.NodeDef:
+    node = tf.compat.v1.NodeDef(name=name, op="Const")
+    node.attr["dtype"].type = dtype
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.dtypes.as_dtype(dtype)))
+    return node
 
 
 def _dimensions(shape: tuple[int, ...] | None) -> list[int | None] | None:

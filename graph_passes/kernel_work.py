@@ -13,6 +13,7 @@ from graph_passes.errors import GraphError
 from graph_passes.function_body import Argument, FunctionBodies
 from graph_passes.op_graph import OpGraph
 from graph_passes.tensors import SIZELESS
+from graph_passes.unknown_sizes import unknown_sizes
 from graph_passes.work import FREE, PICKS, contraction_flops, has_prefix, tensor_elements
 
 __all__ = ["KernelWork", "kernel_work", "tensor_sizes"]
@@ -64,6 +65,8 @@ class KernelWork:
         on_host: bool [num_kernels], true for arithmetic on integers like sizes and positions, which
             TensorFlow does on the host whatever the device.
         called: bool [num_kernels], true for those in bodies of functions.
+        unknown_sizes: descriptions of the tensors, those in bodies included, of which an unknown
+            dimension counts as 1.
     """
 
     operations: np.ndarray
@@ -72,6 +75,7 @@ class KernelWork:
     repeats: np.ndarray
     on_host: np.ndarray
     called: np.ndarray
+    unknown_sizes: tuple[str, ...]
 
 
 def kernel_work(graph: OpGraph) -> KernelWork:
@@ -90,7 +94,9 @@ def kernel_work(graph: OpGraph) -> KernelWork:
     Returns:
         The kernels of all operations that a step needs.
     """
-    return _Calls(graph).kernels(graph)
+    calls = _Calls(graph)
+    work = calls.kernels(graph)
+    return dataclasses.replace(work, unknown_sizes=(*unknown_sizes(graph), *calls.unknown_sizes))
 
 
 def tensor_sizes(graph: OpGraph) -> np.ndarray:
@@ -116,6 +122,7 @@ class _Calls:
     def __init__(self, graph: OpGraph) -> None:
         self._bodies = FunctionBodies(graph.graph_def)
         self._known: dict[tuple[str, tuple[Argument, ...]], _Rows] = {}
+        self.unknown_sizes: list[str] = []
 
     def kernels(self, graph: OpGraph) -> KernelWork:
         """Lists the kernels of a graph or of a body."""
@@ -143,7 +150,7 @@ class _Calls:
         order = np.argsort(operations, kind="stable")
         flops, touched, repeats, on_host = rows[:, order]
         return KernelWork(
-            operations[order], flops, touched, repeats, on_host.astype(bool), is_called[order]
+            operations[order], flops, touched, repeats, on_host.astype(bool), is_called[order], ()
         )
 
     def _rows_of_call(self, graph: OpGraph, i: int) -> _Rows | None:
@@ -170,7 +177,9 @@ class _Calls:
     def _rows_of_body(self, name: str, arguments: tuple[Argument, ...]) -> _Rows:
         key = (name, arguments)
         if key not in self._known:
-            work = self.kernels(self._bodies.body(name, arguments))
+            body = self._bodies.body(name, arguments)
+            self.unknown_sizes += [f"{each} in function {name!r}" for each in unknown_sizes(body)]
+            work = self.kernels(body)
             self._known[key] = np.stack(
                 [work.flops, work.touched_bytes, work.repeats, work.on_host]
             )
@@ -178,13 +187,17 @@ class _Calls:
 
 
 def _argument(graph: OpGraph, tensor: int) -> Argument:
-    node = graph.graph_def.node[int(graph.tensor_producer[tensor])]
+    number = int(graph.tensor_producer[tensor])
+    node = graph.graph_def.node[number]
+    if node.op == "Identity":
+        return _argument(graph, graph.input_tensors[number][0])
     if node.op == "VarHandleOp":
         shape = node.attr["shape"].shape
         dimensions = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
         return Argument(dimensions, node.attr["dtype"].type)
-    if tensor in graph.list_elements:
-        return Argument(*graph.list_elements[tensor])
+    element = graph.list_elements.get(tensor)
+    if element is not None:
+        return Argument(element.shape, element.dtype, element.value)
     return Argument(graph.tensor_shapes[tensor])
 
 

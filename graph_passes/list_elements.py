@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, types_pb2
 
-__all__ = ["LOOPS", "producer", "tell_list_elements"]
+__all__ = ["LOOPS", "ListFacts", "producer", "tell_list_elements"]
 
 _Node: TypeAlias = tf.compat.v1.NodeDef
 #: Loops whose bodies are functions.
@@ -20,6 +21,26 @@ _STACK = "TensorListStack"
 # Which input of it goes into the list.
 _PUTS = {"TensorListSetItem": 2, "TensorListPushBack": 1}
 _SIZELESS = (types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+_OF_SHAPES = (types_pb2.DT_INT32, types_pb2.DT_INT64)
+# No tensor that counts has more dimensions.
+_MAX_DIMENSIONS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class ListFacts:
+    """What is known of lists of tensors once the shapes of a graph are inferred.
+
+    A tensor is the name of its operation and a number.
+
+    Attributes:
+        rows: for each operation that stacks a list of a number of tensors known beforehand: its
+            name, and a tensor with as many rows.
+        values: for each list of whole numbers that a loop hands out: the list, and a tensor whose
+            shape are the numbers that the first iteration puts in, at most 16.
+    """
+
+    rows: Sequence[tuple[str, tuple[str, int]]] = ()
+    values: Mapping[tuple[str, int], tuple[str, int]] = dataclasses.field(default_factory=dict)
 
 
 def producer(text: str) -> tuple[str, int]:
@@ -28,7 +49,7 @@ def producer(text: str) -> tuple[str, int]:
     return name, int(rest[-1]) if rest else 0
 
 
-def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> list[tuple[str, tuple[str, int]]]:
+def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> ListFacts:
     """Makes lists be of the shape of what loops put into them.
 
     A list is made before anything is put into it, and what is taken from it has the shape that it
@@ -39,11 +60,11 @@ def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> list[tuple[str, tupl
         graph_def: the graph, which is changed.
 
     Returns:
-        For each operation that stacks a list of a number of tensors known beforehand: its name, and
-        a tensor with as many rows, as the name of its operation and a number.
+        What the changed graph tells of them.
     """
     if not any(node.op in LOOPS for node in graph_def.node):
-        return []
+        return ListFacts()
+    values: dict[tuple[str, int], tuple[str, int]] = {}
     by_name = {node.name: node for node in graph_def.node}
     functions = {f.signature.name: f for f in graph_def.library.function}
     for loop in [node for node in by_name.values() if node.op in LOOPS]:
@@ -57,7 +78,7 @@ def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> list[tuple[str, tupl
                 made[port] = maker
         items = {port: item for port, item in _items(body) if port in made}
         if items:
-            _add_items(graph_def, loop, body, made, items)
+            values |= _add_items(graph_def, loop, body, made, items)
     for node in [node for node in by_name.values() if node.op == _SPLIT]:
         _set_element_shape(graph_def, node)
     stacks = []
@@ -65,7 +86,7 @@ def tell_list_elements(graph_def: tf.compat.v1.GraphDef) -> list[tuple[str, tupl
         rows = _rows(graph_def, node.name, node.input[0], by_name)
         if rows is not None:
             stacks.append((node.name, rows))
-    return stacks
+    return ListFacts(stacks, values)
 
 
 def _rows(
@@ -110,8 +131,12 @@ def _add_items(
     body: function_pb2.FunctionDef,
     made: Mapping[int, _Node],
     items: Mapping[int, tuple[str, int]],
-) -> None:
-    """Adds a call of the body that hands out what it puts into lists, which are made alike."""
+) -> dict[tuple[str, int], tuple[str, int]]:
+    """Adds a call of the body that hands out what it puts into lists, which are made alike.
+
+    Returns:
+        Of what the loop hands out, lists of whole numbers, and tensors of these numbers as shape.
+    """
     function = graph_def.library.function.add()
     function.CopyFrom(body)
     function.signature.name = f"{loop.name.replace('/', '_')}_tf_placer_items"
@@ -138,6 +163,38 @@ def _add_items(
         shape.attr["T"].type = dtype
         shape.attr["out_type"].type = made[port].attr["shape_type"].type
         made[port].input[0] = shape.name
+    values = {}
+    for port, (text, dtype) in items.items():
+        if dtype in _OF_SHAPES:
+            # Shapes are what TensorFlow infers; a value is one if something is made of that shape.
+            values[loop.name, port] = call.name, len(call.attr["Tout"].list.type)
+            function.signature.output_arg.add(name=f"value_{port}", type=types_pb2.DT_INT32)
+            function.ret[f"value_{port}"] = _add_of_shape(function, f"value_{port}", text, dtype)
+            call.attr["Tout"].list.type.append(types_pb2.DT_INT32)
+    return values
+
+
+def _add_of_shape(function: function_pb2.FunctionDef, name: str, text: str, dtype: int) -> str:
+    """Adds a tensor to a function whose shape are the values of another; -1 counts as unknown."""
+    with tf.Graph().as_default() as graph:
+        # TensorFlow refuses a shape with what is below -1.
+        value = tf.compat.v1.placeholder(dtype, name="value")
+        sizes = tf.reshape(tf.maximum(value, tf.constant(-1, dtype)), [-1])[:_MAX_DIMENSIONS]
+        tf.fill(sizes, 0, name="filled")
+    prefix = f"tf_placer_{name}/"
+    # A function names outputs by what they are in the operation's definition.
+    names = {
+        operation.name: f"{prefix}{operation.name}:{operation.op_def.output_arg[0].name}:0"
+        for operation in graph.get_operations()
+    } | {"value": text}
+    for node in graph.as_graph_def().node:
+        if node.name != "value":
+            added = function.node_def.add()
+            added.CopyFrom(node)
+            added.name = prefix + node.name
+            del added.input[:]
+            added.input.extend(names[read] for read in node.input)
+    return names["filled"]
 
 
 def _set_element_shape(graph_def: tf.compat.v1.GraphDef, split: _Node) -> None:

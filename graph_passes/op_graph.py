@@ -14,7 +14,7 @@ from graph_passes import graph_def_reader as reader
 from graph_passes.errors import GraphError
 from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
-from graph_passes.tensors import read_tensors
+from graph_passes.tensors import ListElement, read_tensors
 
 __all__ = ["OpGraph", "ReadOperations"]
 
@@ -35,7 +35,7 @@ class OpGraph:
         tensor_dtypes: int32 [num_tensors], DataType of each tensor, references as their base type.
         tensor_shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
         tensor_bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
-        list_elements: of lists of tensors, by their number, shape and DataType of what they hold.
+        list_elements: of lists of tensors, by their number, what they hold, as far as known.
         edge_tensor: int32 [num_edges], the tensor that a data edge carries.
         edge_consumer: int32 [num_edges], the operation that reads it; edges are sorted by
             consumer, then by input number.
@@ -56,7 +56,7 @@ class OpGraph:
     tensor_dtypes: np.ndarray
     tensor_shapes: tuple[tuple[int, ...] | None, ...]
     tensor_bytes: np.ndarray
-    list_elements: Mapping[int, tuple[tuple[int, ...] | None, int]]
+    list_elements: Mapping[int, ListElement]
     edge_tensor: np.ndarray
     edge_consumer: np.ndarray
     edge_is_handle: np.ndarray

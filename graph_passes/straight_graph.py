@@ -57,13 +57,15 @@ class StraightGraph:
 
     Attributes:
         graph_def: the changed copy.
+        list_values: for lists of whole numbers, tensors whose shape are the numbers in them.
     """
 
     def __init__(self, graph_def: tf.compat.v1.GraphDef) -> None:
         """Makes the copy; the graph is not changed."""
         self.graph_def = tf.compat.v1.GraphDef()
         self.graph_def.CopyFrom(graph_def)
-        self._stacks = tell_list_elements(self.graph_def)
+        lists = tell_list_elements(self.graph_def)
+        self._stacks, self.list_values = lists.rows, lists.values
         graph_def = self.graph_def
         self._functions = {f.signature.name: f.signature for f in graph_def.library.function}
         self._library = FunctionLibrary(graph_def)

@@ -18,7 +18,7 @@ from graph_passes.list_elements import producer
 from graph_passes.op_types import VARIABLES
 from graph_passes.straight_graph import Shape, StraightGraph
 
-__all__ = ["SIZELESS", "Tensors", "read_tensors"]
+__all__ = ["SIZELESS", "ListElement", "Tensors", "read_tensors"]
 
 # DataType values of reference tensors are those of their base type plus this.
 _REF_OFFSET = 100
@@ -31,6 +31,21 @@ _LARGEST_SHAPE_VALUE = 1024
 _MAX_ROUNDS = 12
 
 
+@dataclasses.dataclass(frozen=True)
+class ListElement:
+    """What a list of tensors holds.
+
+    Attributes:
+        shape: of each of them, -1 for an unknown dimension; None for unknown rank.
+        dtype: their DataType.
+        value: the whole numbers that each is, as far as known of the first.
+    """
+
+    shape: Shape
+    dtype: int
+    value: tuple[int, ...] | None = None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tensors:
     """The tensors of a graph, numbered operation by operation.
@@ -41,8 +56,7 @@ class Tensors:
         shapes: per tensor its shape, -1 for an unknown dimension; None for unknown rank.
         bytes: int64 [num_tensors], -1 where the shape is not known or the type has no size.
         is_reference: bool [num_tensors].
-        elements: of each list of tensors of which that is known, the shape and the DataType of what
-            it holds.
+        elements: of each list of tensors of which that is known, what it holds.
     """
 
     output_start: np.ndarray
@@ -50,7 +64,7 @@ class Tensors:
     shapes: tuple[Shape, ...]
     bytes: np.ndarray
     is_reference: np.ndarray
-    elements: Mapping[int, tuple[Shape, int]]
+    elements: Mapping[int, ListElement]
 
 
 def read_tensors(
@@ -69,7 +83,7 @@ def read_tensors(
     Raises:
         GraphError: TensorFlow refuses the graph, or refuses it with these values.
     """
-    inference = _inferred(graph_def, _stand_ins(graph_def, fed or {}))
+    inference, list_values = _inferred(graph_def, _stand_ins(graph_def, fed or {}))
     outputs = [inference.outputs(node.name) for node in graph_def.node]
     output_start = np.zeros(len(outputs) + 1, np.int32)
     np.cumsum([len(tensors) for tensors in outputs], out=output_start[1:])
@@ -87,6 +101,12 @@ def read_tensors(
         for number in np.flatnonzero(codes == types_pb2.DT_VARIANT).tolist()
         if (element := _element(tensors[number])) is not None
     }
+    numbers = {node.name: number for number, node in enumerate(graph_def.node)}
+    for (name, port), filled in list_values.items():
+        number = int(output_start[numbers[name]]) + port
+        value = inference.shape_of(*filled)
+        if number in lists and value is not None and lists[number].shape == (len(value),):
+            lists[number] = dataclasses.replace(lists[number], value=value)
     sizes = _tensor_bytes(shapes, codes)
     return Tensors(output_start, codes, tuple(shapes), sizes, is_reference, lists)
 
@@ -222,8 +242,14 @@ class _Inference:
             self._operations[node.name] = operations[prefix + node.name]
 
 
-def _inferred(graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]) -> _Inference:
-    """Imports the graph, and then, as long as that tells more, what follows from corrections."""
+def _inferred(
+    graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]
+) -> tuple[_Inference, Mapping[tuple[str, int], tuple[str, int]]]:
+    """Imports the graph, and then, as long as that tells more, what follows from corrections.
+
+    Returns:
+        What is inferred; and for lists, tensors whose shape are the numbers in them.
+    """
     straight = StraightGraph(graph_def)
     try:
         inference = _Inference(straight.graph_def, stand_ins)
@@ -231,7 +257,7 @@ def _inferred(graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn
         # TensorFlow's words are to be about the graph as it is.
         inference = _Inference(graph_def, {})
         if not stand_ins:
-            return inference
+            return inference, {}
         raise GraphError(f"with the values that are fed, {error}") from None
     for _ in range(_MAX_ROUNDS):
         found = straight.corrections(inference.shape_of)
@@ -244,7 +270,7 @@ def _inferred(graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn
             # A size that a step makes less of, say: what is known without it has to do.
             logging.debug("the shapes %s do not fit: %s", list(corrections), error)
             break
-    return inference
+    return inference, straight.list_values
 
 
 def _unused_scopes(graph_def: tf.compat.v1.GraphDef) -> Iterator[str]:
@@ -252,13 +278,13 @@ def _unused_scopes(graph_def: tf.compat.v1.GraphDef) -> Iterator[str]:
     return (name for n in itertools.count() if (name := f"tf_placer_{n}") not in taken)
 
 
-def _element(tensor: tf.Tensor) -> tuple[Shape, int] | None:
+def _element(tensor: tf.Tensor) -> ListElement | None:
     """Says what a list of tensors holds, if TensorFlow has found that out."""
     data = handle_data_util.get_handle_data(tensor)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     [held] = data.shape_and_type
-    return _sizes(tf.TensorShape(held.shape)), held.dtype
+    return ListElement(_sizes(tf.TensorShape(held.shape)), held.dtype)
 
 
 def _sizes(shape: tf.TensorShape) -> Shape:

@@ -174,22 +174,41 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual([repeats for _, _, repeats, _ in sums], [trips + 1])
 
     def test_what_a_loop_takes_from_lists_has_the_sizes_that_are_fed(self):
-        def flops(rows: int | None, steps: int | None) -> float:
+        def work_of(rows: int | None, steps: int | None) -> tuple[float, float, tuple[str, ...]]:
             with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
                 x = tf.compat.v1.placeholder(tf.float32, [rows, steps, 8], name="x")
-                weights = tf.ones([8, 16])
+                weights = tf.ones([7, 16])
                 y = tf.scan(
-                    lambda a, z: tf.tanh(z @ weights) + a,
+                    # The gradient of the slice and that of the sum keep shapes in lists.
+                    lambda a, z: tf.tanh(z[:, 1:] @ weights) + a * tf.reduce_mean(z**2, 0)[0],
                     tf.transpose(x, [1, 0, 2]),
                     initializer=tf.zeros([tf.shape(x)[0], 16]),
                 )
-                tf.identity(tf.gradients(y**2, [weights])[0], name="y")
+                tf.identity(tf.gradients(y**2, [weights, x])[1], name="y")
             feeds = {"x:0": np.zeros([4, 7, 8], np.float32)}
             work = kernel_work(OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds))
-            return float((work.flops * work.repeats).sum())
+            flops, touched = work.flops * work.repeats, work.touched_bytes * work.repeats
+            return flops.sum(), touched[work.called].sum(), work.unknown_sizes
 
-        self.assertEqual(flops(None, None), flops(4, None))
-        self.assertGreaterEqual(flops(None, None), 2 * 2 * 4 * 8 * 16)
+        fed, static = work_of(None, None), work_of(4, None)
+        self.assertEqual(fed[::2], static[::2])
+        self.assertEqual(fed[2], ())
+        # Of static shapes TensorFlow makes other gradients, with a few small kernels less.
+        self.assertAllClose(fed[1], static[1], rtol=0.1)
+        self.assertGreaterEqual(fed[0], 2 * 2 * 4 * 7 * 16)
+
+    def test_unknown_sizes_in_bodies_are_named(self):
+        with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):
+            x = tf.compat.v1.placeholder(tf.float32, [6], name="x")
+            positive = tf.cond(
+                x[0] > 0,
+                lambda: tf.reduce_sum(tf.dynamic_partition(x, tf.cast(x > 0, tf.int32), 2)[1]),
+                lambda: x[0],
+            )
+            tf.identity(positive, name="y")
+        work = kernel_work(OpGraph.from_graph_def(graph.as_graph_def(), ["y"], ["x:0"]))
+        [first, *_] = work.unknown_sizes
+        self.assertRegex(first, r"^'DynamicPartition:0' \[\?\] in function 'cond_true_\d+'$")
 
     def test_the_branch_with_the_most_work_counts(self):
         with tf.Graph().as_default() as graph, graph_parts.control_flow(v2=True):

@@ -65,6 +65,7 @@ def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
         temp_bytes=temp.astype(np.int64),
         tensor_bytes=tensor_sizes(graph),
         source="analytic",
+        unknown_sizes=work.unknown_sizes,
     )
 
 

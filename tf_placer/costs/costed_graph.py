@@ -17,7 +17,6 @@ from graph_passes.devices import home_device
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
-from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.graph_problem import graph_problem
 from tf_placer.costs.known_links import keep_links, known_links
@@ -154,14 +153,15 @@ def cost_graph(
     if machine.kind == "described":
         soft = session_config is not None and session_config.allow_soft_placement
         check_given_devices(source.op_graph, machine, soft=soft)
-        unknown = unknown_sizes(source.op_graph)
+        costs = analytic_costs(source.op_graph, machine)
+        unknown = costs.unknown_sizes
         if unknown:
             report(
                 f"the sizes of {len(unknown)} tensors are not known, the first of them "
                 f"{unknown[0]}: an unknown dimension counts as 1. Feed arrays of the sizes that "
                 "your steps have"
             )
-        return CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
+        return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(dir=work_dir))
         if environment is None:

@@ -20,9 +20,11 @@ class OperationCosts:
             runs.
         tensor_bytes: int64 [num_tensors], the size of each tensor.
         source: "analytic" or "profiled".
+        unknown_sizes: descriptions of the tensors of which an unknown dimension counts as 1.
     """
 
     compute_secs: np.ndarray
     temp_bytes: np.ndarray
     tensor_bytes: np.ndarray
     source: str
+    unknown_sizes: tuple[str, ...] = ()
