@@ -70,7 +70,7 @@ class FunctionBodies:
                 graph_def.library.function.add().CopyFrom(self._functions[called])
         for arg, argument in zip(function.signature.input_arg, arguments, strict=True):
             graph_def.node.extend(_argument_nodes(arg, argument))
-        tensors = self._tensor_names(function)
+        tensors = self.tensor_names(function)
         values = {
             arg.name: argument.value
             for arg, argument in zip(function.signature.input_arg, arguments, strict=True)
@@ -93,7 +93,7 @@ class FunctionBodies:
         fetches += [node.name for node in function.node_def if _is_stateful(node)]
         return OpGraph.from_graph_def(graph_def, fetches)
 
-    def _tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
+    def tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
         """Maps "operation:output:number", as functions name tensors, to "operation:number"."""
         names = {}
         for node in function.node_def:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graph_passes.placement import Placement, read_placement
     from tf_placer.inputs.session_hook import PlacementHook
     from tf_placer.live.optimization import optimize
+    from tf_placer.live.profiling import profile
     from tf_placer.live.result import OptimizeResult
     from tf_placer.machines.local_cluster import LocalCluster
     from tf_placer.machines.lookup import find_machine
@@ -35,6 +36,7 @@ __all__ = [
     "SearchError",
     "find_machine",
     "optimize",
+    "profile",
     "read_placement",
 ]
 
@@ -50,6 +52,7 @@ _MODULES = {
     "PlacementHook": "tf_placer.inputs.session_hook",
     "find_machine": "tf_placer.machines.lookup",
     "optimize": "tf_placer.live.optimization",
+    "profile": "tf_placer.live.profiling",
     "read_placement": "graph_passes.placement",
 }
 

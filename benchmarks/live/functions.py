@@ -31,7 +31,7 @@ __all__ = ["WORKLOADS", "main", "ratio_and_interval"]
 
 # Enough that the start of an epoch does not count.
 _STEPS = 16
-_BATCH = 128
+_BATCH = 512
 _SIZE = 512
 
 

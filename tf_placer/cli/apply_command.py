@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tf_placer.cli.arguments import GRAPH_HELP, add_clear_devices
+from tf_placer.cli.arguments import GRAPH_HELP, OUTPUT_HELP, add_clear_devices, add_signature
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--placement", required=True, help="placement.json of a search")
-    parser.add_argument("--output_graph", required=True, help="where the graph goes; by ending")
+    parser.add_argument("--output_graph", required=True, help=OUTPUT_HELP)
+    add_signature(parser)
     add_clear_devices(parser)
 
 
@@ -31,29 +32,38 @@ def run(args: argparse.Namespace) -> None:
         GraphError: a file cannot be read or written, or nothing of the placement fits the graph.
     """
     require_tensorflow()
-    from graph_passes.annotate import Annotate, ClearDevices, DropDanglingColocation
+    from graph_passes.annotate import Annotate, DropDanglingColocation
     from graph_passes.errors import GraphError
     from graph_passes.fingerprint import graph_fingerprint
     from graph_passes.fitting import fit
-    from graph_passes.graph_pass import GraphPass, GraphState, Sequential
+    from graph_passes.graph_pass import GraphState
     from graph_passes.op_graph import OpGraph
     from graph_passes.placement import read_placement
     from tf_placer.inputs.graph_files import check_output, write_graph
-    from tf_placer.inputs.sources import read_graph
+    from tf_placer.inputs.saved_model_files import check_new_directory, write_saved_model
+    from tf_placer.inputs.sources import read_graph, without_devices
 
-    graph = read_graph(args.input_graph)
+    graph = read_graph(args.input_graph, args.signature)
     placement = read_placement(args.placement)
-    check_output(args.output_graph)
-    passes: list[GraphPass] = [ClearDevices()] if args.clear_devices else []
-    passes.append(DropDanglingColocation())
-    graph_def = Sequential(passes).run(GraphState(graph.graph_def)).state.graph_def
+    if graph.signature is None:
+        check_output(args.output_graph)
+    else:
+        check_new_directory(args.output_graph, args.input_graph)
+    if args.clear_devices:
+        graph = without_devices(graph)
+    graph_def = DropDanglingColocation().run(GraphState(graph.graph_def)).state.graph_def
     op_graph = OpGraph.from_graph_def(graph_def)
     try:
         fitted = fit(op_graph, placement)
     except GraphError as error:
         raise GraphError(f"{args.placement!r} on {args.input_graph!r}: {error}") from None
-    state = Annotate().run(GraphState(graph_def, placement=fitted.as_placement(placement))).state
-    write_graph(args.output_graph, state.graph_def, graph.meta_graph)
+    if graph.signature is None:
+        state = GraphState(graph_def, placement=fitted.as_placement(placement))
+        graph_def_with_devices = Annotate().run(state).state.graph_def
+        write_graph(args.output_graph, graph_def_with_devices, graph.meta_graph)
+    else:
+        saved_model = graph.signature.placed(fitted.assignment)
+        write_saved_model(args.output_graph, saved_model, args.input_graph)
     same = graph_fingerprint(graph_def) == placement.graph_fingerprint
     print("the graph is", "the one" if same else "not the one", "the placement was made for")
     print(f"placed: {len(fitted.assignment)} of {op_graph.num_operations} operations")

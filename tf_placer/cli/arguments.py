@@ -11,17 +11,23 @@ from tf_placer.placers import PLACERS, check_options, needs_problem
 __all__ = [
     "GRAPH_HELP",
     "MACHINE_HELP",
+    "OUTPUT_HELP",
     "PROBLEM_HELP",
     "add_clear_devices",
     "add_placer",
     "add_placer_options",
+    "add_signature",
     "add_step",
     "comma_separated",
     "placer_options",
     "placers_help",
 ]
 
-GRAPH_HELP = "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta, binary or text)"
+GRAPH_HELP = (
+    "graph file: a GraphDef (.pb, .pbtxt) or a MetaGraphDef (.meta, binary or text); or a "
+    "SavedModel directory"
+)
+OUTPUT_HELP = "where the graph with devices goes; by ending; of a SavedModel a new directory"
 PROBLEM_HELP = "problem file (.json), as `profile` writes it"
 MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
@@ -32,7 +38,10 @@ MACHINE_HELP = (
 
 
 def add_step(parser: argparse._ActionsContainer) -> None:
-    """Adds what says what a step runs: --fetches, --feeds, --initializers and --restore_from."""
+    """Adds what says what a step runs.
+
+    That is --fetches, --feeds, --initializers, --restore_from and --signature.
+    """
     parser.add_argument(
         "--fetches",
         type=comma_separated,
@@ -40,7 +49,9 @@ def add_step(parser: argparse._ActionsContainer) -> None:
         "'train_op' collection of a .meta file",
     )
     parser.add_argument(
-        "--feeds", help=".npz file with a value per placeholder, by name; made up by default"
+        "--feeds",
+        help=".npz file with a value per placeholder, by name, of a SavedModel per argument of the "
+        "signature; made up by default",
     )
     parser.add_argument(
         "--initializers",
@@ -52,6 +63,16 @@ def add_step(parser: argparse._ActionsContainer) -> None:
         metavar="CHECKPOINT",
         help="what variables begin with: a checkpoint (what the names of its files start with), or "
         "a directory whose latest checkpoint is taken; by default what initialisers give them",
+    )
+    add_signature(parser)
+
+
+def add_signature(parser: argparse._ActionsContainer) -> None:
+    """Adds --signature."""
+    parser.add_argument(
+        "--signature",
+        help="which signature of a SavedModel; by default 'serving_default' if there is one, or "
+        "the only one",
     )
 
 

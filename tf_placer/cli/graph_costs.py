@@ -29,6 +29,7 @@ def cost_graph_file(
     feeds_path: str | None = None,
     initializers: Sequence[str] | None = None,
     restore_from: str | None = None,
+    signature: str | None = None,
     steps: int = 10,
     granularity: str = "coarse",
     measure_links: bool = False,
@@ -39,12 +40,13 @@ def cost_graph_file(
     Processes that are needed start first, so that they import TensorFlow while this one does.
 
     Args:
-        input_graph: the graph file.
+        input_graph: the graph file, or the SavedModel directory.
         machine_spec: as `find_machine` takes it.
         fetches: what a step fetches; as `read_source` finds it when None.
         feeds_path: a file with what it feeds; as `read_source` makes it up when None.
         initializers: what runs before the first step; as `read_source` finds it when None.
         restore_from: what variables begin with; as their initialisers say when None.
+        signature: of a SavedModel; as `read_graph` finds it when None.
         steps: how many steps to trace on each kind of device.
         granularity: how fine groups are.
         measure_links: whether to measure links that are known.
@@ -78,7 +80,7 @@ def cost_graph_file(
 
         stages.begin(f"reading {input_graph}")
         feeds = None if feeds_path is None else read_feeds(feeds_path)
-        graph = read_graph(input_graph)
+        graph = read_graph(input_graph, signature)
         if clear_devices:
             graph = without_devices(graph)
         source = read_source(graph, fetches, feeds, initializers, restore_from=restore_from)

@@ -7,6 +7,7 @@ import argparse
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
+    OUTPUT_HELP,
     add_clear_devices,
     add_placer,
     add_step,
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
     parser.epilog = placers_help()
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
-    parser.add_argument("--output_graph", help="where the graph with devices goes; by ending")
+    parser.add_argument("--output_graph", help=OUTPUT_HELP)
     add_step(parser)
     parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
     add_placer(parser, AUTO)
@@ -61,16 +62,21 @@ def run(args: argparse.Namespace) -> None:
     require_tensorflow()
     from tf_placer.inputs.feeds_file import read_feeds
     from tf_placer.inputs.graph_files import check_output, write_graph
+    from tf_placer.inputs.saved_model_files import check_new_directory
     from tf_placer.inputs.sources import read_graph, without_devices
     from tf_placer.live.optimization import optimize
 
-    graph = read_graph(args.input_graph)
+    graph = read_graph(args.input_graph, args.signature)
+    is_saved = graph.signature is not None
     if args.output_graph is not None:
-        check_output(args.output_graph)
+        if is_saved:
+            check_new_directory(args.output_graph, args.input_graph)
+        else:
+            check_output(args.output_graph)
     if args.clear_devices:
         graph = without_devices(graph)
     result = optimize(
-        graph.meta_graph or graph.graph_def,
+        graph,
         feeds=None if args.feeds is None else read_feeds(args.feeds),
         fetches=args.fetches,
         initializers=args.initializers,
@@ -83,7 +89,9 @@ def run(args: argparse.Namespace) -> None:
         log_dir=args.log_dir,
         seed=args.seed,
     )
-    if args.output_graph is not None:
+    if args.output_graph is not None and is_saved:
+        result.save(args.output_graph)
+    elif args.output_graph is not None:
         write_graph(args.output_graph, result.graph_def, graph.meta_graph)
     if result.table():
         print(result.table(), end="\n\n")

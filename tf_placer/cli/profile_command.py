@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> None:
         feeds_path=args.feeds,
         initializers=args.initializers,
         restore_from=args.restore_from,
+        signature=args.signature,
         steps=args.steps,
         granularity=args.granularity,
         measure_links=args.measure_links,

@@ -231,6 +231,8 @@ def _search_auto(
     print(_search_table(problem, found))
     if result.is_optimal:
         print("              no placement is better")
+    elif result.is_near_bound:
+        print("              no placement is better by more than 1 %: the search ended early")
     print(f"\n{auto_table(result, changes, limits)}\n\nresult: {output}")
 
 

@@ -35,7 +35,7 @@ DESCRIPTION = (
     "a machine. A placement that does not fit is reported as such: feasible false, and the "
     "reason."
 )
-_STEP = ("fetches", "feeds", "initializers", "restore_from")
+_STEP = ("fetches", "feeds", "initializers", "restore_from", "signature")
 _GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement")
 
 
@@ -117,6 +117,7 @@ def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]
         feeds_path=args.feeds,
         initializers=args.initializers,
         restore_from=args.restore_from,
+        signature=args.signature,
         clear_devices=args.clear_devices,
     )
     try:

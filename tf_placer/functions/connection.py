@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import tensorflow as tf
 
 from tf_placer.machines.local_cluster import LocalCluster
@@ -54,6 +56,8 @@ def connect(machine: Machine) -> None:
         cluster.close()
         raise
     _clusters[machine.spec] = cluster
+    # Python would drop it before TensorFlow is done.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(cluster))
 
 
 def full_name(device: str) -> str:

@@ -150,17 +150,11 @@ def _refuse_models(path: str) -> None:
     """Says what to do with what is a model, not a graph.
 
     Raises:
-        GraphError: the path is one of a SavedModel or of a Keras model.
+        GraphError: the path is that of a file of a SavedModel or of a Keras model.
     """
     name = os.path.basename(os.path.normpath(path))
-    is_saved = name in _SAVED_MODEL or any(
-        os.path.isfile(os.path.join(path, file)) for file in _SAVED_MODEL
-    )
-    if is_saved:
-        raise GraphError(
-            f"{path!r} is a SavedModel, whose functions cannot be placed yet: pass the Keras model "
-            "or the tf.function that it was saved from to tf_placer.optimize"
-        )
+    if name in _SAVED_MODEL:
+        raise GraphError(f"{path!r} is a file of a SavedModel: name the directory that it is in")
     if name.endswith((".keras", ".h5")):
         raise GraphError(
             f"{path!r} is a Keras model: load it, compile it, and pass it with a batch, "
@@ -173,6 +167,7 @@ def _format_of(path: str) -> GraphFormat:
     if known is None:
         *endings, last = FORMATS
         raise GraphError(
-            f"{path!r} is not a graph file: its name must end in {', '.join(endings)} or {last}"
+            f"{path!r} is not a graph file: its name must end in {', '.join(endings)} or {last}; "
+            "and a SavedModel is a directory with saved_model.pb in it"
         )
     return known

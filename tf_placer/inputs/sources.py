@@ -7,17 +7,21 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from graph_passes.annotate import ClearDevices, DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import VARIABLES
 from graph_passes.unknown_sizes import unknown_sizes
 from tf_placer.inputs.graph_collections import TRAIN_OP, read_collections
 from tf_placer.inputs.graph_files import meta_with, read_graph_file
 from tf_placer.inputs.initial_state import initial_state, is_read
 from tf_placer.inputs.queue_runners import needed_queue_runners
+from tf_placer.inputs.saved_model_files import is_saved_model
+from tf_placer.inputs.saved_signature import SavedSignature, read_signature
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.step import Step
 from tf_placer.inputs.synthetic_feeds import complete_feeds
@@ -33,11 +37,13 @@ class GivenGraph:
         graph_def: the graph.
         meta_graph: the MetaGraphDef that it came in, or None.
         live: the tf.Graph that it came as, or None.
+        signature: the signature of a SavedModel that it is, or None.
     """
 
     graph_def: tf.compat.v1.GraphDef
     meta_graph: tf.compat.v1.MetaGraphDef | None = None
     live: tf.Graph | None = None
+    signature: SavedSignature | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,19 +68,25 @@ class Source:
         return self.op_graph.graph_def
 
 
-def read_graph(graph: Any) -> GivenGraph:
+def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
     """Reads a graph in any of its forms.
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
-            file, the last either binary or text.
+            file, the last either binary or text, or of a SavedModel directory.
+        signature: which one of a SavedModel; by default "serving_default", or the only one.
 
     Returns:
         The graph.
 
     Raises:
-        GraphError: it is none of these, or the file cannot be read.
+        GraphError: it is none of these, it cannot be read, or there is no such signature.
     """
+    if isinstance(graph, str | os.PathLike) and is_saved_model(graph):
+        saved = read_signature(graph, signature)
+        return GivenGraph(saved.inlined.graph_def, signature=saved)
+    if signature is not None:
+        raise GraphError("only a SavedModel directory has a signature to choose")
     if isinstance(graph, tf.Graph):
         return GivenGraph(graph.as_graph_def(), live=graph)
     if isinstance(graph, tf.compat.v1.GraphDef):
@@ -96,7 +108,10 @@ def read_graph(graph: Any) -> GivenGraph:
 
 
 def without_devices(given: GivenGraph) -> GivenGraph:
-    """Clears all devices of a graph, in its MetaGraphDef too; not for a live graph."""
+    """Clears all devices of a graph, in all that it came in; not for a live graph."""
+    if given.signature is not None:
+        cleared = given.signature.without_devices()
+        return GivenGraph(cleared.inlined.graph_def, signature=cleared)
     graph_def = ClearDevices().run(GraphState(given.graph_def)).state.graph_def
     if given.meta_graph is None:
         return GivenGraph(graph_def)
@@ -116,11 +131,12 @@ def read_source(
 
     Args:
         graph: a tf.Graph, GraphDef or MetaGraphDef, or the path of a `.pb`, `.pbtxt` or `.meta`
-            file; or what `read_graph` made of one.
+            file or of a SavedModel directory; or what `read_graph` made of one.
         fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
             tensors. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as `Session.run` takes them. Those that only
-            initialisers need are fed to these. Placeholders that are needed and not given get
+        feeds: values by placeholder, tensor or name, as `Session.run` takes them; of a SavedModel
+            by the names of the signature's arguments. Those that only initialisers need are fed to
+            these. Placeholders that are needed and not given get
             synthetic values.
         initializers: operations (or names) that initialise everything before the first step, or a
             tf.compat.v1.train.Scaffold; by default those of the graph's variables, tables and
@@ -138,6 +154,15 @@ def read_source(
             there is nothing to restore.
     """
     given_graph = graph if isinstance(graph, GivenGraph) else read_graph(graph)
+    signature = given_graph.signature
+    if signature is not None:
+        if any(each is not None for each in (fetches, initializers, restore_from)):
+            raise GraphError(
+                "a SavedModel takes no fetches, initializers or restore_from: its signature and "
+                "its variables say all that"
+            )
+        fetches, initializers = signature.inlined.fetches, signature.initializers
+        feeds = signature.feeds(feeds)
     result = DropDanglingColocation().run(GraphState(given_graph.graph_def))
     graph_def = result.state.graph_def
     collections = read_collections(given_graph.live, given_graph.meta_graph)
@@ -178,7 +203,12 @@ def read_source(
         initial.initializers,
         initial.feeds,
         runners,
-        initial.restored,
+        initial.restored if signature is None else signature.values(_variables(op_graph)),
     )
     op_graph = op_graph.restricted(fetch_names, list(step_feeds))
     return Source(op_graph, step, given_graph.live, initial.notes)
+
+
+def _variables(graph: OpGraph) -> list[str]:
+    """Lists the variables that a step needs."""
+    return [graph.names[i] for i in np.flatnonzero(graph.needed & graph.has_type(VARIABLES))]

@@ -18,12 +18,13 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
+from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.functions.traced_step import is_traceable, trace_step
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.inputs.sources import Source, read_source
+from tf_placer.inputs.sources import Source
 from tf_placer.live.confirmation import Confirmation
+from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
@@ -47,6 +48,7 @@ def optimize(
     initializers: Any = None,
     *,
     example: Any = None,
+    signature: str | None = None,
     restore_from: Any = None,
     machine: str | Machine | None = None,
     placer: str = AUTO,
@@ -81,6 +83,10 @@ def optimize(
     function with devices, `result.apply(model)` puts them into the model. Variables move with what
     uses them: values, checkpoints and whoever holds them stay as they are.
 
+    Of a SavedModel directory one signature is placed, with the operations of all functions that it
+    calls; the directory is not changed. `result.save(directory)` writes another one with devices,
+    `result.function` is the signature with them as a function.
+
     An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
     a second one breaks that off, and the graph stays as it came. What was measured is in the log.
 
@@ -88,15 +94,18 @@ def optimize(
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
             (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a tf.function, a ConcreteFunction
-            or a Keras model that is built and compiled.
+            or a Keras model that is built and compiled; or the path of a SavedModel directory.
         fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
             tensors. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that
-            only initialisers need. By default synthetic values of the placeholders' shapes and
-            types.
+            only initialisers need; of a SavedModel by the names of the signature's arguments. By
+            default synthetic values of the placeholders' shapes and types.
         example: of a function the arguments of one call, a tuple, or its only argument; of a Keras
             model a batch as `fit` takes it, such as (x, y). Functions and models need it, and take
-            no fetches, feeds, initializers or restore_from.
+            no fetches, feeds, initializers or restore_from. Of a SavedModel what `feeds` is, or
+            the value of the only argument.
+        signature: the signature of a SavedModel; by default "serving_default" if there is one, or
+            the only one.
         initializers: operations (or names) that initialise everything before the first step, or a
             tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
             iterators.
@@ -141,29 +150,21 @@ def optimize(
         raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")
     if log_dir is not None:
         check_writable(log_dir)
-    traced = None
-    if is_traceable(graph):
-        if any(value is not None for value in (fetches, feeds, initializers, restore_from)):
-            raise ValueError(
-                "a function or a model takes no fetches, feeds, initializers or restore_from: one "
-                "call with example is what is placed"
-            )
-        if example is None:
-            raise ValueError(
-                "a function needs example=(...), the arguments of one call; a model a batch"
-            )
-        traced = trace_step(graph, example)
-        source = traced.source
-    elif example is not None:
-        raise ValueError("a graph takes no example: pass fetches and feeds")
-    else:
-        source = read_source(
-            graph, fetches, feeds, initializers, restore_from=restore_from, seed=seed
-        )
+    given_step = read_step(
+        graph,
+        fetches,
+        feeds,
+        initializers,
+        example=example,
+        signature=signature,
+        restore_from=restore_from,
+        seed=seed,
+    )
+    source = given_step.source
     for note in source.notes:
         _print_line(note)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
-    step = None if traced is None else PlacedStep(traced, found)
+    step = given_step.on(found)
     if found.kind == "described":
         raise MachineError(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
@@ -248,7 +249,9 @@ def _print_line(line: str) -> None:
     print(f"tf_placer: {line}", file=sys.stderr, flush=True)
 
 
-def _finished(directory: RunDirectory, source: Source, step: PlacedStep | None) -> OptimizeResult:
+def _finished(
+    directory: RunDirectory, source: Source, step: PlacedStep | PlacedSignature | None
+) -> OptimizeResult:
     """Reads what the search wrote and puts the placement on the graph."""
     result = directory.read_result()
     if result is None:

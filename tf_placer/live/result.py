@@ -7,6 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from graph_passes.placement import Placement
+from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.report.auto_table import explanation_table
@@ -16,6 +17,8 @@ from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
 if TYPE_CHECKING:
+    import os
+
     import tensorflow as tf
 
 __all__ = ["OptimizeResult"]
@@ -41,7 +44,7 @@ class OptimizeResult:
         trials: every trial of the search.
         explanation: predicted and measured steps, what bounds the best placement, and what would
             help it; None where the costs are not known, or nothing ran.
-        step: what was placed, if that was a function or a model.
+        step: what was placed, if that was a function, a model or a SavedModel.
         log_dir: the directory with the log, to be given again to go on; None if nothing was
             measured.
     """
@@ -58,22 +61,22 @@ class OptimizeResult:
     trials: tuple[Trial, ...] = ()
     log_dir: pathlib.Path | None = None
     explanation: Explanation | None = None
-    step: PlacedStep | None = None
+    step: PlacedStep | PlacedSignature | None = None
 
     @property
     def function(self) -> Any:
         """The function with its operations and variables on their devices.
 
         A tf.function for a tf.function, a ConcreteFunction for a ConcreteFunction, with the same
-        signature and values; the function itself where nothing faster was found. When this is
-        asked for, the variables move, and servers of a machine "local:N" are started, which run
-        until this process ends.
+        signature and values; the function itself where nothing faster was found. Of a SavedModel
+        the signature, loaded with variables of its own. When this is asked for, the variables
+        move, and servers of a machine "local:N" are started, which run until this process ends.
 
         Raises:
             ValueError: no function was placed.
             MachineError: this process is not connected to the cluster that it was placed on.
         """
-        if self.step is None or self.step.traced.is_model:
+        if self.step is None or (isinstance(self.step, PlacedStep) and self.step.traced.is_model):
             raise ValueError(
                 "result.function is of a function: a graph has its devices in result.graph_def, a "
                 "model gets them by result.apply(model)"
@@ -95,9 +98,33 @@ class OptimizeResult:
             GraphError: the model is not built or compiled, or is another one.
             MachineError: this process is not connected to the cluster that it was placed on.
         """
-        if self.step is None or not self.step.traced.is_model:
+        if not isinstance(self.step, PlacedStep) or not self.step.traced.is_model:
             raise ValueError("result.apply is for the result of placing a Keras model")
         self.step.apply(model)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the SavedModel with devices, or as it came where nothing faster was found.
+
+        Variables, assets and whatever else is in the directory of the SavedModel are copied. To
+        have the variables where they belong, load it so:
+
+            options = tf.saved_model.LoadOptions(
+                experimental_variable_policy=(
+                    tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
+                )
+            )
+            loaded = tf.saved_model.load(directory, options=options)
+
+        Args:
+            directory: a new one.
+
+        Raises:
+            ValueError: no SavedModel was placed.
+            GraphError: there is something already, or it cannot be written.
+        """
+        if not isinstance(self.step, PlacedSignature):
+            raise ValueError("result.save is for the result of placing a SavedModel")
+        self.step.save(directory)
 
     @property
     def original_secs(self) -> float | None:

@@ -5,6 +5,7 @@ Run by `tf_placer.machines.local_cluster` as `python -m tf_placer.machines.local
 
 from __future__ import annotations
 
+import os
 import threading
 
 from tf_placer.processes import Parent, pin_to_cores
@@ -21,6 +22,9 @@ def main() -> None:
     parent = Parent()
     cores = parent.settings["cores"]
     pin_to_cores(cores)
+    threads = max(_MIN_THREADS, len(cores))
+    # Functions of other processes run here with the configuration of those.
+    os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
     import tensorflow as tf
 
     if parent.settings["placement"] is not None:
@@ -33,7 +37,7 @@ def main() -> None:
         task_index=parent.settings["task"],
         config=tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=len(cores),
-            inter_op_parallelism_threads=max(_MIN_THREADS, len(cores)),
+            inter_op_parallelism_threads=threads,
         ),
         protocol="grpc",
     )

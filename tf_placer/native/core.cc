@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tf_placer/native/annealing.h"
+#include "tf_placer/native/joins.h"
 #include "tf_placer/native/moves.h"
 #include "tf_placer/native/step.h"
 #include "tf_placer/native/tables.h"
@@ -22,6 +23,7 @@ using tf_placer::Chain;
 using tf_placer::ChainState;
 using tf_placer::DrawnMove;
 using tf_placer::HotSpots;
+using tf_placer::JoinTables;
 using tf_placer::kInfinity;
 using tf_placer::MoveDrawer;
 using tf_placer::MoveTables;
@@ -85,6 +87,17 @@ void tf_placer_tail_secs(const Tables* tables, const double* least_secs, double*
       longest_secs = std::max(longest_secs, tail_secs[tables->readers[read].operation]);
     }
     tail_secs[*at] = least_secs[*at] + longest_secs;
+  }
+}
+
+// Computes [num_operations] for when operations can start at the earliest; returns 0, or -1 if there
+// is no memory.
+int64_t tf_placer_earliest_starts(const JoinTables* tables, double* starts) {
+  try {
+    tf_placer::earliest_starts(*tables, starts);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return -1;
   }
 }
 

@@ -120,6 +120,7 @@ def core() -> ctypes.CDLL:
     pointer, double = ctypes.c_void_p, ctypes.c_double
     for name, result, arguments in (
         ("tail_secs", None, [pointer] * 3),
+        ("earliest_starts", int64, [pointer] * 2),
         ("make_step", pointer, [pointer]),
         ("free_step", None, [pointer]),
         ("simulate", None, [*[pointer] * 2, int64, ctypes.c_bool, double, *[pointer] * 3]),

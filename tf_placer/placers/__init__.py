@@ -156,6 +156,20 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
         "MinCut",
         needs_problem=True,
     ),
+    "stretches": _Heuristic(
+        "lines along which the graph repeats itself, cut into stretches of equal work",
+        "this project",
+        "tf_placer.placers.heuristics.stretches",
+        "Stretches",
+        needs_problem=True,
+    ),
+    "branches": _Heuristic(
+        "branches of the graph, so that every device has as much to do in every window of time",
+        "Graham 1969",
+        "tf_placer.placers.heuristics.branches",
+        "Branches",
+        needs_problem=True,
+    ),
     "hill_climbing": _Heuristic(
         "moves of a few groups from the best simple placement, if not for the worse",
         "Lourenço et al. 2003",

@@ -18,6 +18,14 @@ _KINDS = ("compute", "link", "memory")
 _OF = {"memory": "it"}
 # From what shares on something bounds the step.
 _AT_BOUND, _BUSY, _FULL = 0.97, 0.9, 0.9
+# What the parts of the lower bound say.
+_BOUNDS = {
+    "critical path": "the longest chain of operations",
+    "work": "all work, shared out",
+    "joins": "what comes together waits for its turn or for a transfer",
+    "groups": "what one group takes on one device",
+    "windows": "the work between two times, shared out",
+}
 
 
 def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | None = None) -> str:
@@ -84,8 +92,9 @@ def _limits_table(limits: Limits, label: str) -> str:
         for limit in limits.limits
     ]
     by_kind = {kind: [each for each in limits.limits if each.kind == kind] for kind in _KINDS}
+    by = f" ({_BOUNDS[limits.bound]})" if limits.bound in _BOUNDS else ""
     return (
-        f"lower bound {format_step(limits.lower_bound_secs)}; {label} is bound by "
+        f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
         f"{_verdict(limits, by_kind, where)}\n{table(['limit', 'where', 'used'], rows, 'llr')}"
     )
 
@@ -97,20 +106,22 @@ def _verdict(
 ) -> str:
     """Says what bounds a placement, as a clause."""
     bound_share = limits.lower_bound_secs / max(limits.step_secs, 1e-300)
-    is_path_longer = limits.critical_path_secs >= limits.work_secs
+    is_work = (
+        limits.bound == "work" if limits.bound else limits.critical_path_secs < limits.work_secs
+    )
     compute = max(by_kind["compute"], key=_used)
     link = max(by_kind["link"], key=_used, default=None)
     if bound_share >= _AT_BOUND:
         text = (
-            "the critical path: operations that wait for each other"
-            if is_path_longer
-            else "compute: the devices share the work, and hardly ever wait"
+            "compute: the devices share the work, and hardly ever wait"
+            if is_work
+            else "the critical path: operations that wait for each other"
         )
     elif link is not None and link.share >= max(_BUSY, compute.share):
         text = f"the link {where(link)}"
     elif compute.share >= _BUSY:
         text = f"compute on {where(compute)}"
-    elif is_path_longer and bound_share >= _BUSY:
+    elif not is_work and bound_share >= _BUSY:
         text = "the critical path: operations that wait for each other, wherever they are"
     else:
         text = "the critical path: operations wait for each other, and for transfers"

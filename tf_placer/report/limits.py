@@ -39,17 +39,22 @@ class Limits:
         work_secs: the lower bound of what the devices have to do.
         limits: each device's compute; the busiest link; operations, and transfers, of the critical
             path; each device's memory.
+        bound: the part that the lower bound is of; see `LowerBounds.by_part`.
+        bound_secs: that part.
     """
 
     step_secs: float
     critical_path_secs: float
     work_secs: float
     limits: tuple[Limit, ...]
+    # Explanations of older versions do not have them.
+    bound: str = ""
+    bound_secs: float = 0.0
 
     @property
     def lower_bound_secs(self) -> float:
         """No placement takes less."""
-        return max(self.critical_path_secs, self.work_secs)
+        return max(self.critical_path_secs, self.work_secs, self.bound_secs)
 
 
 def limits_of(problem: PlacementProblem, placement: np.ndarray) -> Limits:
@@ -84,6 +89,8 @@ def limits_of(problem: PlacementProblem, placement: np.ndarray) -> Limits:
             transfers,
             *memory,
         ),
+        bound=bounds.binding,
+        bound_secs=bounds.step_secs,
     )
 
 

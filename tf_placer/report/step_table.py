@@ -52,9 +52,12 @@ def step_table(report: StepReport, bounds: LowerBounds) -> str:
 
 
 def _summary(report: StepReport, bounds: LowerBounds, labels: Mapping[str, str]) -> str:
+    # The other parts of the bound are told by name alone, which keeps the line short.
+    is_simple = bounds.binding in ("critical path", "work")
     line = (
         f"step {format_step(report.step_secs)}, at least {format_step(bounds.step_secs)} "
-        f"(critical path {format_step(bounds.critical_path_secs)}, "
+        f"({'' if is_simple else f'{bounds.binding}; '}"
+        f"critical path {format_step(bounds.critical_path_secs)}, "
         f"work {format_step(bounds.work_secs)})"
     )
     if bounds.step_secs > 0:

@@ -6,8 +6,10 @@ import dataclasses
 
 import numpy as np
 
+from tf_placer.problem.path_secs import least_secs, longest_before
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.simulation.join_bounds import earliest_starts, latest_rests
 
 __all__ = ["LowerBounds", "lower_bounds"]
 
@@ -16,6 +18,10 @@ _ITERATIONS = 300
 # value is within a fraction of a percent of the optimum.
 _FIRST_SHARPNESS = 2.0
 _LAST_SHARPNESS = 500.0
+# How many times, from the start and from the end, windows begin and end at.
+_WINDOWS = 256
+# More groups than this are put together where they prefer devices alike, up to such a factor.
+_MANY_GROUPS, _ALIKE = 4096, 1.0005
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +31,13 @@ class LowerBounds:
     Attributes:
         critical_path_secs: the longest chain of operations that wait for each other, each as fast
             as any device that its group may go to, without any communication.
+        joins_secs: the same, where what comes together, or goes apart, is on one device, which does
+            one thing after the other, or is sent.
         work_secs: what the devices need to get all operations done, shared out as well as groups
             allow, if none of them ever waits.
+        windows_secs: the same for the operations between the earliest and the latest that some of
+            them can run.
+        groups_secs: what one group takes on its device, which waits for what the group waits for.
         resident_bytes: what all operations together hold for the whole step.
         memory_bytes: what all devices together can hold.
         fits: False if certainly no placement fits: all that is resident is more than all devices
@@ -34,7 +45,10 @@ class LowerBounds:
     """
 
     critical_path_secs: float
+    joins_secs: float
     work_secs: float
+    windows_secs: float
+    groups_secs: float
     resident_bytes: int
     memory_bytes: int
     fits: bool
@@ -42,18 +56,39 @@ class LowerBounds:
     @property
     def step_secs(self) -> float:
         """No step is shorter."""
-        return max(self.critical_path_secs, self.work_secs)
+        return self.by_part[self.binding]
+
+    @property
+    def binding(self) -> str:
+        """The part that the bound is of: the longest; of equal ones the simplest."""
+        by_part = self.by_part
+        return max(by_part, key=lambda part: by_part[part])
+
+    @property
+    def by_part(self) -> dict[str, float]:
+        """Lists the bounds by what they are of, the simplest first."""
+        return {
+            "critical path": self.critical_path_secs,
+            "work": self.work_secs,
+            "joins": self.joins_secs,
+            "groups": self.groups_secs,
+            "windows": self.windows_secs,
+        }
 
 
 def lower_bounds(problem: PlacementProblem) -> LowerBounds:
-    """Computes the lower bounds of a problem, in time linear in its size."""
+    """Computes the lower bounds of a problem, in time about linear in its size."""
     group_secs = np.zeros([problem.num_groups, problem.num_devices])
     np.add.at(group_secs, problem.groups, problem.compute_secs)
     legal = legal_devices(problem)
-    least_secs = np.where(legal[problem.groups], problem.compute_secs, np.inf).min(axis=1)
-    work_secs = _work_secs(group_secs, np.array([device.slots for device in problem.devices]))
+    secs = least_secs(problem)
+    slots = np.array([device.slots for device in problem.devices])
+    work_secs, weights = _work_secs(group_secs, slots)
+    starts, rests = earliest_starts(problem), latest_rests(problem)
+    may_go = legal[problem.groups]
+    costs = np.where(may_go, problem.compute_secs, 0.0) / slots * weights
     # A simulated step may add up the same seconds in another order, rounding at every one.
-    work_secs *= 1.0 - (problem.num_operations + 8) * np.finfo(np.float64).eps
+    sure = 1.0 - (problem.num_operations + 8) * np.finfo(np.float64).eps
 
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
@@ -61,28 +96,80 @@ def lower_bounds(problem: PlacementProblem) -> LowerBounds:
     capacities = np.array([device.memory_bytes for device in problem.devices])
     room = np.where(legal, capacities, -1).max(axis=1)
     return LowerBounds(
-        critical_path_secs=_critical_path_secs(problem, least_secs),
-        work_secs=work_secs,
+        critical_path_secs=float((longest_before(problem, secs) + secs).max()),
+        joins_secs=sure * float((starts + secs + rests).max()),
+        work_secs=sure * work_secs,
+        windows_secs=sure
+        * _windows_secs(starts, rests, np.where(may_go, costs, np.inf).min(axis=1)),
+        groups_secs=sure * _groups_secs(problem, starts, rests, slots),
         resident_bytes=resident_bytes,
         memory_bytes=int(capacities.sum()),
         fits=resident_bytes <= capacities.sum() and bool((group_bytes <= room).all()),
     )
 
 
-def _critical_path_secs(problem: PlacementProblem, least_secs: np.ndarray) -> float:
-    """Computes the longest path, float64 [num_operations] being the length of each operation."""
-    position = np.empty(problem.num_operations, np.int64)
-    position[problem.order] = np.arange(problem.num_operations)
-    edges = problem.edges
-    edges = edges[np.argsort(position[edges[:, 0]], kind="stable")]
-    starts, secs = [0.0] * problem.num_operations, least_secs.tolist()
-    # The edges into an operation come before those out of it.
-    for before, after in edges.tolist():
-        starts[after] = max(starts[after], starts[before] + secs[before])
-    return max(start + length for start, length in zip(starts, secs, strict=True))
+def _windows_secs(starts: np.ndarray, rests: np.ndarray, costs: np.ndarray) -> float:
+    """Bounds the step by what has to be done after some time and before another.
+
+    Operations that cannot start before a time, and after which some more has to follow, share the
+    devices between the two.
+
+    Args:
+        starts: float64 [num_operations], the earliest starts.
+        rests: float64 [num_operations], what follows at least.
+        costs: float64 [num_operations], by how much each makes a step longer in which devices never
+            wait.
+
+    References:
+        Baptiste, Le Pape and Nuijten, Satisfiability Tests and Time-Bound Adjustments for
+        Cumulative Scheduling Problems, Annals of Operations Research 92, 1999.
+    """
+    # From some of the earliest starts on, and before some of the rests.
+    from_secs, before_secs = (
+        np.unique(np.quantile(each, np.linspace(0.0, 1.0, _WINDOWS), method="lower"))
+        for each in (starts, rests)
+    )
+    rows = np.searchsorted(from_secs, starts, side="right") - 1
+    columns = np.searchsorted(before_secs, rests, side="right") - 1
+    shape = (len(from_secs), len(before_secs))
+    places = rows * shape[1] + columns
+    cells = np.bincount(places, costs, shape[0] * shape[1]).reshape(shape)
+    work = cells[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
+    bounds = from_secs[:, None] + work + before_secs
+    # The time between is for work only where there is some.
+    return float(np.where(work > 0, bounds, 0.0).max())
 
 
-def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> float:
+def _groups_secs(
+    problem: PlacementProblem, starts: np.ndarray, rests: np.ndarray, slots: np.ndarray
+) -> float:
+    """Bounds the step by what one device does for one group, from some time on.
+
+    Args:
+        problem: has the groups.
+        starts: float64 [num_operations], the earliest starts.
+        rests: float64 [num_operations], what follows at least.
+        slots: int64 [num_devices].
+    """
+    least_rests = np.full(problem.num_groups, np.inf)
+    np.minimum.at(least_rests, problem.groups, rests)
+    # The last operations of each group first.
+    order = np.lexsort([-starts, problem.groups])
+    groups = problem.groups[order]
+    firsts = np.flatnonzero(np.diff(groups, prepend=-1))
+    group_numbers = groups[firsts]
+    bounds = np.empty([len(firsts), problem.num_devices])
+    is_legal = legal_devices(problem)
+    for device, num_slots in enumerate(slots):
+        secs = np.where(is_legal[groups, device], problem.compute_secs[order, device], 0.0)
+        sums = np.cumsum(secs)
+        before = np.repeat(sums[firsts] - secs[firsts], np.diff([*firsts, len(groups)]))
+        most = np.maximum.reduceat(starts[order] + (sums - before) / num_slots, firsts)
+        bounds[:, device] = np.where(is_legal[group_numbers, device], most, np.inf)
+    return float((bounds.min(axis=1) + least_rests[group_numbers]).max())
+
+
+def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> tuple[float, np.ndarray]:
     """Bounds the best balance of groups over devices, when a group may be split among several.
 
     In T seconds the slots of device d do at most slots_d T seconds of work. So for any weights
@@ -99,6 +186,9 @@ def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> float:
         group_secs: float64 [num_groups, num_devices], infinite where a group may not go.
         slots: int64 [num_devices].
 
+    Returns:
+        The bound, and slots_d w_d of the best weights, float64 [num_devices].
+
     References:
         Lenstra, Shmoys and Tardos, Approximation Algorithms for Scheduling Unrelated Parallel
         Machines, Mathematical Programming 46, 1990: the linear relaxation.
@@ -106,22 +196,47 @@ def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> float:
     secs = group_secs / slots
     # No weights make a group count that some device runs in no time.
     secs = secs[secs.min(axis=1) > 0]
-    secs = secs[:, np.isfinite(secs).any(axis=0)]
+    is_used = np.isfinite(secs).any(axis=0)
+    secs = secs[:, is_used]
+    best_weights = np.zeros(len(slots))
     if not secs.size:
-        return 0.0
-    finite_secs = np.where(np.isfinite(secs), secs, 0.0)
+        return 0.0, best_weights
     # The slots of one device share the work of a group that is on it.
-    best = float(secs.min(axis=1).max())
+    longest = float(secs.min(axis=1).max())
+    if len(secs) > _MANY_GROUPS:
+        secs = _put_together(secs)
+    finite_secs = np.where(np.isfinite(secs), secs, 0.0)
+    best = 0.0
     log_weights = -np.log(finite_secs.sum(axis=0) / np.isfinite(secs).sum(axis=0))
     for sharpness in np.geomspace(_FIRST_SHARPNESS, _LAST_SHARPNESS, _ITERATIONS):
         # Bounded, so that no cost becomes 0.
         log_weights = np.maximum(log_weights - log_weights.max(), -100.0)
         weights = np.exp(log_weights)
-        costs = secs * (weights / weights.sum())
+        weights /= weights.sum()
+        costs = secs * weights
         least = costs.min(axis=1, keepdims=True)
-        best = max(best, float(least.sum()))
+        if least.sum() > best:
+            best, best_weights[is_used] = float(least.sum()), weights
         shares = np.exp(sharpness * (1.0 - costs / least))
         shares /= shares.sum(axis=1, keepdims=True)
         loads = (shares * finite_secs).sum(axis=0)
         log_weights += np.log(np.maximum(loads, 1e-30 * loads.max())) / sharpness
-    return best
+    return max(best, longest), best_weights
+
+
+def _put_together(secs: np.ndarray) -> np.ndarray:
+    """Adds up groups that are as much faster on one device than on another as others are.
+
+    What is not quite alike is rounded down, so that a bound remains one.
+
+    Args:
+        secs: float64 [num_groups, num_devices], positive; infinite where a group may not go.
+
+    Returns:
+        float64 [num_kinds, num_devices].
+    """
+    least = secs.min(axis=1, keepdims=True)
+    steps = np.floor(np.log(secs / least) / np.log(_ALIKE))
+    kinds, kind_of = np.unique(steps, axis=0, return_inverse=True)
+    totals = np.bincount(kind_of.reshape(-1), least[:, 0], len(kinds))
+    return np.asarray(totals[:, None] * _ALIKE**kinds)

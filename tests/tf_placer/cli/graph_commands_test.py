@@ -15,9 +15,11 @@ import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
 from tests import graphs
+from tests.saved_models import REQUEST, save_functions
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
+from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.sources import read_graph
 from tf_placer.live import job as live_job
 from tf_placer.live import optimization
@@ -167,6 +169,49 @@ class OptimizeCommandTest(CommandsTestCase):
                 f"--log_dir={self.path('run')}",
             )
         self.assertAllEqual(script.made[0]["step"].feeds["x:0"], np.ones([2, 4], np.float32))
+
+    def test_a_saved_model_becomes_another_directory(self):
+        saved = save_functions(self.directory)
+        np.savez(self.path("feeds.npz"), x=REQUEST)
+        arguments = [f"--input_graph={saved}", f"--feeds={self.path('feeds.npz')}"]
+        with scripted(Script(secs=split_is_faster)):
+            printed = self.optimize(
+                *arguments, f"--output_graph={self.path('placed')}", f"--log_dir={self.path('run')}"
+            )
+        self.assertIn("placed - ", printed)
+        self.assertIn(f"graph: {self.path('placed')}", printed)
+        placed = read_graph(self.path("placed"))
+        devices = {node.name: node.device for node in placed.graph_def.node if node.device}
+        self.assertTrue(uses_two_devices(devices))
+        # The placement that was found is one for the original, too.
+        printed = self.call(
+            "apply",
+            f"--input_graph={saved}",
+            f"--placement={self.path('run/placement.json')}",
+            f"--output_graph={self.path('again')}",
+            "--signature=serving_default",
+        )
+        self.assertIn("the graph is the one the placement was made for", printed)
+        self.assertEqual(
+            read_saved_model(self.path("again")), read_saved_model(self.path("placed"))
+        )
+        self.assert_refused(
+            "placed' is there already: name a new directory",
+            *["optimize", *arguments, f"--output_graph={self.path('placed')}"],
+        )
+        self.assert_refused(
+            "'x' of the signature 'serving_default' has the shape",
+            *["optimize", f"--input_graph={saved}"],
+        )
+        self.assert_refused(
+            "no signature 'nope': name one of serving_default, words",
+            *["optimize", *arguments, "--signature=nope"],
+        )
+        # A machine that is not there needs the graph only.
+        self.call(
+            *["profile", *arguments, "--machine=2xK80", f"--output={self.path('problem.json')}"]
+        )
+        self.assertIn('StatefulPartitionedCall_1/matmul"', self.files()["problem.json"].decode())
 
     def test_the_log_can_be_shown(self):
         with scripted(Script(secs=split_is_faster)):

@@ -50,7 +50,7 @@ def losses(model: Any) -> list[float]:
 
 def placed(model: Any) -> Any:
     traced = trace_step(model, BATCH)
-    [placement] = random_placements(traced, 1)
+    [placement] = random_placements(traced.source, 1)
     PlacedStep(traced, MACHINE, placement).apply(model)
     return traced
 
@@ -93,7 +93,7 @@ class KerasModelTest(tf.test.TestCase):
     def test_another_model_that_is_built_alike_can_be_placed(self):
         keras.backend.clear_session()  # names of optimisers and layers are counted from here on
         traced = trace_step(two_towers(), BATCH)
-        [placement] = random_placements(traced, 1)
+        [placement] = random_placements(traced.source, 1)
         step = PlacedStep(traced, MACHINE, placement)
         keras.backend.clear_session()
         model = two_towers()

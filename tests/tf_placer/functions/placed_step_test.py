@@ -78,7 +78,7 @@ class PlacedFunctionTest(tf.test.TestCase):
         expected = three_steps(original.train)
         untouched = Training()
         traced = trace_step(untouched.train, X)
-        for placement in random_placements(traced, 6):
+        for placement in random_placements(traced.source, 6):
             training = Training()
             step = PlacedStep(trace_step(training.train, X), MACHINE, placement)
             found = self.check_devices(lambda step=step: three_steps(step.function), placement)
@@ -92,7 +92,7 @@ class PlacedFunctionTest(tf.test.TestCase):
     def test_other_arguments_are_placed_alike(self):
         training = Training()
         traced = trace_step(training.train, X)
-        [placement] = random_placements(traced, 1)
+        [placement] = random_placements(traced.source, 1)
         function = PlacedStep(traced, MACHINE, placement).function
         more = np.concatenate([X, X])
         original = Training()

@@ -244,14 +244,8 @@ class FilesTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(GraphError, message):
                 read_graph(path)
-        (self.directory / "saved").mkdir()
-        (self.directory / "saved" / "saved_model.pb").touch()
         for path, message in (
-            (
-                self.directory / "saved",
-                "saved' is a SavedModel, .* pass the Keras model or the tf.fun",
-            ),
-            (self.directory / "saved" / "saved_model.pb", "is a SavedModel"),
+            (self.directory / "saved_model.pb", "is a file of a SavedModel: name the directory"),
             (self.directory / "model.keras", "is a Keras model: load it, compile it, and pass it"),
         ):
             with self.assertRaisesRegex(GraphError, message):

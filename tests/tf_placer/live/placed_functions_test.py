@@ -9,8 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from graph_passes.errors import GraphError
+from tests.saved_models import REQUEST, save_functions
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.live import job as live_job
 from tf_placer.live import optimization
 from tf_placer.live.optimization import optimize
@@ -106,17 +109,64 @@ class PlacedFunctionsTest(tf.test.TestCase):
         with self.assertRaisesRegex(ValueError, "a model gets them by result.apply"):
             result.function  # noqa: B018
 
+    def test_a_saved_model_is_written_again_with_devices(self):
+        path = save_functions(self.directory)
+        result = self.optimize(path, example=REQUEST)
+        self.assertTrue(result.changed)
+        result.save(self.directory / "placed")
+        expected = tf.saved_model.load(path)(REQUEST)["sum"]
+        placed = tf.saved_model.load(str(self.directory / "placed"))
+        self.assertAllEqual(placed(REQUEST)["sum"], expected)
+        self.assertAllEqual(result.function(x=tf.constant(REQUEST))["sum"], expected)
+        self.assertEqual(
+            {variable.device for variable in result.function.variables},
+            {
+                result.placement.assignment[node.name]
+                for node in result.graph_def.node
+                if node.op == "VarHandleOp" and node.name in result.placement.assignment
+            },
+        )
+        with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
+            again = self.optimize(path, feeds={"x": 2 * REQUEST})
+        self.assertEqual(again.placement.assignment, result.placement.assignment)
+        with self.assertRaisesRegex(GraphError, "placed' is there already"):
+            again.save(self.directory / "placed")
+        with self.assertRaisesRegex(ValueError, "of placing a Keras model"):
+            result.apply(keras.Sequential())
+
+    def test_a_saved_model_that_cannot_be_faster_is_as_it_came(self):
+        self.is_faster = False
+        path = save_functions(self.directory)
+        result = self.optimize(path, example={"x": REQUEST}, signature="serving_default")
+        self.assertFalse(result.changed)
+        result.save(self.directory / "placed")
+        content = [
+            read_saved_model(each).SerializeToString(deterministic=True)
+            for each in (path, self.directory / "placed")
+        ]
+        self.assertEqual(*content)
+        self.assertEqual(result.function(x=tf.constant(REQUEST))["requests"].numpy(), 1)
+
     def test_what_makes_no_sense_is_refused(self):
         step, _ = step_function()
         for arguments, message in (
             ({}, "needs example="),
             ({"example": X, "fetches": "loss"}, "takes no fetches, feeds"),
             ({"example": X, "restore_from": "dir"}, "takes no fetches, feeds"),
+            ({"example": X, "signature": "serving_default"}, "has no signature to choose"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 self.optimize(step, **arguments)
         with self.assertRaisesRegex(ValueError, "a graph takes no example"):
             self.optimize(tf.Graph(), example=X)
+        with self.assertRaisesRegex(GraphError, "only a SavedModel directory has a signature"):
+            self.optimize(tf.Graph(), signature="serving_default")
+        path = save_functions(self.directory)
+        with self.assertRaisesRegex(ValueError, "an example or feeds, not both"):
+            self.optimize(path, example=REQUEST, feeds={"x": REQUEST})
+        result = self.optimize(step, example=X)
+        with self.assertRaisesRegex(ValueError, "result.save is for the result of placing a Saved"):
+            result.save(self.directory / "placed")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from absl.testing import absltest
 
 from tf_placer.report.auto_table import explanation_table
@@ -46,6 +48,17 @@ class ExplanationTableTest(absltest.TestCase):
         self.assertRegex(lines[3], r"^auto +110\.0 ms +100\.0 ms +2\.00x$")
         self.assertRegex(lines[4], r"^expert +300\.0 ms +failed$")
         self.assertEqual(lines[5], "predictions are off by 7%")
+
+    def test_the_part_of_the_lower_bound_that_binds_is_named(self):
+        of = dataclasses.replace(limits(), bound="joins", bound_secs=0.08)
+        self.assertIn("lower bound 80.00 ms (what comes together waits for its turn or", text(of))
+        self.assertIn("lower bound 50.00 ms; auto is", text(limits()))
+
+    def test_near_the_bound_it_is_the_part_that_binds(self):
+        of = dataclasses.replace(limits(work_secs=0.05), bound="joins", bound_secs=0.098)
+        self.assertIn("the critical path: operations that wait for each other", text(of))
+        of = dataclasses.replace(limits(work_secs=0.098), bound="work", bound_secs=0.098)
+        self.assertIn("compute: the devices share the work", text(of))
 
     def test_a_sentence_says_what_bounds_the_step(self):
         for of, expected in (

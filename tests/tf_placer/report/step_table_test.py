@@ -14,7 +14,7 @@ from tf_placer.simulation.step_report import step_report
 # D0 runs "read" 0-1 and "left" 1-5, D1 "right" 4-6 and "join" 7-8; the link carries what "read"
 # made from 1 to 4 and what "left" made from 5 to 7.
 WORKED_TABLE = """\
-step 8.000 s, at least 6.000 s (critical path 6.000 s, work 4.000 s): 1.333 × the bound
+step 8.000 s, at least 8.000 s (joins; critical path 6.000 s, work 4.000 s): 1.000 × the bound
 does not fit: D0 holds 137 B of at most 130 B
 
 device  operations     busy  of step  compute  copying   peak  memory

@@ -1,5 +1,6 @@
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -8,6 +9,7 @@ from tests.tf_placer.simulation import oracle
 from tests.tf_placer.simulation.random_problems import random_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.simulation import lower_bounds as lower_bounds_module
 from tf_placer.simulation.lower_bounds import lower_bounds
 
 INF = math.inf
@@ -41,9 +43,10 @@ class LowerBoundsTest(parameterized.TestCase):
                 oracle.simulate(problem, placement).step_secs
                 for placement in all_placements(problem)
             )
-            self.assertGreaterEqual(step_secs, bounds.critical_path_secs)
-            self.assertGreaterEqual(step_secs, bounds.work_secs)
-            self.assertEqual(bounds.step_secs, max(bounds.critical_path_secs, bounds.work_secs))
+            for part, secs in bounds.by_part.items():
+                self.assertGreaterEqual(step_secs, secs, part)
+            self.assertEqual(bounds.step_secs, max(bounds.by_part.values()))
+            self.assertEqual(bounds.by_part[bounds.binding], bounds.step_secs)
             num_problems += 1
             num_reached += step_secs <= bounds.step_secs * 1.001
         # They are not merely low: for many small problems some placement reaches them.
@@ -59,6 +62,52 @@ class LowerBoundsTest(parameterized.TestCase):
             groups=[0, 0, 1, 2],
         )
         self.assertEqual(lower_bounds(problem).critical_path_secs, 5 + 2 + 3)
+
+    def test_a_join_waits_for_its_turn_or_for_a_transfer(self):
+        # op0 and op1 end at 2 s if they are apart, and one of them is then sent for 5 s.
+        problem = make_problem(
+            [[2.0, 2.0], [2.0, 2.0], [1.0, 1.0]],
+            tensors=[(0, 4, [2]), (1, 4, [2])],
+            latency_secs=1.0,
+        )
+        bounds = lower_bounds(problem)
+        self.assertEqual(bounds.critical_path_secs, 3.0)
+        self.assertAlmostEqual(bounds.joins_secs, 5.0)
+        self.assertEqual(bounds.binding, "joins")
+
+    def test_a_group_waits_for_what_it_waits_for_and_is_served_by_one_device(self):
+        # Three operations of one group behind one of another.
+        problem = make_problem(
+            [[1.0, 1.0], *[[2.0, 2.0]] * 3],
+            tensors=[(0, 0, [1, 2, 3])],
+            groups=[0, 1, 1, 1],
+        )
+        bounds = lower_bounds(problem)
+        self.assertAlmostEqual(bounds.groups_secs, 7.0)
+        self.assertAlmostEqual(bounds.work_secs, 6.0)
+
+    def test_a_window_holds_no_more_work_than_devices(self):
+        # Four operations of a second between one that comes first and one that comes last.
+        problem = make_problem(
+            [[3.0, 3.0], *[[1.0, 1.0]] * 4, [4.0, 4.0]],
+            control_edges=[(0, k) for k in range(1, 5)] + [(k, 5) for k in range(1, 5)],
+            latency_secs=0.0,
+        )
+        bounds = lower_bounds(problem)
+        self.assertEqual(bounds.critical_path_secs, 8.0)
+        self.assertAlmostEqual(bounds.windows_secs, 9.0)
+
+    def test_many_groups_are_put_together_without_losing_much(self):
+        rng = np.random.default_rng(3)
+        sizes = rng.lognormal(0, 1, [5000, 1])
+        for speeds in (np.ones([5000, 3]), rng.lognormal(0, 1, [5000, 3])):
+            problem = make_problem((sizes * speeds).tolist())
+            exactly = mock.patch.object(lower_bounds_module, "_MANY_GROUPS", 10**6)
+            work_secs = lower_bounds(problem).work_secs
+            with exactly:
+                exact = lower_bounds(problem).work_secs
+            self.assertLessEqual(work_secs, exact * (1 + 1e-9))
+            self.assertGreater(work_secs, exact * 0.999)
 
     @parameterized.parameters(1, 2, 3, 4)
     def test_equal_groups_on_equal_devices_need_their_share(self, num_devices):

@@ -22,6 +22,7 @@ from tf_placer.placers.auto.found import Found, simulate_found
 from tf_placer.placers.auto.levels import Level, make_levels
 from tf_placer.placers.auto.simulated_starts import SimulatedStarts
 from tf_placer.placers.auto.starts import starting_placements
+from tf_placer.placers.heuristics.parallel_lines import parallel_lines
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -29,11 +30,16 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["AutoProgress", "AutoResult", "auto_search"]
 
-# What a chain does between two looks at the clock: at least so many steps, or operations. Choosing
-# a move takes as long as simulating some, which is what counts in a small graph.
-_STEPS_PER_TURN, _OPERATIONS_PER_TURN, _OPERATIONS_PER_MOVE = 50, 500_000, 100
+# What a chain does between two looks at the clock: as many steps as take as long as so many
+# operations. Choosing a move takes as long as simulating some, which counts in a small graph.
+_OPERATIONS_PER_TURN, _OPERATIONS_PER_MOVE = 500_000, 100
+# Fewer steps do not keep a thread busy while others wait for theirs; so many do where nothing else
+# says how many.
+_LEAST_STEPS, _STEPS_PER_TURN = 4, 50
 # Fewer turns than this do not cool slowly.
 _TURNS = 200
+# A search that is as near to the lower bound as this at a meeting is over: little is to be found.
+_NEAR_BOUND, _ROUNDING = 0.01, 1e-9
 # How many groups at least a chain that got stuck moves at once.
 _LEAST_KICK = 2
 # Up to how many placements those that may be better are all tried where there is time.
@@ -69,6 +75,7 @@ class AutoResult:
         lower_bound_secs: no placement takes less.
         num_simulated: placements simulated, repeats included.
         elapsed_secs: what the search took.
+        is_near_bound: whether it ended because no placement is better by more than 1 %.
         is_optimal: whether it is certain that no placement is better: all that may be were tried,
             or it takes no longer than the lower bound.
         interrupted: whether it was ended from the keyboard.
@@ -80,6 +87,7 @@ class AutoResult:
     lower_bound_secs: float
     num_simulated: int
     elapsed_secs: float
+    is_near_bound: bool
     is_optimal: bool
     interrupted: bool
 
@@ -138,6 +146,8 @@ class _Search:
         threads: int,
         report: Callable[[AutoProgress], None] | None,
     ) -> None:
+        # Preparing counts: it takes seconds where there are many operations.
+        self._start_secs = time.monotonic()
         self._problem, self._groups, self._clusters = problem, groups, clusters
         self._config = config
         self._seed, self._threads, self._report = seed, threads, report
@@ -148,18 +158,19 @@ class _Search:
             int((choices - 1).sum()),
         )
         each = problem.num_operations + _OPERATIONS_PER_MOVE
-        self._steps_per_turn = max(_STEPS_PER_TURN, _OPERATIONS_PER_TURN // each)
+        self._steps_per_turn = max(_LEAST_STEPS, _OPERATIONS_PER_TURN // each)
         self._simulator = Simulator(problem, threads=threads)
         self._bound_secs = float(lower_bounds(problem).step_secs)
         self._num_simulated = 0
+        self._simulating_secs = 0.0
+        self._heat = 1.0
         self._chains: list[Annealer] = []
         self._starts = SimulatedStarts(
             self._simulate, self._progress, self._left, config.starts_share
         )
         self._tried: list[Found] = []
-        self._all_tried = False
+        self._all_tried = self._is_near_bound = False
         self._exhaustive: ExhaustiveSearch | None = None
-        self._start_secs = time.monotonic()
 
     def run(
         self, starts: Iterable[tuple[str, np.ndarray]], max_secs: float, max_simulated: float
@@ -190,6 +201,7 @@ class _Search:
             lower_bound_secs=self._bound_secs,
             num_simulated=self._simulated(),
             elapsed_secs=self._elapsed_secs(),
+            is_near_bound=self._is_near_bound,
             is_optimal=self._all_tried or self._is_at_bound(next(iter(finalists.values()))),
             interrupted=interrupted,
         )
@@ -207,8 +219,11 @@ class _Search:
             )
 
     def _simulate(self, placements: np.ndarray) -> list[Found]:
+        start_secs = time.monotonic()
+        found = simulate_found(self._problem, self._simulator, placements)
+        self._simulating_secs += time.monotonic() - start_secs
         self._num_simulated += len(placements)
-        return simulate_found(self._problem, self._simulator, placements)
+        return found
 
     # Few placements.
 
@@ -248,7 +263,11 @@ class _Search:
                 for count in self._config.clusters
                 if count * 2 <= self._groups.num_groups
             ]
-            levels = make_levels(self._groups, [self._groups.layers, *clusters])
+            layers = self._groups.layers
+            # Where nobody knows layers, every group is one.
+            is_known = len(np.unique(layers)) < self._groups.num_groups
+            lines = [] if is_known else parallel_lines(self._groups)
+            levels = make_levels(self._groups, [layers, *lines, *clusters])
         else:
             # Whole layers have found their places by then.
             levels = make_levels(self._groups, [self._clusters])
@@ -259,6 +278,7 @@ class _Search:
             for number in range(self._threads)
         ]
         meetings = list(self._config.meetings)
+        self._heat = min(1.0, self._expected() / max(1, self._num_movable))
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
             while self._progress() < 1.0 and not self._is_over():
                 share = self._progress()
@@ -266,7 +286,12 @@ class _Search:
                     meetings.pop(0)
                     # The better the best is, the fewer may be better still.
                     self._try_promising()
-                    if self._all_tried:
+                    # Of few placements all may yet be tried.
+                    self._is_near_bound = (
+                        self._num_placements() > _MANY_PLACEMENTS
+                        and self._is_at_bound(self._state().best, _NEAR_BOUND)
+                    )
+                    if self._all_tried or self._is_near_bound:
                         break
                     best = min((chain.best for chain in self._chains), key=lambda f: f.rank)
                     for chain in self._chains:
@@ -274,7 +299,7 @@ class _Search:
                 # Nothing within a turn depends on the other chains, or on the time.
                 left, threads = self._left(), self._threads
                 most = min(self._steps_per_turn, self._max_simulated / _TURNS // threads)
-                steps = max(_STEPS_PER_TURN, most)
+                steps = max(min(_STEPS_PER_TURN, self._steps_per_turn), most)
                 turns = [
                     executor.submit(
                         chain.run,
@@ -290,6 +315,13 @@ class _Search:
                 if self._report is not None:
                     self._report(self._state())
 
+    def _expected(self) -> float:
+        """Estimates how many placements can still be simulated."""
+        each_secs = self._simulating_secs / max(1, self._num_simulated)
+        left_secs = max(0.0, self._max_secs - self._elapsed_secs())
+        by_time = left_secs / each_secs if each_secs > 0 else math.inf
+        return min(by_time, self._left())
+
     def _plan(self, progress: float, number: int) -> ChainPlan:
         """Plans what a chain does next: cools down slowly, and then several times, or climbs.
 
@@ -301,7 +333,9 @@ class _Search:
             progress = meetings[0] + (1.0 - meetings[0]) * progress
         climbs = {"every_other": number % 2 == 1, "none": False, "all": True}[config.climbing]
         if progress < meetings[0]:
-            first, share = config.first_temperature, progress / meetings[0]
+            # Too few moves to come back from where great heat leads: it begins cooler.
+            first = max(config.first_temperature * self._heat, config.last_temperature)
+            share = progress / meetings[0]
         elif climbs:
             return ChainPlan(
                 config.last_temperature,
@@ -333,8 +367,8 @@ class _Search:
         """Says whether nothing better can be found."""
         return not self._num_movable or self._is_at_bound(self._state().best)
 
-    def _is_at_bound(self, found: Found) -> bool:
-        return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + 1e-9)
+    def _is_at_bound(self, found: Found, tolerance: float = _ROUNDING) -> bool:
+        return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + tolerance)
 
     def _state(self) -> AutoProgress:
         found = [*(chain.best for chain in self._chains), self._starts.found[0][0], *self._tried]

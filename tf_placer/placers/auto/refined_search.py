@@ -17,6 +17,7 @@ from tf_placer.placers.auto.found import Found, simulate_found
 from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_layers
+from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["COARSE_START", "refined_search"]
@@ -101,7 +102,17 @@ def refined_search(
     left_secs = max_secs - coarse.elapsed_secs
     left_simulated = max_simulated - coarse.num_simulated
     if coarse.interrupted or left_secs <= 0 or left_simulated < 1:
-        return _with_starts(dataclasses.replace(coarse, is_optimal=False), problem, starts)
+        return _with_starts(
+            dataclasses.replace(
+                coarse,
+                # Of coarse groups less is possible.
+                lower_bound_secs=float(lower_bounds(problem).step_secs),
+                is_near_bound=False,
+                is_optimal=False,
+            ),
+            problem,
+            starts,
+        )
 
     def report_fine(progress: AutoProgress) -> None:
         if report is not None:

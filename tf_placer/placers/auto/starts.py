@@ -15,27 +15,29 @@ from tf_placer.problem.problem_groups import legal_devices
 
 __all__ = ["starting_placements"]
 
-# Module, class, and whether it is made for a problem; the cheap ones first, because a short search
-# does not get to all.
-_PLACERS = (
-    ("single_device", "SingleDevice", False),
-    ("contiguous", "Contiguous", False),
-    ("greedy_fill", "GreedyFill", True),
-    ("topological", "Topological", True),
-    ("metis_partition", "MetisPartition", True),
-    ("scotch_partition", "MinCut", True),
-    ("m_topo", "MTopo", True),
-    ("m_etf", "MEtf", True),
-    ("heft", "Heft", True),
-)
 # More proposals of one placer than this are not asked for.
 _MAX_PROPOSALS = 64
+# Module, class, whether it is made for a problem, and how many of its proposals come before the
+# next placer has its turn; the cheap ones first, because a short search does not get to all.
+_PLACERS = (
+    ("single_device", "SingleDevice", False, 1),
+    ("contiguous", "Contiguous", False, _MAX_PROPOSALS),
+    ("branches", "Branches", True, _MAX_PROPOSALS),
+    ("stretches", "Stretches", True, _MAX_PROPOSALS),
+    ("greedy_fill", "GreedyFill", True, 1),
+    ("topological", "Topological", True, 1),
+    ("metis_partition", "MetisPartition", True, 1),
+    ("scotch_partition", "MinCut", True, 1),
+    ("m_topo", "MTopo", True, 1),
+    ("m_etf", "MEtf", True, 1),
+    ("heft", "Heft", True, 1),
+)
 
 
 def starting_placements(
     problem: PlacementProblem, groups: GroupGraph, seed: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Placements of all heuristics.
+    """Proposes the placements of all heuristics: those of all in turn, and then the others.
 
     Args:
         problem: what is placed.
@@ -46,7 +48,8 @@ def starting_placements(
         The name of a heuristic, and int32 [num_groups]. The same placement may come several times.
     """
     legal = legal_devices(problem)
-    for module_name, class_name, needs_problem in _PLACERS:
+    later: list[tuple[Placer, int]] = []
+    for module_name, class_name, needs_problem, at_once in _PLACERS:
         module = importlib.import_module(f"tf_placer.placers.heuristics.{module_name}")
         arguments = {"problem": problem} if needs_problem else {}
         try:
@@ -54,9 +57,16 @@ def starting_placements(
         except ImportError as error:  # A library that is not installed.
             logging.info("no starts of %s: %s", class_name, error)
             continue
-        # One by one: whoever takes them may stop between any two.
-        for number in range(_MAX_PROPOSALS):
-            proposed = placer.propose(number + 1)
-            if len(proposed) <= number:
-                break
-            yield placer.name, proposed[number].astype(np.int32)
+        yield from _proposals(placer, 0, at_once)
+        later.append((placer, at_once))
+    for placer, first in later:
+        yield from _proposals(placer, first, _MAX_PROPOSALS)
+
+
+def _proposals(placer: Placer, first: int, end: int) -> Iterator[tuple[str, np.ndarray]]:
+    # One by one: whoever takes them may stop between any two.
+    for number in range(first, end):
+        proposed = placer.propose(number + 1)
+        if len(proposed) <= number:
+            break
+        yield placer.name, proposed[number].astype(np.int32)

@@ -9,6 +9,7 @@ from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from benchmarks.problems.synthetic import unrolled_lstm
 from tests.tf_placer.simulation.random_problems import random_problem
 from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.placers.auto import annealing
 from tf_placer.placers.auto import auto_search as auto_search_module
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import auto_search
@@ -96,6 +97,20 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertEqual(result.best.step_secs, 1.0)
         self.assertLess(result.num_simulated, 1000)
 
+    def test_ends_early_where_little_is_to_be_found(self):
+        # Sixty alike on two devices: halves take 3 s, which is the lower bound but for rounding.
+        secs = np.random.default_rng(0).uniform(0.0999, 0.1001, [60, 1])
+        problem = make_problem(np.repeat(secs, 2, axis=1).tolist())
+        result = search(problem, max_simulated=20_000)
+        self.assertTrue(result.is_near_bound)
+        self.assertLessEqual(result.best.step_secs, 1.01 * result.lower_bound_secs)
+        self.assertLess(result.num_simulated, 10_000)
+
+    def test_where_more_may_be_found_it_goes_on(self):
+        result = search(unrolled_lstm(3, 3), max_simulated=500)
+        self.assertFalse(result.is_near_bound)
+        self.assertEqual(result.num_simulated, 500)
+
     def test_few_placements_are_all_tried(self):
         problem = SMALL_PROBLEMS["memory"]
         result = search(problem)
@@ -148,8 +163,8 @@ class AutoSearchTest(parameterized.TestCase):
 
 
 class ConfigTest(parameterized.TestCase):
-    def plans(self, **settings):
-        """What two chains were to do after the first meeting."""
+    def plans(self, max_simulated=4000, first=0.5, **settings):
+        """What two chains were to do, by default after the first meeting."""
         plans = []
         run = auto_search_module.Annealer.run
 
@@ -159,8 +174,8 @@ class ConfigTest(parameterized.TestCase):
 
         problem, config = unrolled_lstm(3, 3), AutoConfig(**settings)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
-            search(problem, max_simulated=4000, threads=2, config=config)
-        return plans[len(plans) // 2 :]
+            search(problem, max_simulated=max_simulated, threads=2, config=config)
+        return plans[int(first * len(plans)) :]
 
     @parameterized.parameters(("none", {False}), ("all", {True}), ("every_other", {True, False}))
     def test_says_which_chains_climb(self, climbing, climbs):
@@ -176,9 +191,13 @@ class ConfigTest(parameterized.TestCase):
         self.assertEqual({name for name, _ in few.starts}, {"single_device"})
         self.assertGreater(len(search(problem, max_simulated=500).starts), 1)
 
+    def test_a_search_of_few_placements_begins_cooler(self):
+        first, cooler = (self.plans(2000, 0), self.plans(30, 0))
+        self.assertLess(cooler[0].temperature, 0.7 * first[0].temperature)
+
     def test_says_whether_moves_begin_where_the_step_waits(self):
         config = AutoConfig(critical_path=False)
-        with mock.patch.object(Simulator, "trace", side_effect=AssertionError("traced")):
+        with mock.patch.object(annealing, "hot_spots", side_effect=AssertionError("looked")):
             search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
 
 

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
+from tf_placer.inputs.saved_model_files import read_saved_model
+from tf_placer.inputs.saved_signature import read_signature
+from tf_placer.inputs.sources import Source, read_graph, read_source, without_devices
+
+tf1 = tf.compat.v1
+
+
+def run(source: Source) -> list[np.ndarray]:
+    """Runs a step in a session, from its initial state."""
+    step = source.step
+    with tf.Graph().as_default() as graph, tf1.Session() as session:
+        tf.import_graph_def(source.graph_def, name="")
+        initializers = [graph.get_operation_by_name(name) for name in step.initializers]
+        session.run(initializers, step.initializer_feeds)
+        for name, value in step.restored.items():
+            variable = graph.get_operation_by_name(name)
+            if variable.type == "VarHandleOp":
+                session.run(tf.raw_ops.AssignVariableOp(resource=variable.outputs[0], value=value))
+            else:
+                session.run(tf.raw_ops.Assign(ref=variable.outputs[0], value=value))
+        return session.run([name for name in step.fetches if ":" in name], step.feeds)
+
+
+class SavedSignatureTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        root = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.functions = save_functions(root)
+        cls.graphs = {}
+        for use_resource in (False, True):
+            folder = root / str(use_resource)
+            folder.mkdir()
+            cls.graphs[use_resource] = save_graph(folder, use_resource=use_resource)
+
+    def test_a_session_computes_what_the_loaded_signature_does(self):
+        loaded = tf.saved_model.load(self.functions)
+        expected = loaded.signatures["serving_default"](x=tf.constant(REQUEST))
+        given = read_graph(self.functions)
+        source = read_source(given, feeds={"x": REQUEST})
+        self.assertEqual(given.signature.saved_model, read_saved_model(self.functions))
+        self.assertAllClose(run(source), [expected["requests"], expected["sum"]])
+        self.assertLen(source.step.restored, 3)
+        self.assertIn(0, [value.ndim for value in source.step.restored.values()])
+        # Every operation of the functions is one of the graph; the loop is one.
+        types = [node.op for node in source.graph_def.node]
+        self.assertEqual(types.count("MatMul"), 2)
+        self.assertEqual(types.count("StatelessWhile"), 1)
+
+    def test_tables_are_filled_from_the_files_that_came_with_it(self):
+        words, numbers = WORDS
+        for path in (self.functions, self.graphs[False]):
+            source = read_source(read_graph(path, "words"), feeds={"words": words})
+            self.assertAllEqual(run(source), [numbers])
+
+    def test_graphs_of_tensorflow_1(self):
+        for path in self.graphs.values():
+            expected = np.tanh(REQUEST @ np.full([3, 3], 0.5)) + np.tanh(
+                REQUEST @ np.full([3, 3], -0.25)
+            )
+            source = read_source(read_graph(path, "sum"), feeds={"x": REQUEST})
+            self.assertAllClose(run(source), [expected])
+            self.assertEqual(source.step.restored.keys(), {"left", "right"})
+
+    def test_the_signature_is_the_one_for_serving_or_the_only_one(self):
+        self.assertEqual(read_signature(self.functions).name, "serving_default")
+        for path, name, message in (
+            (self.functions, "nope", "no signature 'nope': name one of serving_default, words"),
+            (self.graphs[True], None, "has several signatures: name one of sum, words"),
+        ):
+            with self.assertRaisesRegex(GraphError, message):
+                read_signature(path, name)
+        only = os.path.join(self.create_tempdir().full_path, "only")
+        saved_model = read_saved_model(self.graphs[True])
+        del saved_model.meta_graphs[0].signature_def["words"]
+        os.mkdir(only)
+        path = pathlib.Path(only, "saved_model.pb")
+        path.write_bytes(saved_model.SerializeToString())
+        self.assertEqual(read_signature(only).name, "sum")
+        del saved_model.meta_graphs[0].signature_def["sum"]
+        path.write_bytes(saved_model.SerializeToString())
+        with self.assertRaisesRegex(GraphError, "has no signatures, so nobody can call it"):
+            read_signature(only)
+        path.write_bytes(b"")
+        with self.assertRaisesRegex(GraphError, "holds no graph"):
+            read_signature(only)
+
+    def test_arguments_go_by_their_names(self):
+        signature = read_signature(self.functions)
+        self.assertEqual(signature.by_argument(7), {"x": 7})
+        self.assertEqual(signature.by_argument({"x": 7}), {"x": 7})
+        with self.assertRaisesRegex(GraphError, "no argument 'y': its arguments are x"):
+            signature.feeds({"x": REQUEST, "y": 1})
+        with self.assertRaisesRegex(
+            GraphError, r"'x' of the signature 'serving_default' has the shape \(None, 3\), so no"
+        ):
+            read_source(self.functions)
+        with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or restore_from"):
+            read_source(self.functions, fetches="y", feeds={"x": REQUEST})
+        with self.assertRaisesRegex(GraphError, "only a SavedModel directory has a signature"):
+            read_graph("graph.pb", "serving_default")
+
+    def test_sparse_arguments_and_results_have_three_parts(self):
+        path = os.path.join(self.create_tempdir().full_path, "sparse")
+        with tf.Graph().as_default(), tf1.Session() as session:
+            x = tf1.sparse_placeholder(tf.float32, [2, 3], name="x")
+            y = tf.sparse.map_values(tf.multiply, x, 2.0)
+            tf1.saved_model.simple_save(session, path, {"x": x}, {"y": y})
+        whole = tf.sparse.from_dense([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+        feeds = {
+            "x/values": whole.values,
+            "x/indices": whole.indices,
+            "x/dense_shape": whole.dense_shape,
+        }
+        values, indices, shape = run(
+            read_source(path, feeds={key: value.numpy() for key, value in feeds.items()})
+        )
+        self.assertAllEqual(values, 2 * whole.values)
+        self.assertAllEqual(indices, whole.indices)
+        self.assertAllEqual(shape, [2, 3])
+
+    def test_an_argument_may_have_a_value_that_is_taken_when_none_is_given(self):
+        path = self.create_tempdir().full_path
+        saved_model = read_saved_model(self.graphs[True])
+        definition = saved_model.meta_graphs[0].signature_def["sum"]
+        definition.defaults["x"].CopyFrom(tf.make_tensor_proto(REQUEST))
+        pathlib.Path(path, "saved_model.pb").write_bytes(saved_model.SerializeToString())
+        signature = read_signature(path, "sum")
+        self.assertAllEqual(signature.feeds(None)["x:0"], REQUEST)
+        self.assertAllEqual(signature.feeds({"x": 2 * REQUEST})["x:0"], 2 * REQUEST)
+
+    def test_values_are_made_up_where_shapes_are_known(self):
+        model = tf.Module()
+        model.call = tf.function(lambda x, y: x + y)
+        specs = (tf.TensorSpec([2], name="x"), tf.TensorSpec([2], name="y"))
+        path = self.create_tempdir().full_path
+        tf.saved_model.save(model, path, model.call.get_concrete_function(*specs))
+        self.assertLen(read_source(path).step.feeds, 2)
+        with self.assertRaisesRegex(GraphError, "has the arguments x, y: pass a dictionary"):
+            read_signature(path).by_argument(np.ones(2))
+
+    def test_variables_that_are_not_there_are_said(self):
+        path = os.path.join(self.create_tempdir().full_path, "without")
+        shutil.copytree(self.functions, path)
+        shutil.rmtree(os.path.join(path, "variables"))
+        with self.assertRaisesRegex(GraphError, "cannot read the variables of the SavedModel"):
+            read_source(path, feeds={"x": REQUEST})
+
+    def test_devices_can_be_cleared(self):
+        given = read_graph(self.functions)
+        names = [node.name for node in given.graph_def.node]
+        path = self.create_tempdir().full_path
+        placed = given.signature.placed(dict.fromkeys(names, "/device:CPU:1"))
+        pathlib.Path(path, "saved_model.pb").write_bytes(placed.SerializeToString())
+        again = read_graph(path)
+        self.assertIn("/device:CPU:1", {node.device for node in again.graph_def.node})
+        cleared = without_devices(again)
+        self.assertEqual({node.device for node in cleared.graph_def.node}, {""})
+        whole = str(cleared.signature.placed({}))
+        self.assertNotIn("CPU:1", whole)
+
+
+if __name__ == "__main__":
+    tf.test.main()

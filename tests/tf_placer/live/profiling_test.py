@@ -1,0 +1,80 @@
+"""Tests of the placement problems of graphs, functions and models."""
+
+from __future__ import annotations
+
+import pathlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tf_placer.cli.main import main
+from tf_placer.live.profiling import profile
+from tf_placer.problem.problem_file import read_problem
+
+_MACHINE = "4xK80"
+
+
+class ProfilingTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.output = pathlib.Path(self.create_tempdir().full_path, "problem.json")
+
+    def test_a_file_costs_what_the_command_says(self):
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [64, 32], "x")
+            w = tf.compat.v1.get_variable("w", [32, 16])
+            tf.tanh(tf.matmul(x, w), name="y")
+        path = self.output.with_name("graph.pb")
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        by_command = self.output.with_name("other.json")
+        step = ["--input_graph", str(path), "--fetches", "y:0"]
+        main(["profile", *step, "--machine", _MACHINE, "--output", str(by_command)])
+        problem = profile(path, "y:0", machine=_MACHINE, output=self.output)
+        self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
+        self.assertAllEqual(problem.compute_secs, read_problem(self.output).compute_secs)
+
+    def test_a_function_costs_what_its_operations_do(self):
+        weights = tf.Variable(tf.ones([32, 16]))
+
+        @tf.function
+        def step(x):
+            return tf.tanh(tf.matmul(x, weights, name="product"), name="y")
+
+        with tf.Graph().as_default() as graph:
+            x = tf.ones([64, 32], name="x")
+            w = tf.compat.v1.get_variable("w", [32, 16])
+            y = tf.tanh(tf.matmul(x, w, name="product"), name="y")
+        own = profile(step, example=tf.ones([64, 32]), machine=_MACHINE, output=self.output)
+        same = profile(graph, y, machine=_MACHINE, output=self.output)
+        for problem in (own, same):
+            self.assertLen(problem.devices, 5)
+        for name in ("product", "y"):
+            ours, theirs = (
+                problem.compute_secs[problem.operation_names.index(name)] for problem in (own, same)
+            )
+            self.assertAllEqual(ours, theirs)
+            self.assertAllGreater(ours, 0)
+
+    def test_a_model_costs_what_it_takes_to_train(self):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse", jit_compile=False)
+        example = (np.ones([4, 3], np.float32), np.ones([4, 2], np.float32))
+        problem = profile(model, example=example, machine=_MACHINE, output=self.output)
+        self.assertTrue(any("gradient_tape" in name for name in problem.operation_names))
+        self.assertTrue(any(name.startswith("sgd/") for name in problem.operation_names))
+
+    def test_what_is_wrong_is_said(self):
+        with self.assertRaisesRegex(ValueError, "steps must be at least 1, not 0"):
+            profile(tf.Graph(), machine=_MACHINE, output=self.output, steps=0)
+        with self.assertRaisesRegex(ValueError, "needs example="):
+            profile(tf.function(tf.sin), machine=_MACHINE, output=self.output)
+        with self.assertRaisesRegex(OSError, "missing"):
+            profile(tf.Graph(), machine=_MACHINE, output=self.output.parent / "missing" / "a.json")
+        with self.assertRaises(GraphError):
+            profile("nowhere.pb", machine=_MACHINE, output=self.output)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,43 @@
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.problems.known import known_problem
+from tests.tf_placer.placers import placer_conformance, problems
+from tf_placer.placers.heuristics.branches import Branches
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+
+def propose(problem):
+    placer = Branches(group_graph(problem), legal_devices(problem), problem=problem)
+    return placer.propose(99)
+
+
+class BranchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups, legal, seed):
+        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        return Branches(groups, legal, seed=seed, problem=problem)
+
+    def test_finds_what_is_known_of_towers_experts_and_trees(self):
+        for family in ("towers", "experts", "tree"):
+            known = known_problem(family, 1500)
+            simulator = Simulator(known.problem, threads=1)
+            [known_secs] = simulator.simulate(known.placement[None]).step_secs
+            step_secs = simulator.simulate(propose(known.problem)).step_secs
+            self.assertLessEqual(step_secs.min(), 1.01 * known_secs, family)
+
+    def test_the_largest_branch_has_a_device_of_its_own(self):
+        # Chains of 3, 2 and 1 seconds, that wait for nothing and that nothing waits for.
+        problem = problems.task_problem([(9, 1, 1)] * 6, [(0, 1, 0), (1, 2, 0), (3, 4, 0)])
+        self.assertIn([1, 1, 1, 2, 2, 2], propose(problem).tolist())
+
+    def test_a_chain_has_a_device_of_its_own_and_its_heads_share_the_other(self):
+        # Operations 0 to 3 are a chain; 4 to 7 are their heads, each as long as a link.
+        edges = [(k, k + 1, 0) for k in range(3)] + [(k, k + 4, 0) for k in range(4)]
+        problem = problems.task_problem([(9, 1, 1)] * 8, edges)
+        simulator = Simulator(problem, threads=1)
+        self.assertEqual(simulator.simulate(propose(problem)).step_secs.min(), 5.0)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,54 @@
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.problems.known import known_problem
+from tests.tf_placer.placers import placer_conformance, problems
+from tf_placer.placers.heuristics.stretches import Stretches
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.simulation.simulator import Simulator
+
+
+def propose(problem):
+    placer = Stretches(group_graph(problem), legal_devices(problem), problem=problem)
+    return placer.propose(99)
+
+
+def known_and_found(family, num_operations):
+    """The known step of a problem, and the best of those that are proposed."""
+    known = known_problem(family, num_operations)
+    simulator = Simulator(known.problem, threads=1)
+    [known_secs] = simulator.simulate(known.placement[None]).step_secs
+    return known_secs, simulator.simulate(propose(known.problem)).step_secs.min()
+
+
+class StretchesTest(placer_conformance.PlacerConformance, absltest.TestCase):
+    def new_placer(self, groups, legal, seed):
+        problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
+        return Stretches(groups, legal, seed=seed, problem=problem)
+
+    def test_finds_the_pipelines_of_layered_graphs_without_names(self):
+        for family in ("grid", "slow_links", "heavy_ends", "wide_grid", "encoder_decoder"):
+            known_secs, found_secs = known_and_found(family, 1500)
+            self.assertLessEqual(found_secs, 1.001 * known_secs, family)
+
+    def test_both_sides_of_a_u_are_side_by_side(self):
+        known_secs, found_secs = known_and_found("u_shape", 3000)
+        self.assertLessEqual(found_secs, 1.03 * known_secs)
+
+    def test_the_cpu_gets_only_what_may_go_nowhere_else(self):
+        inf = float("inf")
+        problem = problems.task_problem(
+            [(1, inf, inf), (1, 1, 1), (1, 1, 1), (1, 1, 1)], [(0, 1, 0), (1, 2, 0), (2, 3, 0)]
+        )
+        for placement in propose(problem).tolist():
+            self.assertEqual(placement[0], 0)
+            self.assertNotIn(0, placement[1:])
+
+    def test_without_edges_groups_are_shared_out(self):
+        problem = problems.task_problem([(1, 1, 1)] * 4)
+        for placement in propose(problem).tolist():
+            self.assertEqual(sorted(placement), [1, 1, 2, 2])
+
+
+if __name__ == "__main__":
+    absltest.main()

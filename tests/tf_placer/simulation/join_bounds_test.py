@@ -1,0 +1,81 @@
+import math
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.simulation import oracle
+from tests.tf_placer.simulation.random_problems import random_problem
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.simulation.join_bounds import earliest_starts, latest_rests
+
+INF = math.inf
+
+
+def fork_and_join(secs=1.0, size=2, **keywords):
+    """Operation 0 sends to 1 and 2, both of which send to 3; a byte takes a second."""
+    return make_problem(
+        [[secs, secs]] * 4, tensors=[(0, size, [1, 2]), (1, size, [3]), (2, size, [3])], **keywords
+    )
+
+
+class JoinBoundsTest(absltest.TestCase):
+    def test_no_operation_of_any_placement_starts_earlier_or_is_followed_by_less(self):
+        rng = np.random.default_rng(3)
+        num_problems = num_later = 0
+        while num_problems < 80:
+            problem = random_problem(rng, max_operations=8)
+            legal = legal_devices(problem)
+            if legal.sum(axis=1).prod() > 10**6:
+                continue
+            num_problems += 1
+            starts, rests = earliest_starts(problem), latest_rests(problem)
+            for _ in range(10):
+                placement = np.array([rng.choice(np.flatnonzero(row)) for row in legal])
+                step = oracle.simulate(problem, placement)
+                begin, end = np.array(step.start_secs), np.array(step.end_secs)
+                rounding = 1e-12 * step.step_secs
+                self.assertTrue((begin >= starts - rounding).all())
+                self.assertTrue((step.step_secs - end >= rests - rounding).all())
+                num_later += (begin <= starts + rounding).all()
+        # For some placements they are exact.
+        self.assertGreater(num_later, 20)
+
+    def test_a_join_takes_what_is_shorter_a_turn_or_a_transfer(self):
+        for size, expected in ((0, 2.0), (0.5, 2.5), (7, 3.0)):
+            problem = fork_and_join(size=0, latency_secs=size)
+            self.assertEqual(earliest_starts(problem)[3], expected)
+
+    def test_seen_from_the_end_a_fork_is_a_join(self):
+        problem = fork_and_join(size=0, latency_secs=0.5)
+        self.assertEqual(latest_rests(problem).tolist(), earliest_starts(problem)[::-1].tolist())
+
+    def test_the_whole_way_into_a_join_is_here_or_elsewhere(self):
+        # Two chains of three seconds each end in operation 6; a transfer takes ten.
+        problem = make_problem(
+            [[1.0, 1.0]] * 7,
+            control_edges=[(0, 1), (1, 2), (3, 4), (4, 5), (2, 6), (5, 6)],
+            latency_secs=10.0,
+        )
+        self.assertEqual(earliest_starts(problem)[6], 6.0)
+
+    def test_slots_do_two_things_at_a_time(self):
+        problem = fork_and_join(size=0, latency_secs=9.0, slots=[2, 2])
+        self.assertEqual(earliest_starts(problem)[3], 2.0)
+
+    def test_a_group_is_on_one_device(self):
+        problem = fork_and_join(size=0, latency_secs=0.25, groups=[0, 1, 1, 1])
+        self.assertEqual(earliest_starts(problem)[3], 3.0)
+
+    def test_what_can_never_be_together_is_sent(self):
+        problem = make_problem([[1.0, INF], [INF, 1.0]], tensors=[(0, 3, [1])], latency_secs=0.5)
+        self.assertGreaterEqual(earliest_starts(problem)[1], 1.5)
+        self.assertEqual(latest_rests(problem)[0], earliest_starts(problem)[1])
+
+    def test_one_device_has_no_links(self):
+        problem = make_problem([[1.0]] * 3, control_edges=[(0, 2), (1, 2)])
+        self.assertEqual(earliest_starts(problem).tolist(), [0.0, 0.0, 2.0])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,110 @@
+"""A signature of a SavedModel on the devices that were found for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import shutil
+import tempfile
+import weakref
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from graph_passes.placement import Placement
+from tf_placer.functions.connection import connect, full_name
+from tf_placer.functions.moved_variables import move_variables
+from tf_placer.inputs.saved_model_files import link_saved_model, write_saved_model
+from tf_placer.inputs.saved_signature import SavedSignature
+from tf_placer.machines.machine import Machine
+
+__all__ = ["PlacedSignature"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlacedSignature:
+    """A signature of a SavedModel, the machine that it is placed on, and how.
+
+    Attributes:
+        signature: the signature.
+        machine: where it is to run.
+        placement: the devices of its operations; None for those that it came with.
+    """
+
+    signature: SavedSignature
+    machine: Machine
+    placement: Placement | None = None
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The signature as a function of this process, with its own variables on their devices.
+
+        Raises:
+            MachineError: this process is not connected to the cluster.
+        """
+        if self.placement is not None:
+            connect(self.machine)
+        # It may read files of the SavedModel at every call.
+        directory = tempfile.mkdtemp(prefix="tf_placer_")
+        try:
+            function = self._loaded(directory)
+        except BaseException:
+            shutil.rmtree(directory)
+            raise
+        weakref.finalize(function, shutil.rmtree, directory, ignore_errors=True)
+        return function
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the SavedModel with devices, as it came where nothing faster was found.
+
+        Args:
+            directory: a new one.
+
+        Raises:
+            GraphError: there is something already, or it cannot be written.
+        """
+        write_saved_model(directory, self._saved_model(), self.signature.directory)
+
+    def _loaded(self, directory: str) -> Any:
+        """Loads the function, with links to the files of the SavedModel in a directory."""
+        link_saved_model(directory, self._saved_model(), self.signature.directory)
+        options = tf.saved_model.LoadOptions(
+            experimental_variable_policy=(
+                tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
+            ),
+            # The servers of a cluster may see other files.
+            experimental_io_device=full_name("/device:CPU:0"),
+        )
+        tags = list(self.signature.meta_graph.meta_info_def.tags)
+        loaded = tf.saved_model.load(directory, tags, options)
+        function = loaded.signatures[self.signature.name]
+        if self.placement is not None:
+            self._move_variables(function)
+        # A function keeps no variables alive.
+        function._tf_placer_loaded = loaded
+        return function
+
+    def _move_variables(self, function: Any) -> None:
+        """Moves variables that were loaded without their devices.
+
+        They are where TensorFlow does not read the devices: of graphs of TensorFlow 1, and where
+        it must not place operations elsewhere than it is told.
+        """
+        assert self.placement is not None
+        variables = {id(variable.handle): variable for variable in function.graph.variables}
+        captured = function.captured_inputs
+        num_given = len(function.inputs) - len(captured)
+        inner = [tensor.op.name for tensor in function.inputs[num_given:]]
+        targets = {}
+        for name, value in zip(self.signature.captured(inner), captured, strict=True):
+            device = self.placement.assignment.get(name)
+            if device and id(value) in variables:
+                targets[variables[id(value)].ref()] = full_name(device)
+        move_variables(targets)
+
+    def _saved_model(self) -> saved_model_pb2.SavedModel:
+        if self.placement is None:
+            return self.signature.saved_model
+        return self.signature.placed(self.placement.assignment)

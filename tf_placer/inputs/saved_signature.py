@@ -1,0 +1,336 @@
+"""A signature of a SavedModel as a graph and a step, and its devices put into the SavedModel."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.saved_model import loader_impl
+
+from graph_passes.annotate import ClearDevices
+from graph_passes.errors import GraphError
+from graph_passes.graph_pass import GraphState
+from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
+from tf_placer.inputs.restoring import session_values
+from tf_placer.inputs.saved_model_files import read_saved_model
+
+__all__ = ["SavedSignature", "read_signature"]
+
+_DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_INIT_OP = "__saved_model_init_op"
+# Signatures that TensorFlow adds for itself.
+_OWN = (_INIT_OP, "__saved_model_train_op")
+_MAIN_OPS = (
+    tf.compat.v1.saved_model.constants.MAIN_OP_KEY,
+    tf.compat.v1.saved_model.constants.LEGACY_INIT_OP_KEY,
+)
+_NOT_FETCHED = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
+_PARTS_OF_SPARSE = ("values", "indices", "dense_shape")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SavedSignature:
+    """A signature of a SavedModel.
+
+    Attributes:
+        directory: of the SavedModel.
+        name: of the signature.
+        saved_model: its graphs.
+        number: of the one that the signature is of.
+        inlined: what a call of the signature needs of this graph, and what initialises it, without
+            calls of functions.
+        arguments: by name of an argument the tensor that it is given in; of a sparse argument "x"
+            there are three, from "x/values" on.
+        defaults: values of arguments that need not be given.
+        initializers: names of the operations that run before the first call.
+        assets: paths of files by name of the tensor that initialisers read them from.
+    """
+
+    directory: str
+    name: str
+    saved_model: saved_model_pb2.SavedModel
+    number: int
+    inlined: InlinedGraph
+    arguments: Mapping[str, str]
+    defaults: Mapping[str, np.ndarray]
+    initializers: tuple[str, ...]
+    assets: Mapping[str, str]
+
+    @property
+    def meta_graph(self) -> tf.compat.v1.MetaGraphDef:
+        """The graph with all signatures."""
+        return self.saved_model.meta_graphs[self.number]
+
+    def by_argument(self, example: Any) -> Mapping[str, Any]:
+        """Finds the values of arguments in an example.
+
+        Args:
+            example: values by name of an argument, or the value of the only one.
+
+        Raises:
+            GraphError: it is one value, and there are several arguments.
+        """
+        if isinstance(example, Mapping):
+            return example
+        if len(self.arguments) != 1:
+            raise GraphError(
+                f"the signature {self.name!r} has the arguments {self._argument_names()}: pass a "
+                "dictionary of values by these names"
+            )
+        return dict.fromkeys(self.arguments, example)
+
+    def feeds(self, values: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Finds what is fed for the arguments of a call.
+
+        Args:
+            values: by name of an argument; None for no values.
+
+        Returns:
+            Values by name of a tensor, files for initialisers among them.
+
+        Raises:
+            GraphError: an argument is not known, or has neither a value nor a shape that one can
+                be made up for.
+        """
+        values = {} if values is None else values
+        for name in values:
+            if name not in self.arguments:
+                raise GraphError(
+                    f"the signature {self.name!r} has no argument {name!r}: its arguments are "
+                    f"{self._argument_names()}"
+                )
+        nodes = {node.name: node for node in self.inlined.graph_def.node}
+        feeds: dict[str, Any] = dict(self.assets)
+        for name, tensor in self.arguments.items():
+            value = values.get(name, self.defaults.get(name))
+            if value is not None:
+                feeds[tensor] = value
+                continue
+            node = nodes.get(tensor.partition(":")[0])
+            shape = None if node is None else tf.TensorShape(node.attr["shape"].shape)
+            if shape is not None and not shape.is_fully_defined():
+                raise GraphError(
+                    f"the argument {name!r} of the signature {self.name!r} has the shape {shape}, "
+                    "so no value can be made up for it: pass one by its name, in example or feeds"
+                )
+        return feeds
+
+    def captured(self, inner: Sequence[str]) -> list[str]:
+        """Names the operations of what the signature, when it is loaded, takes from outside.
+
+        Args:
+            inner: what the loaded function calls them.
+        """
+        bound = [name for name, _ in self._bound()]
+        # A graph of TensorFlow 1 has no function, and so its own names.
+        return bound if len(bound) == len(inner) else list(inner)
+
+    def _bound(self) -> list[tuple[str, int]]:
+        """Lists what the function of the signature takes from outside.
+
+        These are the last of its arguments: by name of an operation the number of the object.
+        """
+        functions = self.meta_graph.object_graph_def.concrete_functions
+        for node in self.meta_graph.graph_def.node:
+            saved = functions.get(node.attr["f"].func.name) if "f" in node.attr else None
+            if node.name in self.inlined.calls and saved is not None and saved.bound_inputs:
+                given = [text for text in node.input if not text.startswith("^")]
+                bound = list(saved.bound_inputs)
+                names = [text.partition(":")[0] for text in given[-len(bound) :]]
+                return list(zip(names, bound, strict=True))
+        return []
+
+    def _argument_names(self) -> str:
+        return ", ".join(self.arguments) or "none"
+
+    def values(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Reads the saved values of variables.
+
+        Args:
+            names: of their operations.
+
+        Returns:
+            Values by name; none for a variable that has none.
+
+        Raises:
+            GraphError: they cannot be read.
+        """
+        prefix = os.path.join(self.directory, "variables", "variables")
+        # On the CPU, which has room for them, and beside whatever this process does.
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_count={"GPU": 0})
+        # TensorFlow writes to what it imports.
+        meta_graph = tf.compat.v1.MetaGraphDef()
+        meta_graph.CopyFrom(self.meta_graph)
+        with tf.Graph().as_default() as graph:
+            saver = tf.compat.v1.train.import_meta_graph(meta_graph, clear_devices=True)
+            if not names or saver is None:
+                return {}
+            for name in names:
+                variable = graph.get_operation_by_name(name)
+                if variable.type == "VarHandleOp":
+                    dtype = tf.dtypes.as_dtype(variable.get_attr("dtype"))
+                    tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
+            with tf.compat.v1.Session(graph=graph, config=config) as session:
+                try:
+                    saver.restore(session, prefix)
+                except (tf.errors.OpError, ValueError) as error:
+                    reason = str(error).strip().splitlines()[0]
+                    raise GraphError(
+                        f"cannot read the variables of the SavedModel {self.directory!r}: {reason}"
+                    ) from error
+                return session_values(session, names)
+
+    def without_devices(self) -> SavedSignature:
+        """Copies the signature without the devices that its SavedModel came with."""
+        saved_model = _copy(self.saved_model)
+        meta_graph = saved_model.meta_graphs[self.number]
+        state = ClearDevices().run(GraphState(meta_graph.graph_def)).state
+        meta_graph.graph_def.CopyFrom(state.graph_def)
+        for node in meta_graph.object_graph_def.nodes:
+            if node.WhichOneof("kind") == "variable":
+                node.variable.device = ""
+        return _signature(self.directory, saved_model, self.number, self.name)
+
+    def placed(self, assignment: Mapping[str, str]) -> saved_model_pb2.SavedModel:
+        """Makes the SavedModel with devices.
+
+        Args:
+            assignment: the device of each operation, by its name in `inlined`.
+
+        Returns:
+            A copy of the SavedModel: operations, the functions that the signature calls, and the
+            variables have devices. Whatever else calls these functions sees them, too.
+        """
+        result = _copy(self.saved_model)
+        meta_graph = result.meta_graphs[self.number]
+        graph_def = put_devices(meta_graph.graph_def, self.inlined.calls, assignment)
+        objects = meta_graph.object_graph_def.nodes
+        for name, number in self._bound():
+            device = assignment.get(name)
+            is_variable = objects[number].WhichOneof("kind") == "variable"
+            if device and is_variable and not objects[number].variable.device:
+                objects[number].variable.device = device
+        meta_graph.graph_def.CopyFrom(graph_def)
+        return result
+
+
+def read_signature(
+    directory: str | os.PathLike[str], signature: str | None = None
+) -> SavedSignature:
+    """Reads a signature of a SavedModel.
+
+    Args:
+        directory: of the SavedModel.
+        signature: its name; by default "serving_default" if there is one, or the only one.
+
+    Raises:
+        GraphError: it cannot be read, or has no such signature, or several and none is named.
+    """
+    directory = os.fspath(directory)
+    saved_model = read_saved_model(directory)
+    if not saved_model.meta_graphs:
+        raise GraphError(f"the SavedModel {directory!r} holds no graph")
+    # Of several, such as one for training, the one that servers take.
+    serving = [
+        number
+        for number, each in enumerate(saved_model.meta_graphs)
+        if list(each.meta_info_def.tags) == [tf.saved_model.SERVING]
+    ]
+    number = serving[0] if serving else 0
+    known = [name for name in saved_model.meta_graphs[number].signature_def if name not in _OWN]
+    if signature is None and (_DEFAULT in known or len(known) == 1):
+        signature = _DEFAULT if _DEFAULT in known else known[0]
+    if signature is None or signature not in known:
+        if not known:
+            raise GraphError(
+                f"the SavedModel {directory!r} has no signatures, so nobody can call it: save it "
+                "with signatures=, or pass the tf.function that it was saved from"
+            )
+        lacks = "several signatures" if signature is None else f"no signature {signature!r}"
+        raise GraphError(
+            f"the SavedModel {directory!r} has {lacks}: name one of {', '.join(sorted(known))}"
+        )
+    return _signature(directory, saved_model, number, signature)
+
+
+def _signature(
+    directory: str, saved_model: saved_model_pb2.SavedModel, number: int, name: str
+) -> SavedSignature:
+    meta_graph = saved_model.meta_graphs[number]
+    definition = meta_graph.signature_def[name]
+    arguments = _tensors(definition.inputs, directory)
+    outputs = list(_tensors(definition.outputs, directory).values())
+    if not outputs:
+        raise GraphError(f"the signature {name!r} of {directory!r} returns nothing to wait for")
+    defaults = {key: tf.make_ndarray(value) for key, value in definition.defaults.items()}
+    initializers = _initializers(meta_graph)
+    try:
+        inlined = inline_calls(
+            meta_graph.graph_def,
+            outputs,
+            arguments.values(),
+            # An argument that nothing reads is given all the same.
+            [*initializers, *(tensor.partition(":")[0] for tensor in arguments.values())],
+        )
+    except KeyError as error:
+        raise GraphError(f"the SavedModel {directory!r} is damaged: it has no {error}") from error
+    assets = {
+        tensor: os.fsdecode(path)
+        for tensor, path in loader_impl.get_asset_tensors(directory, meta_graph).items()
+    }
+    return SavedSignature(
+        directory,
+        name,
+        saved_model,
+        number,
+        inlined,
+        arguments,
+        defaults,
+        initializers,
+        {tensor: path for tensor, path in assets.items() if _has(inlined, tensor)},
+    )
+
+
+def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
+    """Finds the tensors of arguments or results."""
+    tensors = {}
+    for key, info in sorted(infos.items()):
+        kind = info.WhichOneof("encoding")
+        if kind == "name":
+            if info.dtype not in _NOT_FETCHED:
+                tensors[key] = info.name
+        elif kind == "coo_sparse":
+            for part in _PARTS_OF_SPARSE:
+                tensors[f"{key}/{part}"] = getattr(info.coo_sparse, f"{part}_tensor_name")
+        else:
+            for i, part in enumerate(info.composite_tensor.components):
+                tensors[f"{key}/{i}"] = part.name
+    return tensors
+
+
+def _initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:
+    """Finds what runs before the first call, as TensorFlow's loader does."""
+    if _INIT_OP in meta_graph.signature_def:
+        info = meta_graph.signature_def[_INIT_OP].outputs[_INIT_OP]
+        return (info.name.partition(":")[0],)
+    collections = meta_graph.collection_def
+    for key in _MAIN_OPS:
+        if key in collections and collections[key].node_list.value:
+            return (collections[key].node_list.value[0].partition(":")[0],)
+    return ()
+
+
+def _has(inlined: InlinedGraph, tensor: str) -> bool:
+    name = tensor.partition(":")[0]
+    return any(node.name == name for node in inlined.graph_def.node)
+
+
+def _copy(saved_model: saved_model_pb2.SavedModel) -> saved_model_pb2.SavedModel:
+    result = saved_model_pb2.SavedModel()
+    result.CopyFrom(saved_model)
+    return result

@@ -1,0 +1,94 @@
+"""What a step costs on a machine, as a problem that can be placed without the two."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.files import check_output
+from tf_placer.inputs.python_functions import check_no_python_functions
+from tf_placer.live.given_step import read_step
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import write_problem
+from tf_placer.text.stages import Stages
+
+__all__ = ["profile"]
+
+
+def profile(
+    graph: Any,
+    fetches: Any = None,
+    feeds: Any = None,
+    initializers: Any = None,
+    *,
+    output: str | os.PathLike[str],
+    example: Any = None,
+    signature: str | None = None,
+    restore_from: Any = None,
+    machine: str | Machine | None = None,
+    steps: int = 10,
+    granularity: str = "fine",
+) -> PlacementProblem:
+    """Turns a step and a machine into a placement problem, for `search` and `simulate`.
+
+    Costs are measured on a machine that is there, and computed for one that is only described, such
+    as "4xK80": then nothing is run. The command `profile` does the same to files.
+
+    Args:
+        graph: as `optimize` takes it: a graph, a file, a tf.function, a ConcreteFunction, a Keras
+            model or a SavedModel directory.
+        fetches: see `optimize`.
+        feeds: see `optimize`.
+        initializers: see `optimize`.
+        output: where the problem goes (`.json`).
+        example: see `optimize`.
+        signature: see `optimize`.
+        restore_from: see `optimize`.
+        machine: "attached" (the default), "local:N", "grpc://HOST:PORT", a machine of the
+            catalogue, a machine file, or a Machine.
+        steps: steps to trace on each kind of device.
+        granularity: "fine", groups of operations that TensorFlow must have on one device, or
+            "coarse", the groups that `optimize` finds.
+
+    Returns:
+        The problem.
+
+    Raises:
+        GraphError: something of the step cannot be found, built or run there.
+        MachineError: there is no such machine.
+        SearchError, WorkerStartError: the step does not run.
+        ValueError: arguments are not for such a graph, or out of range.
+        OSError: the output cannot be written.
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, not {steps}")
+    check_output(os.fspath(output))
+    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    with Stages(_print_line) as stages:
+        given = read_step(
+            graph,
+            fetches,
+            feeds,
+            initializers,
+            example=example,
+            signature=signature,
+            restore_from=restore_from,
+        )
+        for note in given.source.notes:
+            stages.say(note)
+        if found.kind != "described":
+            check_no_python_functions(given.source.op_graph, given.source.step)
+        costed = cost_graph(
+            given.source, found, steps=steps, granularity=granularity, report=stages.begin
+        )
+    problem = costed.problem()
+    write_problem(problem, output)
+    return problem
+
+
+def _print_line(line: str) -> None:
+    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
