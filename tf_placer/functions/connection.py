@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import atomic_function
 
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
@@ -47,6 +48,7 @@ def connect(machine: Machine) -> None:
         )
     cluster = LocalCluster(machine)
     addresses = [target.removeprefix("grpc://") for target in cluster.targets]
+    _keep_functions()
     try:
         cluster.wait_until_ready()
         tf.config.experimental_connect_to_cluster(
@@ -58,6 +60,17 @@ def connect(machine: Machine) -> None:
     _clusters[machine.spec] = cluster
     # Python would drop it before TensorFlow is done.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(cluster))
+
+
+def _keep_functions() -> None:
+    """Keeps the functions that were traced so far until the process ends.
+
+    Servers are not sent the functions that were there before them, but are told when one is not
+    needed any more; they answer with an error, which TensorFlow raises out of whatever waits for
+    the servers next, such as the restoring of a checkpoint.
+    """
+    for name in atomic_function.RUNTIME_FUNCTION_REFS:
+        atomic_function.RUNTIME_FUNCTION_REFS[name] += 1
 
 
 def full_name(device: str) -> str:

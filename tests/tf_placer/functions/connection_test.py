@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import unittest
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from tf_placer.functions.connection import connect, full_name
 from tf_placer.machines.lookup import find_machine
@@ -18,6 +20,7 @@ class ConnectionTest(unittest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.machine = find_machine("local:1")
+        cls.traced = [tf.function(tf.sin).get_concrete_function(tf.TensorSpec([], tf.float32))]
         connect(cls.machine)
 
     def test_what_is_ready_to_be_sent_does_not_wait_for_the_end_of_a_chain(self):
@@ -44,6 +47,12 @@ class ConnectionTest(unittest.TestCase):
             last_arrival = float(step(x)[0])
             shares.append((last_arrival - start) / (float(tf.timestamp()) - start))
         self.assertLess(min(shares), 0.5)
+
+    def test_servers_are_not_told_about_functions_that_they_never_had(self):
+        name = self.traced.pop().name
+        gc.collect()
+        context.async_wait()  # Raises what servers answered.
+        self.assertTrue(context.context().has_function(name))
 
     def test_a_process_is_connected_to_one_cluster(self):
         connect(self.machine)

@@ -138,7 +138,11 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         file = self.directory / "file"
         file.touch()
         for settings, error, message in (
-            ({"placer": "magic"}, ValueError, "no placer 'magic'; the placers are: auto, branches, colocrl"),
+            (
+                {"placer": "magic"},
+                ValueError,
+                "no placer 'magic'; the placers are: auto, branches, colocrl",
+            ),
             ({"placer_options": {"a": 1}}, ValueError, "'random' has no option 'a'"),
             (
                 {"placer": "colocrl", "placer_options": {"hidden_units": "many"}},
