@@ -40,6 +40,7 @@ LAYERS = (
     ("tf_placer.search",),
     ("tf_placer.report",),
     ("tf_placer.live",),
+    ("tf_placer.scripts",),
     ("tf_placer.cli", "tf_placer.__main__"),
     ("benchmarks",),
     ("tests",),

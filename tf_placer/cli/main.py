@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 #: it imports TensorFlow only when it runs.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "optimize": ("tf_placer.cli.optimize_command", "find a faster placement of a graph"),
+    "run": ("tf_placer.cli.run_command", "run a training script with its step placed"),
     "apply": ("tf_placer.cli.apply_command", "put a saved placement on a graph"),
     "profile": (
         "tf_placer.cli.profile_command",
@@ -86,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     args = _parse(sys.argv[1:] if argv is None else argv)
     try:
-        with without_start_up_messages():
+        # What a script shows is the script's.
+        is_script = args.command == "run"
+        with contextlib.nullcontext() if is_script else without_start_up_messages():
             args.run(args)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None

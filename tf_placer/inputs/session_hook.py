@@ -14,7 +14,7 @@ from graph_passes.placement import Placement, read_placement
 __all__ = ["PlacementHook", "apply_placement"]
 
 
-def apply_placement(graph: tf.Graph, placement: Placement) -> int:
+def apply_placement(graph: tf.Graph, placement: Placement, *, may_grow: bool = False) -> int:
     """Puts a placement on a graph, in place.
 
     Operations that have a device keep it. Call it before the session is made: a session does not
@@ -23,6 +23,7 @@ def apply_placement(graph: tf.Graph, placement: Placement) -> int:
     Args:
         graph: the graph; it may be finalised, and it may have been built anew since.
         placement: the placement.
+        may_grow: whether operations that the graph lacks are to come, and not worth a warning.
 
     Returns:
         How many operations were given a device.
@@ -34,7 +35,7 @@ def apply_placement(graph: tf.Graph, placement: Placement) -> int:
     fitted = fit(op_graph, placement)
     for name, device in fitted.assignment.items():
         graph.get_operation_by_name(name)._set_device(device)
-    if fitted.missing or fitted.refused:
+    if fitted.refused or (fitted.missing and not may_grow):
         logging.warning(
             "the placement does not fit in full: %d of its operations are not in the graph, "
             "%d groups could not be placed",

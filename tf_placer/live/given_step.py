@@ -52,6 +52,8 @@ def read_step(
             nothing to restore.
         ValueError: arguments that are not for such a graph.
     """
+    if isinstance(graph, Source):
+        return GivenStep(graph)
     if is_traceable(graph):
         if any(value is not None for value in (fetches, feeds, initializers, restore_from)):
             raise ValueError(

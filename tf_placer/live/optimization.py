@@ -94,7 +94,8 @@ def optimize(
         graph: a tf.Graph, which is annotated in place through its operations (a session that has
             already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
             (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a tf.function, a ConcreteFunction
-            or a Keras model that is built and compiled; or the path of a SavedModel directory.
+            or a Keras model that is built and compiled; or the path of a SavedModel directory; or a
+            `Source`, a graph that was read with its step, to which nothing is added.
         fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
             tensors. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that

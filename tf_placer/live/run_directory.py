@@ -32,6 +32,7 @@ __all__ = ["TRIALS", "Outcome", "Request", "RunDirectory", "check_writable"]
 TRIALS = "trials.jsonl"
 # What `write_request` writes. Two more are there if the step has what they are for; of these a
 # search does not take over the restored values: they are large, and whoever asks has them.
+_REQUEST = "request.json"
 _REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
 _INITIALIZER_FEEDS, _RESTORED = "initializer_feeds", "restored"
 
@@ -119,6 +120,23 @@ class RunDirectory:
         """The fastest placement so far, as it was measured once; not confirmed."""
         return self.path / "best_so_far.json"
 
+    @property
+    def has_request(self) -> bool:
+        """Whether it says what is asked."""
+        return (self.path / _REQUEST).exists()
+
+    def read_machine(self) -> Machine:
+        """Reads of what is asked only the machine.
+
+        Raises:
+            ValueError: it cannot be read; the message names the file.
+        """
+        path = self.path / _REQUEST
+        try:
+            return Machine.from_json(json.loads(path.read_text())["machine"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)!r} cannot be read: {error!r}") from error
+
     def write_request(self, request: Request, graph: bytes, session_config: bytes) -> None:
         """Writes what a search needs to know.
 
@@ -152,11 +170,11 @@ class RunDirectory:
             "max_secs": request.max_secs,
             "seed": request.seed,
         }
-        write_bytes(self.path / "request.json", json.dumps(value, indent=1).encode())
+        write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 
     def read_request(self) -> tuple[Request, bytes]:
         """Reads what `write_request` wrote: the request and the session's configuration."""
-        value = json.loads((self.path / "request.json").read_text())
+        value = json.loads((self.path / _REQUEST).read_text())
         step = Step(
             tuple(value["fetches"]),
             read_tensors(self.path / "feeds"),

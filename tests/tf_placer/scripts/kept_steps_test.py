@@ -1,0 +1,228 @@
+"""Tests of steps that are found, kept and placed, in this process, on two CPU devices."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from graph_passes.placement import Placement, write_placement
+from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.scripts.kept_step import kept_source, read_kept_step, step_fingerprint
+from tf_placer.scripts.step_placer import StepPlacer
+from tf_placer.scripts.step_seeker import StepSeeker
+
+tf1 = tf.compat.v1
+
+
+class BeginAgainError(Exception):
+    """The script would begin again."""
+
+
+def begin_again() -> None:
+    raise BeginAgainError
+
+
+class KeptStepsTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = pathlib.Path(self.create_tempdir().full_path)
+        self.directory = RunDirectory(self.path)
+        self.said: list[str] = []
+        self.seeker = StepSeeker(
+            self.directory, MACHINE, 60.0, say=self.said.append, begin_again=begin_again
+        )
+
+    def place(self) -> Placement:
+        """Keeps a placement of the step that was found, without a search."""
+        source, request, _ = kept_source(self.directory)
+        self.assertEqual(request.max_secs, 60.0)
+        placement = next(random_placements(source, 1))
+        write_placement(placement, self.directory.placement)
+        return placement
+
+    def placer(self) -> StepPlacer:
+        return StepPlacer(read_kept_step(self.path), MACHINE, say=self.said.append)
+
+    def test_a_step_of_a_session_is_found_with_what_it_is_fed_and_placed_in_another_one(self):
+        def build(width: int = 2) -> dict[str, Any]:
+            x = tf1.placeholder(tf.float32, [None, 3], name="x")
+            keep = tf1.placeholder_with_default(1.0, [], name="keep")
+            first = tf1.placeholder(tf.float32, [3, width], name="first")
+            weights = tf1.get_variable("weights", initializer=first)
+            loss = tf.reduce_sum(tf.matmul(x, weights) * keep) ** 2
+            train = tf1.train.AdamOptimizer(0.1).minimize(loss)
+            return {"x": x, "keep": keep, "first": first, "loss": loss, "train": train}
+
+        graph = tf.Graph()
+        values = np.ones([4, 3], np.float32)
+        with graph.as_default(), tf1.Session() as session:
+            model = build()
+            initialize = tf1.global_variables_initializer()
+            feeds = {model["first"]: np.ones([3, 2])}
+            self.seeker.session_runs(session, initialize, feeds)
+            session.run(initialize, feeds)
+            # Looks at the model, but is no step of the training.
+            self.seeker.session_runs(session, model["loss"], {model["x"]: values, model["keep"]: 0})
+            self.assertFalse(self.directory.has_request)
+            with self.assertRaises(BeginAgainError):
+                self.seeker.session_runs(
+                    session, [model["train"], model["loss"]], {model["x"]: 2 * values}
+                )
+        self.assertRegex(self.said[0], "found the training step: it fetches 'Adam' and 1 more")
+        source, _, _ = kept_source(self.directory)
+        self.assertEqual(list(source.step.feeds), ["x:0"])
+        self.assertAllEqual(source.step.feeds["x:0"], 2 * values)
+        self.assertAllEqual(source.step.restored["weights"], np.ones([3, 2]))
+
+        placement = self.place()
+        placer = self.placer()
+        config = tf1.ConfigProto(allow_soft_placement=False)
+        losses = []
+        for is_placed in (False, True):
+            with tf.Graph().as_default() as graph, tf1.Session(config=config) as session:
+                model = build()
+                initialize = tf1.global_variables_initializer()
+                if is_placed:
+                    # The graph grows afterwards, as scripts do it.
+                    placer.graph_extended(session)
+                session.run(initialize, {model["first"]: np.ones([3, 2])})
+                tf1.train.Saver()
+                for _ in range(3):
+                    if is_placed:
+                        placer.graph_extended(session)
+                        placer.session_runs(session, model["train"], {model["x"]: values})
+                    losses.append(
+                        session.run([model["train"], model["loss"]], {model["x"]: values})[1]
+                    )
+                devices = {op.name: op.device for op in graph.get_operations()}
+            for name, device in placement.assignment.items():
+                self.assertEqual(devices.get(name, device), device if is_placed else "")
+        self.assertAllClose(losses[:3], losses[3:])
+        self.assertLen(self.said, 2)
+        self.assertRegex(self.said[1], r"^placed \d+ operations of the graph")
+
+        placer = self.placer()
+        with tf.Graph().as_default() as graph, tf1.Session() as session:
+            model = build(width=5)
+            placer.graph_extended(session)
+            placer.session_runs(session, model["train"], {model["x"]: values})
+            self.assertEqual({op.device for op in graph.get_operations()}, {""})
+        self.assertIn("it has changed since", self.said[2])
+        self.assertFalse(placer.has_met_step)
+
+    def test_a_function_is_found_and_replaced(self):
+        def make() -> tuple[tf.Variable, Any]:
+            weights = tf.Variable(np.ones([3, 2], np.float32))
+
+            @tf.function
+            def train(x: tf.Tensor, rate: float = 0.1) -> tf.Tensor:
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_sum((x @ weights) ** 2)
+                weights.assign_sub(rate * tape.gradient(loss, weights))
+                return loss
+
+            return weights, train
+
+        x = tf.ones([4, 3])
+        weights, train = make()
+        predict = tf.function(lambda x: x @ weights)
+        self.assertIsNone(self.seeker.function_called(predict, (x,), {}))
+        with self.assertRaises(BeginAgainError):
+            self.seeker.function_called(train, (x,), {"rate": 0.2})
+        self.assertAllEqual(weights, np.ones([3, 2]))
+        self.place()
+        placer = self.placer()
+        self.assertIsNone(placer.function_called(predict, (x,), {}))
+        (plain_weights, plain), (weights, train) = make(), make()
+        placed = placer.function_called(train, (x,), {"rate": 0.2})
+        self.assertIs(placer.function_called(train, (x,), {"rate": 0.2}), placed)
+        for _ in range(3):
+            self.assertAllClose(placed(x, rate=0.2), plain(x, rate=0.2))
+        self.assertAllClose(weights, plain_weights)
+        self.assertTrue(placer.has_met_step)
+        # Other shapes are another step.
+        placer = self.placer()
+        self.assertIsNone(placer.function_called(make()[1], (tf.ones([5, 3]),), {"rate": 0.2}))
+        self.assertIn("it has changed since", self.said[-1])
+
+    def test_a_model_is_found_and_placed_without_its_data(self):
+        def make() -> tf.keras.Model:
+            tf.keras.utils.set_random_seed(1)
+            x = tf.keras.Input([3])
+            model = tf.keras.Model(x, tf.keras.layers.Dense(2)(x))
+            model.compile("sgd", "mse", jit_compile=False)
+            return model
+
+        x, y = np.ones([4, 3], np.float32), np.zeros([4, 2], np.float32)
+        tf.keras.backend.clear_session()
+        model = make()
+        with self.assertRaises(BeginAgainError):
+            self.seeker.model_trains(model, lambda: (tf.constant(x), tf.constant(y)))
+        self.place()
+
+        def no_batch() -> Any:
+            raise AssertionError("the data is the script's")
+
+        losses = []
+        for is_placed in (False, True):
+            tf.keras.backend.clear_session()
+            model = make()
+            if is_placed:
+                self.placer().model_trains(model, no_batch)
+            losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
+        self.assertAllClose(losses[0], losses[1])
+        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
+
+    def test_what_cannot_be_placed_is_said_once_and_runs_as_it_came(self):
+        weights = tf.Variable(np.ones([3, 2], np.float32))
+
+        @tf.function(jit_compile=True)
+        def train(x: tf.Tensor) -> tf.Tensor:
+            return weights.assign_sub(tf.matmul(x, x @ weights, transpose_a=True))
+
+        for _ in range(2):
+            self.assertIsNone(self.seeker.function_called(train, (tf.ones([4, 3]),), {}))
+        [line] = self.said
+        self.assertRegex(line, "^the training step cannot be placed, and runs as it came: .*XLA")
+        self.assertFalse(self.directory.has_request)
+
+    def test_only_what_the_step_needs_counts(self):
+        def graph_def(*, extra: bool, scale: float = 2.0) -> tf1.GraphDef:
+            with tf.Graph().as_default() as graph:
+                x = tf1.placeholder(tf.float32, [3], name="x")
+                if extra:
+                    tf.map_fn(lambda v: v + 1.0, x)
+                tf.multiply(x, scale, name="y")
+            return graph.as_graph_def()
+
+        prints = [
+            step_fingerprint(graph_def(extra=False), ["y:0"]),
+            step_fingerprint(graph_def(extra=True), ["y:0"]),
+            step_fingerprint(graph_def(extra=False, scale=3.0), ["y:0"]),
+        ]
+        self.assertEqual(prints[0], prints[1])
+        self.assertNotEqual(prints[0], prints[2])
+
+    def test_a_placement_without_its_search_fits_graphs_that_have_its_names(self):
+        path = self.path / "mine.json"
+        write_placement(Placement("", DEVICES, {"a": DEVICES[0], "b": DEVICES[1]}), path)
+        step = read_kept_step(path)
+        for names, fits in ((["a", "b"], True), (["b", "c"], True), (["c", "d"], False)):
+            nodes = [tf1.NodeDef(name=name) for name in names]
+            self.assertEqual(step.is_in(tf1.GraphDef(node=nodes)), fits)
+
+    def test_damaged_files_are_named(self):
+        with self.assertRaisesRegex(GraphError, "holds no search that can be read"):
+            read_kept_step(self.path)
+        (self.path / "request.json").write_text("{")
+        with self.assertRaisesRegex(ValueError, "request.json' cannot be read"):
+            self.directory.read_machine()
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,116 @@
+"""Tests of the command `run`, on scripts that know nothing of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import tensorflow as tf
+
+_ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+_ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"
+
+
+class ScriptRunTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def run_script(self, text: str, *args: str, options: tuple[str, ...] = ()) -> tuple:
+        """Exit code, standard output and standard error of a script."""
+        (self.directory / "train.py").write_text(textwrap.dedent(text))
+        done = subprocess.run(
+            [sys.executable, "-m", "tf_placer", "run", *options, "train.py", *args],
+            cwd=self.directory,
+            env=_ENVIRON,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_script_is_the_main_module_and_ends_as_it_ends(self):
+        code, output, errors = self.run_script(
+            """
+            import os, sys
+            import beside
+            assert "tensorflow" not in sys.modules
+            print(__name__, sys.argv, beside.VALUE, os.path.basename(__file__))
+            sys.exit(7)
+            """,
+            "--machine=none",
+            "x",
+            options=("--machine=local:2",),
+        )
+        self.assertEqual(code, 1, errors)
+        self.assertRegex(errors, "No module named 'beside'")
+        self.assertStartsWith(errors, 'Traceback (most recent call last):\n  File "train.py", line')
+        (self.directory / "beside.py").write_text("VALUE = 3")
+        code, output, errors = self.run_script(
+            (self.directory / "train.py").read_text(),
+            *("--machine=none", "x"),
+            options=("--machine=local:2",),
+        )
+        self.assertEqual(
+            (code, output), (7, "__main__ ['train.py', '--machine=none', 'x'] 3 train.py\n")
+        )
+        self.assertRegex(errors, "^tf_placer: train.py ran as it came: no training step was met")
+        self.assertEqual(
+            sorted(os.listdir(self.directory)), ["__pycache__", "beside.py", "train.py"]
+        )
+
+    def test_a_model_that_is_fitted_is_searched_for_once(self):
+        script = """
+            import sys
+            import keras
+            import numpy as np
+
+            keras.utils.set_random_seed(1)
+            units = int(sys.argv[1])
+            model = keras.Sequential([keras.layers.Dense(units, "relu"), keras.layers.Dense(2)])
+            model.compile("adam", "mse")
+            random = np.random.default_rng(2)
+            x, y = random.normal(size=[32, 8]), random.normal(size=[32, 2])
+            history = model.fit(x, y, batch_size=16, epochs=2, verbose=0).history
+            print(history["loss"])
+            """
+        options = ("--machine=local:2", "--search_secs=12")
+        code, searched, errors = self.run_script(script, "4", options=options)
+        self.assertEqual(code, 0, errors)
+        self.assertIn("found the training step", errors)
+        self.assertRegex(errors, "tf_placer: (placed|unchanged) - ")
+        self.assertIn("result.json", os.listdir(self.directory / "train.tf_placer"))
+        code, again, errors = self.run_script(script, "4")
+        self.assertEqual((code, again), (0, searched), errors)
+        self.assertNotIn("found the training step", errors)
+        self.assertNotIn("it has changed", errors)
+        plain = subprocess.run(
+            [sys.executable, "train.py", "4"],
+            cwd=self.directory,
+            env=_ENVIRON,
+            capture_output=True,
+            text=True,
+        )
+        self.assertAllClose(eval(plain.stdout), eval(again), rtol=1e-5)
+        code, _, errors = self.run_script(script, "5")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("it has changed since, and runs as it came", errors)
+        code, output, errors = self.run_script(script, "4", options=("--machine=local:3",))
+        self.assertEqual((code, output), (1, ""))
+        self.assertRegex(errors, "is a search for machine 'local:2', not 'local:3'")
+
+    def test_what_is_not_there_is_named(self):
+        for options, message in (
+            (("--placement=no.json",), "tf_placer: .*no.json: no such placement"),
+            (("--machine=4xK80",), "tf_placer: .* is described, not attached"),
+        ):
+            code, output, errors = self.run_script("print(1)", options=options)
+            self.assertEqual((code, output), (1, ""))
+            self.assertRegex(errors, message)
+
+
+if __name__ == "__main__":
+    tf.test.main()

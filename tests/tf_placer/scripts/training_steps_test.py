@@ -1,0 +1,119 @@
+"""Tests of what counts as a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
+
+tf1 = tf.compat.v1
+
+
+class SessionStepTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.graph = self.enter_context(tf.Graph().as_default())
+        self.x = tf1.placeholder(tf.float32, [None, 3], name="x")
+        self.weights = tf1.get_variable("weights", [3, 2], use_resource=True)
+        self.old = tf1.get_variable("old", [2], use_resource=False)
+        self.loss = tf.reduce_sum(tf.matmul(self.x, self.weights) + self.old)
+        self.variables = [self.weights, self.old]
+
+    def trains(self, *fetches: Any) -> bool:
+        return step_trains(self.graph, [each.name for each in fetches], ["x:0"])
+
+    def test_optimisers_train(self):
+        for optimizer in (tf1.train.GradientDescentOptimizer(0.1), tf1.train.AdamOptimizer()):
+            train = optimizer.minimize(self.loss)
+            self.assertTrue(self.trains(self.loss, train))
+        self.assertFalse(self.trains(self.loss))
+
+    def test_assignments_of_ones_own_train(self):
+        gradients = tf.gradients(self.loss, self.variables)
+        for variable, gradient in zip(self.variables, gradients, strict=True):
+            self.assertTrue(self.trains(tf1.assign(variable, variable - 0.1 * gradient)))
+            self.assertTrue(self.trains(tf1.assign_sub(variable, 0.1 * gradient * variable)))
+
+    def test_a_step_behind_a_conditional_trains(self):
+        train = tf1.train.GradientDescentOptimizer(0.1)
+        for version in (tf1.enable_control_flow_v2, tf1.disable_control_flow_v2):
+            version()
+            done = tf.cond(
+                tf.reduce_sum(self.x) > 0,
+                lambda: tf1.group(train.minimize(tf.reduce_sum(tf.matmul(self.x, self.weights)))),
+                tf.no_op,
+            )
+            self.assertTrue(self.trains(done))
+
+    def test_initialisers_do_not_train(self):
+        copy = tf1.get_variable("copy", initializer=self.old.initialized_value())
+        self.assertFalse(self.trains(tf1.global_variables_initializer()))
+        self.assertFalse(self.trains(copy.initializer))
+
+    def test_counters_do_not_train(self):
+        step = tf1.train.get_or_create_global_step()
+        count = tf1.get_variable("count", [], use_resource=False)
+        self.assertFalse(self.trains(tf1.assign_add(step, 1), tf1.assign(count, count + 1)))
+
+    def test_copies_and_averages_of_variables_do_not_train(self):
+        other = tf1.get_variable("other", [3, 2])
+        self.assertFalse(self.trains(tf1.assign(other, self.weights)))
+        soft = tf1.assign(other, 0.9 * other + 0.1 * self.weights)
+        self.assertFalse(self.trains(soft))
+        average = tf1.train.ExponentialMovingAverage(0.9).apply([self.weights])
+        self.assertFalse(self.trains(average))
+
+    def test_metrics_and_restored_values_do_not_train(self):
+        _, update = tf1.metrics.mean(tf.matmul(self.x, self.weights))
+        self.assertFalse(self.trains(update))
+        saver = tf1.train.Saver()
+        self.assertFalse(step_trains(self.graph, [saver.saver_def.restore_op_name], []))
+
+    def test_operations_behind_fetches_are_found_in_loops_too(self):
+        total = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [0], name="loop")
+        behind = operations_behind(self.graph, [total.name])
+        self.assertNotIn("x", behind)
+        self.assertIn(total.op.name, behind)
+        self.assertIn("x", operations_behind(self.graph, [self.loss.name]))
+
+
+class FunctionStepTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.weights = tf.Variable(np.ones([3, 2], np.float32))
+        self.x = tf.ones([4, 3])
+
+    def trains(self, function: Callable[..., Any]) -> bool:
+        return function_trains(tf.function(function).get_concrete_function(self.x).graph)
+
+    def gradient(self, x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ self.weights) ** 2)
+        return tape.gradient(loss, self.weights)
+
+    def test_gradient_tapes_train(self):
+        self.assertTrue(self.trains(lambda x: self.weights.assign_sub(self.gradient(x))))
+        optimizer = tf.keras.optimizers.Adam()
+        optimizer.build([self.weights])
+        self.assertTrue(
+            self.trains(lambda x: optimizer.apply_gradients([(self.gradient(x), self.weights)]))
+        )
+
+    def test_a_function_that_calls_one_that_trains_trains(self):
+        inner = tf.function(lambda x: self.weights.assign_sub(self.gradient(x)))
+        self.assertTrue(self.trains(lambda x: inner(x) + 1.0))
+
+    def test_predictions_counters_and_metrics_do_not_train(self):
+        count = tf.Variable(0.0)
+        total = tf.Variable(0.0, trainable=False)
+        self.assertFalse(self.trains(lambda x: x @ self.weights))
+        self.assertFalse(self.trains(lambda x: count.assign_add(1.0)))
+        self.assertFalse(self.trains(lambda x: total.assign_add(tf.reduce_sum(x @ self.weights))))
+
+
+if __name__ == "__main__":
+    tf.test.main()

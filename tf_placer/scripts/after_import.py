@@ -1,0 +1,52 @@
+"""Calls something as soon as a module has been imported, by whomever."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["after_import"]
+
+
+def after_import(actions: Mapping[str, Callable[[Any], None]]) -> None:
+    """Has something done with modules right behind their first import.
+
+    A script sets variables of the environment before it imports TensorFlow or Keras, so that
+    nobody may import them earlier.
+
+    Args:
+        actions: by name of a module that was not imported yet, what is called with it.
+    """
+    sys.meta_path.insert(0, _Finder(actions))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, actions: Mapping[str, Callable[[Any], None]]) -> None:
+        self._actions = dict(actions)
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Finds a module as others do, if something is to be done behind its import."""
+        action = self._actions.pop(fullname, None)
+        if action is None:
+            return None
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_act(module: types.ModuleType) -> None:
+            execute(module)
+            action(module)
+
+        spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,183 @@
+"""The training step of a script, as it is kept from one run of the script to the next."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import struct_pb2
+from tensorflow.python.saved_model import nested_structure_coder
+
+from graph_passes.errors import GraphError
+from graph_passes.fingerprint import graph_fingerprint
+from graph_passes.functions import FunctionLibrary
+from graph_passes.op_graph import OpGraph
+from graph_passes.placement import Placement, read_placement
+from tf_placer.files import write_bytes
+from tf_placer.inputs.sources import Source, read_graph
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.machines.machine import Machine
+
+__all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
+
+_EXAMPLE = "example.pb"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KeptStep:
+    """A training step, and where its operations go.
+
+    Attributes:
+        title: what it is known by, for people: a directory or a file.
+        placement: its placement; None where nothing faster was found.
+        machine: the machine that it was placed on; None where that is not known.
+        fetches: what it fetches; nothing where that is not known.
+        fingerprint: of the operations that it needs; None where they are not known.
+        example: of a Keras model, a batch of the shapes and types that it was placed with; else
+            None.
+    """
+
+    title: str
+    placement: Placement | None
+    machine: Machine | None = None
+    fetches: tuple[str, ...] = ()
+    fingerprint: str | None = None
+    example: Any = None
+
+    def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
+        """Says whether a graph has this step, or, where only devices are known, what has them."""
+        names = {node.name for node in graph_def.node}
+        if self.fingerprint is None:
+            assert self.placement is not None
+            known = self.placement.assignment
+            return 2 * sum(name in names for name in known) >= len(known) > 0
+        if any(_operation(name) not in names for name in self.fetches):
+            return False
+        return step_fingerprint(graph_def, self.fetches) == self.fingerprint
+
+
+def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -> str:
+    """Computes a hash of the operations that a step needs; see `graph_fingerprint`.
+
+    What else is in the graph, such as operations for checkpoints and summaries, does not count.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    needed: set[str] = set()
+    waiting = [_operation(name) for name in fetches]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += [_operation(name) for name in nodes[name].input]
+    step = tf.compat.v1.GraphDef(library=graph_def.library)
+    step.node.extend(nodes[name] for name in needed)
+    library = FunctionLibrary(step)
+    called = {name for node in step.node for name in library.run_by(node)}
+    functions = [each for each in step.library.function if each.signature.name in called]
+    gradients = [each for each in step.library.gradient if each.function_name in called]
+    step.library.Clear()
+    step.library.function.extend(functions)
+    step.library.gradient.extend(gradients)
+    return graph_fingerprint(step)
+
+
+def keep_step(
+    directory: RunDirectory,
+    request: Request,
+    source: Source,
+    session_config: tf.compat.v1.ConfigProto,
+    example: Any = None,
+) -> None:
+    """Writes down a step that is to be searched for.
+
+    Args:
+        directory: of the search.
+        request: what is asked.
+        source: the graph and its step.
+        session_config: of the script's sessions.
+        example: of a Keras model, a batch.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    directory.path.mkdir(parents=True, exist_ok=True)
+    if example is not None:
+        specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), example)
+        coded = nested_structure_coder.encode_structure(specs)
+        write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
+    directory.write_request(
+        request, source.graph_def.SerializeToString(), session_config.SerializeToString()
+    )
+
+
+def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
+    """Reads a step and its placement.
+
+    Args:
+        path: the directory of a search that has ended; or a placement file, which lies in such a
+            directory or elsewhere.
+
+    Raises:
+        GraphError: something cannot be read, or is something else.
+    """
+    given = pathlib.Path(path)
+    placement: Placement | None
+    if not given.is_dir():
+        placement = read_placement(given)
+        directory = RunDirectory(given.parent)
+        if not directory.has_request or directory.placement.name != given.name:
+            return KeptStep(os.fspath(path), placement)
+    else:
+        directory = RunDirectory(given)
+        placement = read_placement(directory.placement) if directory.placement.exists() else None
+    try:
+        request, _ = directory.read_request()
+        graph_def = read_graph(directory.graph).graph_def
+    except (OSError, ValueError, KeyError) as error:
+        raise GraphError(
+            f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
+        ) from error
+    return KeptStep(
+        os.fspath(path),
+        placement,
+        request.machine,
+        request.step.fetches,
+        step_fingerprint(graph_def, request.step.fetches),
+        _read_example(directory.path / _EXAMPLE),
+    )
+
+
+def kept_source(directory: RunDirectory) -> tuple[Source, Request, tf.compat.v1.ConfigProto]:
+    """Reads a step that is to be searched for: its graph, what is asked, and the configuration.
+
+    Raises:
+        GraphError: it cannot be read.
+    """
+    try:
+        request, config = directory.read_request()
+        graph_def = read_graph(directory.graph).graph_def
+    except (OSError, ValueError, KeyError) as error:
+        raise GraphError(
+            f"{os.fspath(directory.path)!r} holds no step that can be read: {error}"
+        ) from error
+    step = request.step
+    graph = OpGraph.from_graph_def(graph_def, step.fetches, step.feeds)
+    return Source(graph, step), request, tf.compat.v1.ConfigProto.FromString(config)
+
+
+def _read_example(path: pathlib.Path) -> Any:
+    """Makes a batch of zeros of the shapes and types that were written down."""
+    if not path.exists():
+        return None
+    coded = struct_pb2.StructuredValue.FromString(path.read_bytes())
+    specs = nested_structure_coder.decode_proto(coded)
+    with tf.init_scope():
+        return tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
+
+
+def _operation(name: str) -> str:
+    return name.removeprefix("^").partition(":")[0]

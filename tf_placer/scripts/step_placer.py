@@ -1,0 +1,162 @@
+"""Puts the placement of a training step on what a script runs."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.traced_step import TracedStep, trace_step
+from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.session_hook import apply_placement
+from tf_placer.machines.machine import Machine
+from tf_placer.scripts.kept_step import KeptStep
+from tf_placer.scripts.step_seeker import arguments, fetched_by_caller
+from tf_placer.scripts.training_steps import function_trains, step_trains
+
+__all__ = ["StepPlacer"]
+
+
+class StepPlacer:
+    """Waits for a kept step; places it before it runs for the first time."""
+
+    def __init__(self, step: KeptStep, machine: Machine, *, say: Callable[[str], None]) -> None:
+        """Prepares to place.
+
+        Args:
+            step: the step and its placement.
+            machine: where the script runs.
+            say: tells people something.
+        """
+        self._step, self._machine, self._say = step, machine, say
+        self.has_met_step = False
+        self._has_said_changed = False
+        self._is_busy = False
+        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
+        self._graphs: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
+        self._judged: set[tuple[int, tuple[str, ...]]] = set()
+        self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def graph_extended(self, session: Any) -> None:
+        """Places the graph of a session if the step is in it."""
+        graph = session.graph
+        version = graph.version
+        if graph in self._graphs or self._looked_at.get(graph) == version:
+            return
+        self._looked_at[graph] = version
+        if not all(_has(graph, name) for name in self._step.fetches):
+            return  # It is to come, or is another graph.
+        if not self._step.is_in(graph.as_graph_def()):
+            return
+        self._graphs.add(graph)
+        self.has_met_step = True
+        if self._step.placement is None:
+            return
+        try:
+            known = self._step.fingerprint is not None
+            placed = apply_placement(graph, self._step.placement, may_grow=known)
+        except GraphError as error:
+            self._say(f"the graph stays as it came: {error}")
+            return
+        self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
+
+    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
+        """Says so if a session is about to train something else."""
+        if self.has_met_step or self._has_said_changed:
+            return
+        graph = session.graph
+        try:
+            names, fed = tuple(names_of(fetched_by_caller(fetches))), feeds_by_name(feeds)
+        except GraphError:
+            return
+        key = (id(graph), names)
+        if key in self._judged:
+            return
+        self._judged.add(key)
+        if step_trains(graph, names, fed):
+            # The graph may have grown since it was looked at.
+            self.graph_extended(session)
+            if not self.has_met_step:
+                self._changed()
+
+    def function_called(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Callable[..., Any] | None:
+        """Returns the function on its devices if it is the step."""
+        if self._is_busy:
+            return None
+        if function in self._functions:
+            return self._functions[function]
+        self._functions[function] = None
+        self._is_busy = True
+        try:
+            if not function_trains(function.get_concrete_function(*args, **kwargs).graph):
+                return None
+            traced = trace_step(function, arguments(function, args, kwargs))
+            placed = self._placed(traced)
+            if placed is not None:
+                self._functions[function] = placed.function
+        except GraphError as error:
+            self._say(f"the training step stays as it came: {error}")
+        except Exception:
+            return None  # The call itself will say so.
+        finally:
+            self._is_busy = False
+        return self._functions[function]
+
+    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+        """Places the training step of a Keras model if it is the one."""
+        if self._is_busy or model in self._models or not tf.executing_eagerly():
+            return
+        self._models.add(model)
+        self._is_busy = True
+        try:
+            batch = self._step.example
+            if batch is None:
+                batch = first_batch()
+            if not model.built:
+                model(batch[0] if isinstance(batch, tuple) else batch)
+            placed = self._placed(trace_step(model, batch))
+            if placed is not None:
+                placed.apply(model)
+        except GraphError as error:
+            self._say(f"the model {model.name!r} stays as it came: {error}")
+        finally:
+            self._is_busy = False
+
+    def _placed(self, traced: TracedStep) -> PlacedStep | None:
+        """Makes what places a traced step; None if it is another one, or stays as it came."""
+        if not self._step.is_in(traced.source.graph_def):
+            if not self.has_met_step:
+                self._changed()
+            return None
+        self.has_met_step = True
+        placement = self._step.placement
+        if placement is None:
+            return None
+        self._say(
+            f"placed {len(placement.assignment)} operations of the training step as "
+            f"{self._step.title!r} says"
+        )
+        return PlacedStep(traced, self._step.machine or self._machine, placement)
+
+    def _changed(self) -> None:
+        if not self._has_said_changed:
+            self._has_said_changed = True
+            self._say(
+                f"the training step is not the one of {self._step.title!r}: it has changed since, "
+                "and runs as it came; another --log_dir has it searched for"
+            )
+
+
+def _has(graph: tf.Graph, name: str) -> bool:
+    try:
+        graph.get_operation_by_name(name.partition(":")[0])
+    except KeyError:
+        return False
+    return True

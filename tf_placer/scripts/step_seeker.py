@@ -1,0 +1,197 @@
+"""Finds the first training step that a script runs, and writes it down to be searched for."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tf_placer.inputs.python_functions import check_python_functions_are_here
+from tf_placer.inputs.session_arguments import feeds_by_name, names_of
+from tf_placer.inputs.sources import Source, read_source
+from tf_placer.live.given_step import read_step
+from tf_placer.live.optimization import optimize
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.machines.machine import Machine
+from tf_placer.placers import AUTO, check_options
+from tf_placer.scripts.kept_step import keep_step
+from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
+
+__all__ = ["StepSeeker", "arguments", "fetched_by_caller"]
+
+_MAX_TRIALS = 150
+
+
+class StepSeeker:
+    """Waits for a training step; writes it down, and has the script begin again."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        machine: Machine,
+        search_secs: float,
+        *,
+        say: Callable[[str], None],
+        begin_again: Callable[[], None],
+    ) -> None:
+        """Prepares to seek.
+
+        Args:
+            directory: where the step goes.
+            machine: where it is to be placed.
+            search_secs: how long the search may take.
+            say: tells people something.
+            begin_again: runs the script from its beginning; does not return.
+        """
+        self._directory, self._machine, self._search_secs = directory, machine, search_secs
+        self._say, self._begin_again = say, begin_again
+        self.is_over = False
+        self._is_busy = False
+        self._judged: set[tuple[int, tuple[str, ...]]] = set()
+        self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._earlier_feeds: weakref.WeakKeyDictionary[tf.Graph, dict[str, Any]]
+        self._earlier_feeds = weakref.WeakKeyDictionary()
+
+    @property
+    def has_met_step(self) -> bool:
+        """Whether there was a training step, placeable or not."""
+        return self.is_over
+
+    def graph_extended(self, session: Any) -> None:
+        """Does nothing: what a step is shows when it runs."""
+
+    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
+        """Looks whether a session is about to run a training step."""
+        if self.is_over or self._is_busy:
+            return
+        fetches = fetched_by_caller(fetches)
+        graph = session.graph
+        try:
+            names, fed = tuple(names_of(fetches)), feeds_by_name(feeds)
+        except GraphError:
+            return  # TensorFlow will say what is wrong with them.
+        earlier = self._earlier_feeds.setdefault(graph, {})
+        key = (id(graph), names)
+        if key in self._judged or not step_trains(graph, names, fed):
+            self._judged.add(key)
+            earlier.update(fed)
+            return
+        config = session._config or tf.compat.v1.ConfigProto()
+
+        def read() -> Source:
+            # What other runs were given may be for initialisers, but not for this step.
+            needed = operations_behind(graph, names)
+            given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
+            source = read_source(graph, names, {**given, **fed}, restore_from=session)
+            feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
+            return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
+
+        self._found(read, config)
+
+    def function_called(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Looks whether a tf.function is a training step."""
+        if self.is_over or self._is_busy or function in self._functions:
+            return
+        self._functions.add(function)
+        self._is_busy = True
+        try:
+            graph = function.get_concrete_function(*args, **kwargs).graph
+        except Exception:
+            return  # The call itself will say so.
+        finally:
+            self._is_busy = False
+        if function_trains(graph):
+            example = arguments(function, args, kwargs)
+            self._found(
+                lambda: read_step(function, example=example).source, tf.compat.v1.ConfigProto()
+            )
+
+    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+        """Takes the training step of a Keras model."""
+        if self.is_over or self._is_busy or not tf.executing_eagerly():
+            return
+        self._is_busy = True
+        try:
+            batch = first_batch()
+        finally:
+            self._is_busy = False
+        if batch is not None:
+            self._found(
+                lambda: read_step(model, example=batch).source, tf.compat.v1.ConfigProto(), batch
+            )
+
+    def _found(
+        self, read: Callable[[], Source], config: tf.compat.v1.ConfigProto, example: Any = None
+    ) -> None:
+        self._is_busy = self.is_over = True
+        try:
+            source = read()
+            caller = check_python_functions_are_here(source, self._machine)
+        except GraphError as error:
+            self._is_busy = False
+            self._say(f"the training step cannot be placed, and runs as it came: {error}")
+            return
+        request = Request(
+            step=source.step,
+            machine=self._machine,
+            placer=AUTO,
+            placer_options=check_options(AUTO, None),
+            max_trials=_MAX_TRIALS,
+            max_secs=self._search_secs,
+            seed=0,
+        )
+        keep_step(self._directory, request, source, config, example)
+        if caller is not None:
+            # It needs functions of this process.
+            optimize(
+                source,
+                machine=self._machine,
+                max_secs=self._search_secs,
+                log_dir=self._directory.path,
+                session_config=config,
+            )
+        self._say(
+            f"found the training step: it fetches {_some(source.step.fetches)}; the script ends "
+            "here and begins again when a placement was searched for"
+        )
+        self._begin_again()
+
+
+def fetched_by_caller(fetches: Any) -> Any:
+    """Leaves out what hooks of a MonitoredSession add to a step."""
+    hook = tf.compat.v1.train.SessionRunHook
+    if isinstance(fetches, dict) and "caller" in fetches:
+        others = [key for key in fetches if key != "caller"]
+        if all(isinstance(key, hook) for key in others):
+            return fetches["caller"]
+    return fetches
+
+
+def arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Lists the arguments of a call in the order in which the function has them.
+
+    Raises:
+        GraphError: one can be given by name only.
+    """
+    if not kwargs:
+        return tuple(args)
+    try:
+        bound = inspect.signature(function.python_function).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"the arguments of the function cannot be put in order: {error}"
+        ) from error
+    if bound.kwargs:
+        raise GraphError(f"{next(iter(bound.kwargs))!r} can be given to the function by name only")
+    return bound.args
+
+
+def _some(names: Sequence[str]) -> str:
+    return repr(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")

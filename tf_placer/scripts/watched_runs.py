@@ -1,0 +1,175 @@
+"""What a script runs, as it is about to run it: sessions, functions and Keras models.
+
+TensorFlow and Keras are patched when the script has imported them, and not before: what a script
+sets before is obeyed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tf_placer.scripts.after_import import after_import
+
+__all__ = ["Watcher", "watch_runs"]
+
+
+class Watcher(Protocol):
+    """Is told what is about to run."""
+
+    def target(self) -> str:
+        """Says where sessions go that name no target; "" for this process."""
+
+    def graph_extended(self, session: Any) -> None:
+        """Is told before a session is sent what its graph has more than before.
+
+        Args:
+            session: a BaseSession.
+        """
+
+    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
+        """Is told before a session runs something.
+
+        Args:
+            session: a BaseSession.
+            fetches: what `Session.run` takes.
+            feeds: values as `Session.run` takes them.
+        """
+
+    def function_called(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Callable[..., Any] | None:
+        """Is told before a tf.function is called eagerly; may name another one to be called."""
+
+    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+        """Is told before a Keras model is trained.
+
+        Args:
+            model: the model.
+            first_batch: finds out what its training step is given first.
+        """
+
+
+def watch_runs(watcher: Watcher) -> None:
+    """Tells a watcher what this process runs with the TensorFlow that it imports later."""
+    trained: list[Any] = []
+
+    def watch_tensorflow(module: Any) -> None:
+        del module
+        _watch_sessions(watcher)
+        _watch_functions(watcher, trained)
+
+    def watch_keras(module: Any) -> None:
+        for name in ("fit", "train_on_batch"):
+            _watch_training(module.Model, name, watcher, trained)
+
+    after_import({"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras})
+
+
+def _watch_sessions(watcher: Watcher) -> None:
+    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.python.client.session import BaseSession
+
+    make, extend, run = BaseSession.__init__, BaseSession._extend_graph, BaseSession.run
+    make_callable = BaseSession._make_callable_from_options
+
+    @functools.wraps(make)
+    def watched_make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
+        if not target:
+            target = watcher.target()
+            if target and (config is None or isinstance(config, config_pb2.ConfigProto)):
+                # Sessions of one process do not share their variables.
+                own = config_pb2.ConfigProto()
+                if config is not None:
+                    own.CopyFrom(config)
+                own.isolate_session_state = True
+                config = own
+        make(self, target, graph, config)
+
+    @functools.wraps(extend)
+    def watched_extend(self: Any) -> None:
+        watcher.graph_extended(self)
+        extend(self)
+
+    @functools.wraps(run)
+    def watched_run(
+        self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        watcher.session_runs(self, fetches, feed_dict)
+        return run(self, fetches, feed_dict, *args, **kwargs)
+
+    @functools.wraps(make_callable)
+    def watched_callable(self: Any, callable_options: Any) -> Any:
+        function = make_callable(self, callable_options)
+        fetches = [*callable_options.fetch, *callable_options.target]
+
+        def watched(*values: Any, **kwargs: Any) -> Any:
+            watcher.session_runs(
+                self, fetches, dict(zip(callable_options.feed, values, strict=False))
+            )
+            return function(*values, **kwargs)
+
+        return watched
+
+    BaseSession.__init__, BaseSession._extend_graph = watched_make, watched_extend
+    BaseSession.run, BaseSession._make_callable_from_options = watched_run, watched_callable
+
+
+def _watch_functions(watcher: Watcher, trained: Sequence[Any]) -> None:
+    import tensorflow as tf
+    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+    call = Function.__call__
+
+    @functools.wraps(call)
+    def watched_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Functions of Keras take whole data sets: of these the model is placed.
+        if not trained and tf.executing_eagerly():
+            other = watcher.function_called(self, args, kwargs)
+            if other is not None:
+                return other(*args, **kwargs)
+        return call(self, *args, **kwargs)
+
+    Function.__call__ = watched_call
+
+
+class _FirstBatchError(BaseException):
+    """Carries the first batch out of the training."""
+
+
+def _watch_training(model_class: Any, name: str, watcher: Watcher, trained: list[Any]) -> None:
+    train = getattr(model_class, name)
+
+    @functools.wraps(train)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def first_batch() -> Any:
+            return _first_batch(self, lambda: train(self, *args, **kwargs))
+
+        trained.append(self)
+        try:
+            if len(trained) == 1:
+                watcher.model_trains(self, first_batch)
+            return train(self, *args, **kwargs)
+        finally:
+            trained.pop()
+
+    setattr(model_class, name, watched)
+
+
+def _first_batch(model: Any, train: Callable[[], Any]) -> Any:
+    """Has Keras make its first batch, just as it does it, and stops there."""
+
+    def stop(data: Any) -> None:
+        raise _FirstBatchError(data)
+
+    runs_eagerly = model.run_eagerly
+    model.run_eagerly, model.train_step, model.train_function = True, stop, None
+    try:
+        train()
+    except _FirstBatchError as found:
+        return found.args[0]
+    finally:
+        del model.train_step
+        model.run_eagerly, model.train_function = runs_eagerly, None
+    return None
