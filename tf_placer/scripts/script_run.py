@@ -244,7 +244,8 @@ def _run(script: str, args: Sequence[str]) -> None:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != script:
             trace = trace.tb_next
-        sys.excepthook(type(error), error, trace or error.__traceback__)
+        error = error.with_traceback(trace or error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 

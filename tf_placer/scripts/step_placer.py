@@ -15,7 +15,7 @@ from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.session_hook import apply_placement
 from tf_placer.machines.machine import Machine
 from tf_placer.scripts.kept_step import KeptStep
-from tf_placer.scripts.step_seeker import arguments, fetched_by_caller
+from tf_placer.scripts.step_seeker import arguments, build, fetched_by_caller
 from tf_placer.scripts.training_steps import function_trains, step_trains
 
 __all__ = ["StepPlacer"]
@@ -119,8 +119,7 @@ class StepPlacer:
             batch = self._step.example
             if batch is None:
                 batch = first_batch()
-            if not model.built:
-                model(batch[0] if isinstance(batch, tuple) else batch)
+            build(model, batch)
             placed = self._placed(trace_step(model, batch))
             if placed is not None:
                 placed.apply(model)

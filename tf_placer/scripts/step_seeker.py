@@ -22,7 +22,7 @@ from tf_placer.placers import AUTO, check_options
 from tf_placer.scripts.kept_step import keep_step
 from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
 
-__all__ = ["StepSeeker", "arguments", "fetched_by_caller"]
+__all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
 
 _MAX_TRIALS = 150
 
@@ -123,6 +123,7 @@ class StepSeeker:
         finally:
             self._is_busy = False
         if batch is not None:
+            build(model, batch)
             self._found(
                 lambda: read_step(model, example=batch).source, tf.compat.v1.ConfigProto(), batch
             )
@@ -162,6 +163,12 @@ class StepSeeker:
             "here and begins again when a placement was searched for"
         )
         self._begin_again()
+
+
+def build(model: Any, batch: Any) -> None:
+    """Makes the variables of a Keras model that its first batch would make."""
+    if not model.built:
+        model(batch[0] if isinstance(batch, tuple) else batch)
 
 
 def fetched_by_caller(fetches: Any) -> Any:

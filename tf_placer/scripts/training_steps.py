@@ -70,12 +70,14 @@ def _trains(
             library = library or FunctionLibrary(graph.as_graph_def())
             if _calls_training(library, operation):
                 return True
-        if _ASSIGNMENTS.match(kind) and _variable(operation) in trainable:
-            read = 0
+        if _ASSIGNMENTS.match(kind):
+            variable, read = _variable(operation), 0
             for tensor in inputs[1:]:
                 read |= reads.get(tensor.op.name, 0)
-            if read == _READS_VARIABLE | _READS_DATA:
+            if variable in trainable and read == _READS_VARIABLE | _READS_DATA:
                 return True
+            # Optimisers that are written in Python read their slots again behind this.
+            reads[variable] = reads.get(variable, 0) | read
         read = _reads_itself(operation, fed)
         for tensor in inputs:
             read |= reads.get(tensor.op.name, 0)

@@ -81,7 +81,7 @@ class KeptStepsTest(tf.test.TestCase):
 
         placement = self.place()
         placer = self.placer()
-        config = tf1.ConfigProto(allow_soft_placement=False)
+        config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
         losses = []
         for is_placed in (False, True):
             with tf.Graph().as_default() as graph, tf1.Session(config=config) as session:

@@ -74,7 +74,7 @@ class SessionStepTest(tf.test.TestCase):
         self.assertFalse(step_trains(self.graph, [saver.saver_def.restore_op_name], []))
 
     def test_operations_behind_fetches_are_found_in_loops_too(self):
-        total = tf.while_loop(lambda i: i < 3, lambda i: i + 1, [0], name="loop")
+        [total] = tf.while_loop(lambda i, _: i < 3, lambda i, s: (i + 1, s + 2), [0, 0])[1:]
         behind = operations_behind(self.graph, [total.name])
         self.assertNotIn("x", behind)
         self.assertIn(total.op.name, behind)
