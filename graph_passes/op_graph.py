@@ -100,7 +100,13 @@ class OpGraph:
         reader.check_operation_types(graph_def)
         edges = reader.read_edges(graph_def, index)
         order = reader.topological_order(graph_def, edges)
-        tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else {})
+        try:
+            tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else {})
+        except GraphError:
+            if not isinstance(feeds, Mapping) or not feeds:
+                raise
+            # It may be what the step does not run that refuses the values.
+            return cls.from_graph_def(graph_def, fetches, list(feeds)).with_fed_values(feeds)
         edge_tensor = tensors.output_start[edges.producers] + edges.ports
         op_types = [node.op for node in graph_def.node]
         type_names = tuple(sorted(set(op_types)))
@@ -207,18 +213,50 @@ class OpGraph:
     def with_fed_values(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
         """Copies the graph with the shapes that follow from what a step is fed.
 
+        Where what the step does not run cannot take these values, its shapes stay as they are.
+
         Args:
             feeds: values by tensor name.
 
         Raises:
-            GraphError: TensorFlow refuses the graph with these values.
+            GraphError: TensorFlow refuses the step with these values.
         """
-        tensors = read_tensors(self.graph_def, feeds)
+        try:
+            tensors = read_tensors(self.graph_def, feeds)
+        except GraphError:
+            if self.needed.all():
+                raise
+            return self._with_fed_values_of_step(feeds)
         return dataclasses.replace(
             self,
             tensor_shapes=tensors.shapes,
             tensor_bytes=tensors.bytes,
             list_elements=tensors.elements,
+        )
+
+    def _with_fed_values_of_step(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
+        fetched = [self.names[i] for i in np.flatnonzero(self.needed)]
+        # Also what is behind tensors that are fed.
+        whole = np.flatnonzero(self.restricted(fetched).needed)
+        part = tf.compat.v1.GraphDef(
+            versions=self.graph_def.versions, library=self.graph_def.library
+        )
+        part.node.extend(self.graph_def.node[i] for i in whole)
+        names = {node.name for node in part.node}
+        read = read_tensors(part, {n: v for n, v in feeds.items() if n.partition(":")[0] in names})
+        shapes, sizes = list(self.tensor_shapes), self.tensor_bytes.copy()
+        elements = dict(self.list_elements)
+        for number, i in enumerate(whole):
+            for port in range(self.output_start[i + 1] - self.output_start[i]):
+                here, there = (
+                    int(self.output_start[i]) + port,
+                    int(read.output_start[number]) + port,
+                )
+                shapes[here], sizes[here] = read.shapes[there], read.bytes[there]
+                if there in read.elements:
+                    elements[here] = read.elements[there]
+        return dataclasses.replace(
+            self, tensor_shapes=tuple(shapes), tensor_bytes=sizes, list_elements=elements
         )
 
     def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:

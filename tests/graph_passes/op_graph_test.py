@@ -221,6 +221,21 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
             OpGraph.from_graph_def(tf1.GraphDef())
         self.assertTrue(gc.isenabled())
 
+    def test_values_that_only_other_steps_refuse_are_no_error(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, 2], name="x")
+            tf.multiply(x, 2.0, name="step")
+            tf.multiply(x[5], 2.0, name="of_longer_batches")
+        graph_def, values = graph.as_graph_def(), {"x:0": np.zeros([3, 2], np.float32)}
+        read = OpGraph.from_graph_def(graph_def, ["step"], values)
+        self.assertEqual(read.tensor_shapes[read.tensor_index("step:0")], (3, 2))
+        self.assertEqual(read.tensor_shapes[read.tensor_index("of_longer_batches:0")], (2,))
+        self.assertEqual(read.tensor_bytes[read.tensor_index("step:0")], 24)
+        later = OpGraph.from_graph_def(graph_def).restricted(["step"], ["x:0"])
+        self.assertEqual(later.with_fed_values(values).tensor_shapes, read.tensor_shapes)
+        with self.assertRaisesRegex(GraphError, "slice index 5 of dimension 0 out of bounds"):
+            OpGraph.from_graph_def(graph_def, ["of_longer_batches"], values)
+
 
 if __name__ == "__main__":
     tf.test.main()

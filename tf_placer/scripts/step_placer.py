@@ -54,7 +54,7 @@ class StepPlacer:
         if not self._step.is_in(graph.as_graph_def()):
             return
         self._graphs.add(graph)
-        self.has_met_step = True
+        self._met()
         if self._step.placement is None:
             return
         try:
@@ -134,7 +134,7 @@ class StepPlacer:
             if not self.has_met_step:
                 self._changed()
             return None
-        self.has_met_step = True
+        self._met()
         placement = self._step.placement
         if placement is None:
             return None
@@ -143,6 +143,14 @@ class StepPlacer:
             f"{self._step.title!r} says"
         )
         return PlacedStep(traced, self._step.machine or self._machine, placement)
+
+    def _met(self) -> None:
+        if self._step.placement is None and not self.has_met_step:
+            self._say(
+                f"the training step runs as it came: the search in {self._step.title!r} found "
+                "nothing faster"
+            )
+        self.has_met_step = True
 
     def _changed(self) -> None:
         if not self._has_said_changed:

@@ -81,7 +81,7 @@ class StepSeeker:
             self._judged.add(key)
             earlier.update(fed)
             return
-        config = session._config or tf.compat.v1.ConfigProto()
+        config = session._config
 
         def read() -> Source:
             # What other runs were given may be for initialisers, but not for this step.
@@ -91,7 +91,7 @@ class StepSeeker:
             feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
             return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
 
-        self._found(read, config)
+        self._found(f"the session that runs {_some(names)}", read, config)
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -108,10 +108,12 @@ class StepSeeker:
         finally:
             self._is_busy = False
         if function_trains(graph):
-            example = arguments(function, args, kwargs)
-            self._found(
-                lambda: read_step(function, example=example).source, tf.compat.v1.ConfigProto()
-            )
+
+            def read() -> Source:
+                return read_step(function, example=arguments(function, args, kwargs)).source
+
+            name = getattr(function.python_function, "__name__", "without a name")
+            self._found(f"the function {name!r}", read)
 
     def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
         """Takes the training step of a Keras model."""
@@ -125,12 +127,19 @@ class StepSeeker:
         if batch is not None:
             build(model, batch)
             self._found(
-                lambda: read_step(model, example=batch).source, tf.compat.v1.ConfigProto(), batch
+                f"that of the model {model.name!r}",
+                lambda: read_step(model, example=batch).source,
+                example=batch,
             )
 
     def _found(
-        self, read: Callable[[], Source], config: tf.compat.v1.ConfigProto, example: Any = None
+        self,
+        title: str,
+        read: Callable[[], Source],
+        config: tf.compat.v1.ConfigProto | None = None,
+        example: Any = None,
     ) -> None:
+        config = config or tf.compat.v1.ConfigProto()
         self._is_busy = self.is_over = True
         try:
             source = read()
@@ -159,8 +168,8 @@ class StepSeeker:
                 session_config=config,
             )
         self._say(
-            f"found the training step: it fetches {_some(source.step.fetches)}; the script ends "
-            "here and begins again when a placement was searched for"
+            f"found the training step: {title}; the script ends here, and begins again when a "
+            "placement was searched for"
         )
         self._begin_again()
 

@@ -73,7 +73,9 @@ class KeptStepsTest(tf.test.TestCase):
                 self.seeker.session_runs(
                     session, [model["train"], model["loss"]], {model["x"]: 2 * values}
                 )
-        self.assertRegex(self.said[0], "found the training step: it fetches 'Adam' and 1 more")
+        self.assertRegex(
+            self.said[0], "found the training step: the session that runs 'Adam' and 1 more"
+        )
         source, _, _ = kept_source(self.directory)
         self.assertEqual(list(source.step.feeds), ["x:0"])
         self.assertAllEqual(source.step.feeds["x:0"], 2 * values)
