@@ -69,8 +69,9 @@ def run_script(
         check_writable(directory.path)
         watching = _seeking(directory, machine, search_secs, beginning)
     elif directory.read_result() is None:
+        _check_machine(directory, machine)
         with without_start_up_messages():
-            is_answered = _search(directory)
+            is_answered = _search(directory, search_secs)
         if is_answered:
             beginning.again(None)
     else:
@@ -191,13 +192,11 @@ def _placing(path: str, machine: str | None) -> _Watching:
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
     directory = RunDirectory(path if os.path.isdir(path) else os.path.dirname(path))
-    placed_on = directory.read_machine() if directory.has_request else None
-    if placed_on is not None and machine is not None and machine != placed_on.spec:
-        raise MachineError(
-            f"{path!r} is a search for machine {placed_on.spec!r}, not {machine!r}: another "
-            "--log_dir has the script searched for again"
-        )
-    found = placed_on or find_machine(machine)
+    if directory.has_request:
+        _check_machine(directory, machine)
+        found = directory.read_machine()
+    else:
+        found = find_machine(machine)
 
     def make(watching: _Watching) -> Any:
         del watching
@@ -209,7 +208,17 @@ def _placing(path: str, machine: str | None) -> _Watching:
     return _Watching(found.spec, make)
 
 
-def _search(directory: RunDirectory) -> bool:
+def _check_machine(directory: RunDirectory, machine: str | None) -> None:
+    """Makes sure that a search is for the machine that is asked for, if one is."""
+    spec = directory.read_machine().spec
+    if machine is not None and machine != spec:
+        raise MachineError(
+            f"{os.fspath(directory.path)!r} is a search for machine {spec!r}, not {machine!r}: "
+            "another --log_dir has the script searched for again"
+        )
+
+
+def _search(directory: RunDirectory, search_secs: float) -> bool:
     """Searches for the step that is kept there; says whether there is a result to be used."""
     from tf_placer.live.optimization import optimize
     from tf_placer.scripts.kept_step import kept_source
@@ -219,7 +228,7 @@ def _search(directory: RunDirectory) -> bool:
         source,
         machine=request.machine,
         max_trials=request.max_trials,
-        max_secs=request.max_secs,
+        max_secs=search_secs,
         log_dir=directory.path,
         session_config=config,
     )
