@@ -53,16 +53,18 @@ class Watcher(Protocol):
 
 def watch_runs(watcher: Watcher) -> None:
     """Tells a watcher what this process runs with the TensorFlow that it imports later."""
-    trained: list[Any] = []
+    used: list[Any] = []  # The Keras models that are at work now.
 
     def watch_tensorflow(module: Any) -> None:
         del module
         _watch_sessions(watcher)
-        _watch_functions(watcher, trained)
+        _watch_functions(watcher, used)
 
     def watch_keras(module: Any) -> None:
         for name in ("fit", "train_on_batch"):
-            _watch_training(module.Model, name, watcher, trained)
+            _watch_training(module.Model, name, watcher, used)
+        for name in ("evaluate", "predict", "test_on_batch", "predict_on_batch"):
+            _pass_over(module.Model, name, used)
 
     after_import({"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras})
 
@@ -116,7 +118,7 @@ def _watch_sessions(watcher: Watcher) -> None:
     BaseSession.run, BaseSession._make_callable_from_options = watched_run, watched_callable
 
 
-def _watch_functions(watcher: Watcher, trained: Sequence[Any]) -> None:
+def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:
     import tensorflow as tf
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
@@ -125,7 +127,7 @@ def _watch_functions(watcher: Watcher, trained: Sequence[Any]) -> None:
     @functools.wraps(call)
     def watched_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         # Functions of Keras take whole data sets: of these the model is placed.
-        if not trained and tf.executing_eagerly():
+        if not used and tf.executing_eagerly():
             other = watcher.function_called(self, args, kwargs)
             if other is not None:
                 return other(*args, **kwargs)
@@ -138,7 +140,7 @@ class _FirstBatchError(BaseException):
     """Carries the first batch out of the training."""
 
 
-def _watch_training(model_class: Any, name: str, watcher: Watcher, trained: list[Any]) -> None:
+def _watch_training(model_class: Any, name: str, watcher: Watcher, used: list[Any]) -> None:
     train = getattr(model_class, name)
 
     @functools.wraps(train)
@@ -146,13 +148,28 @@ def _watch_training(model_class: Any, name: str, watcher: Watcher, trained: list
         def first_batch() -> Any:
             return _first_batch(self, lambda: train(self, *args, **kwargs))
 
-        trained.append(self)
+        used.append(self)
         try:
-            if len(trained) == 1:
+            if len(used) == 1:
                 watcher.model_trains(self, first_batch)
             return train(self, *args, **kwargs)
         finally:
-            trained.pop()
+            used.pop()
+
+    setattr(model_class, name, watched)
+
+
+def _pass_over(model_class: Any, name: str, used: list[Any]) -> None:
+    """Has the functions that a method of models calls not be taken for the script's own."""
+    method = getattr(model_class, name)
+
+    @functools.wraps(method)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        used.append(self)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            used.pop()
 
     setattr(model_class, name, watched)
 

@@ -72,6 +72,7 @@ class ScriptRunTest(tf.test.TestCase):
             model.compile("adam", "mse")
             random = np.random.default_rng(2)
             x, y = random.normal(size=[32, 8]), random.normal(size=[32, 2])
+            model.evaluate(x, y, verbose=0)
             history = model.fit(x, y, batch_size=16, epochs=2, verbose=0).history
             print(history["loss"])
             """
