@@ -59,9 +59,9 @@ class StepPlacer:
         sent.append(count)
         if graph not in self._graphs:
             # If the step is not in it, it is to come, or this is another graph.
-            if all(_has(graph, name) for name in self._step.trained_by):
-                if self._step.is_in(graph.as_graph_def()):
-                    self._graphs[graph] = self._place_graph(graph, sent[:-1])
+            is_whole = all(_has(graph, name) for name in self._step.trained_by)
+            if is_whole and self._step.is_in(graph.as_graph_def()):
+                self._graphs[graph] = self._place_graph(graph, sent[:-1])
         elif self._graphs[graph]:
             self._apply(graph, sent[-2])
 

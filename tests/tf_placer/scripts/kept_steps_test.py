@@ -150,7 +150,7 @@ class KeptStepsTest(tf.test.TestCase):
         losses, _ = train(self.seeker, "step")
         self.assertRegex(
             self.said[0],
-            "cannot be placed.*: a session ran 'x' before '.*GradientDescent.*' was in the graph: make",
+            "cannot be placed.*: a session ran 'x' before '.*GradientDescent.*' was in the graph",
         )
         self.setUp()
         with self.assertRaises(BeginAgainError):
