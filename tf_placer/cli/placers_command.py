@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print all placers, parts and settings as the page docs/settings.md",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,12 +55,19 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--placer_option needs the name of a placer")
     if args.markdown and args.name is not None:
         raise ValueError("--markdown is for all placers, not for one")
+    if args.markdown and args.json:
+        raise ValueError("--markdown and --json exclude each other")
     if args.markdown:
         print(placers_page())
     elif args.name is None:
-        print(placers_table())
+        answer(args, placers_table(), {"placers": [_placer_values(name) for name in PLACERS]})
     else:
-        print(placer_table(args.name, placer_options(args.placer_option)))
+        options = placer_options(args.placer_option)
+        text = placer_table(args.name, options)
+        settings = [
+            dataclasses.asdict(each) for each in describe_placer(args.name, options).settings
+        ]
+        answer(args, text, {"placers": [{**_placer_values(args.name), "settings": settings}]})
 
 
 def placers_table() -> str:
@@ -69,6 +80,23 @@ def placers_table() -> str:
 
 
 _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
+
+
+def _placer_values(name: str) -> dict[str, Any]:
+    """Describes a placer for programs, without its settings."""
+    placer = PLACERS[name]
+    is_system = isinstance(placer, System)
+    return {
+        "name": name,
+        "summary": placer.summary,
+        "reference": placer.reference,
+        "needs_costs": needs_problem(name),
+        **{
+            part: getattr(placer, part) if is_system else None
+            for part in ("grouper", "policy", "algorithm")
+        },
+        "settings": None,
+    }
 
 
 def _placer_rows() -> list[list[str | None]]:

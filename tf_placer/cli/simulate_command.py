@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
@@ -57,10 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--placement",
         help="with --input_graph: placement.json of a search; the graph as it came by default",
     )
-    parser.add_argument("--output", help="where the report goes (.json)")
+    parser.add_argument("--output", help="where the report goes (.json; - is standard output)")
     parser.add_argument(
-        "--trace", help="where a Chrome trace of the step goes (.json), for ui.perfetto.dev"
+        "--trace",
+        help="where a Chrome trace of the step goes (.json; - is standard output), for "
+        "ui.perfetto.dev",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -70,13 +74,14 @@ def run(args: argparse.Namespace) -> None:
         GraphError, MachineError, SearchError, ValueError, OSError: something of this is wrong or
             cannot be run.
     """
+    check_standard_output(args)
     if args.problem is not None:
         _check_flags(args, "problem", needed="assignment", others=_GRAPH_ONLY)
         problem, placement = _read_problem(args)
     else:
         _check_flags(args, "input_graph", needed="machine", others=("assignment",))
         problem, placement = _cost_graph(args)
-    _report_step(problem, placement, output=args.output, trace=args.trace)
+    _report_step(args, problem, placement)
 
 
 def _check_flags(
@@ -127,7 +132,7 @@ def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]
 
 
 def _report_step(
-    problem: PlacementProblem, placement: np.ndarray, *, output: str | None, trace: str | None
+    args: argparse.Namespace, problem: PlacementProblem, placement: np.ndarray
 ) -> None:
     """Simulates a placement; prints and writes what happens in its step."""
     environment = SimulatedEnvironment(problem, threads=1)
@@ -142,6 +147,8 @@ def _report_step(
         "peak_bytes": None,
         "busy_secs": None,
         "lower_bound_secs": bounds.step_secs,
+        # What only a simulated step has.
+        **dict.fromkeys(("fits", "devices", "links", "critical_path")),
     }
     lines = []
     if failure is not None and failure.kind is FailureKind.INVALID_PLACEMENT:
@@ -154,10 +161,10 @@ def _report_step(
         value["busy_secs"] = [device.busy_secs for device in step.devices]
         value |= step.to_json()
         lines.append(step_table(step, bounds))
-        if trace is not None:
-            write_json(trace, chrome_trace(traced))
-            lines.append(f"trace: {trace}")
-    if output is not None:
-        write_json(output, value)
-        lines.append(f"report: {output}")
-    print("\n".join(lines))
+        if args.trace is not None:
+            write_json(args.trace, chrome_trace(traced))
+            lines.append(f"trace: {args.trace}")
+    if args.output is not None:
+        write_json(args.output, value)
+        lines.append(f"report: {args.output}")
+    answer(args, "\n".join(lines), value)

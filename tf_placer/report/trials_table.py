@@ -12,7 +12,7 @@ from tf_placer.search.trial_log import Trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["log_table"]
+__all__ = ["header_lines", "log_table", "trial_line"]
 
 _MAX_NOTE_WIDTH = 60
 _MAX_VALUE_WIDTH = 100
@@ -25,9 +25,7 @@ def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
         header: as `read_log` gives it.
         trials: as `read_log` gives them.
     """
-    fields = [[f"{name}:", _field(name, value)] for name, value in header.items()]
-    width = max((len(name) for name, _ in fields), default=0)
-    lines = [f"{name:{width}}  {value}" for name, value in fields]
+    lines = header_lines(header)
     if trials:
         best = best_trial(trials)
         original_secs = trials[0].measurement.median_secs
@@ -35,6 +33,26 @@ def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
         headers = ["trial", "placer", "batch", "groups", "step", "spread", "speed-up", "elapsed"]
         lines += ["", table([*headers, "note"], rows, "rlrlrrrrl")]
     return "\n".join([*lines, "", _outcome(trials)])
+
+
+def header_lines(header: Mapping[str, Any]) -> list[str]:
+    """Shows the header of a log for people, a line for each field."""
+    fields = [[f"{name}:", _field(name, value)] for name, value in header.items()]
+    width = max((len(name) for name, _ in fields), default=0)
+    return [f"{name:{width}}  {value}" for name, value in fields]
+
+
+def trial_line(trial: Trial, original_secs: float | None) -> str:
+    """Says on one line what a trial gave.
+
+    Args:
+        trial: the trial.
+        original_secs: the step of the graph as it came; None where it did not run.
+    """
+    cells = _row(trial, original_secs, None)
+    step, spread, speedup, elapsed, note = (cells[column] for column in (4, 5, 6, 7, 8))
+    parts = [f"{step} ± {spread}" if step else None, speedup, note, f"elapsed {elapsed}"]
+    return f"trial {trial.index} {trial.placer}: " + " | ".join(part for part in parts if part)
 
 
 def _row(trial: Trial, original_secs: float | None, best: Trial | None) -> list[str | None]:

@@ -345,7 +345,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         refuses("problem.json", f"--log_dir={self.problem}")
         refuses("problem.json/run", f"--log_dir={self.problem}/run")
         self.assert_refused("required: --problem", "search", "--output=r.json", code=2)
-        self.assert_refused("required: --output", "search", "--problem=p.json", code=2)
+        self.assert_refused("--output or --json is needed", "search", "--problem=p.json")
 
 
 class SimulateCommandTest(ProblemCommandsTestCase):
@@ -418,6 +418,7 @@ class SimulateCommandTest(ProblemCommandsTestCase):
                 "reason": reason,
                 "peak_bytes": None,
                 "busy_secs": None,
+                **dict.fromkeys(["fits", "devices", "links", "critical_path"]),
             },
         )
         self.assertEqual(printed, f"not simulated: {reason}\nreport: {self.path('report.json')}\n")
