@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tf_placer.cli.answer import add_json, answer, json_text
+from tf_placer.text.table import terminal_width
 
 if TYPE_CHECKING:
     from tf_placer.live.search_state import SearchState
@@ -58,7 +59,8 @@ def run(args: argparse.Namespace) -> None:
     # A search on a problem has no log of trials.
     if os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(args.log_dir)
-        parts = [f"{log_table(state.header, state.trials)}\n{_verdict_line(state)}"]
+        shown = log_table(state.header, state.trials, width=terminal_width())
+        parts = [f"{shown}\n{_verdict_line(state)}"]
         values: dict[str, Any] = {
             "header": state.header,
             "trials": [_trial_values(trial) for trial in state.trials],
@@ -79,7 +81,8 @@ def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
     from tf_placer.search.training_log import read_training_log
 
     _, updates = read_training_log(log_dir)
-    return training_table(updates) if updates else None, [update.to_json() for update in updates]
+    shown = training_table(updates, width=terminal_width()) if updates else None
+    return shown, [update.to_json() for update in updates]
 
 
 def _trial_values(trial: Trial) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tf_placer.placers.options import Setting, settings_of
 from tf_placer.placers.parts import PARTS, SHARED_PARTS
 from tf_placer.placers.systems import System
 from tf_placer.text.markdown import markdown_table
-from tf_placer.text.table import table
+from tf_placer.text.table import table, terminal_width
 
 __all__ = [
     "DESCRIPTION",
@@ -76,7 +76,7 @@ def placers_table() -> str:
     The costs of the operations, where a placer needs them, are in the problem that `search` is
     given; `optimize` profiles the graph for them.
     """
-    return table(_HEADERS, _placer_rows())
+    return table(_HEADERS, _placer_rows(), width=terminal_width())
 
 
 _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
@@ -186,7 +186,8 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
         [setting.name, _text(setting.value), setting.part, setting.help]
         for setting in placer.settings
     ]
-    return "\n".join([*lines, "", table(["setting", "value", "part", "meaning"], rows)])
+    settings = table(["setting", "value", "part", "meaning"], rows, width=terminal_width())
+    return "\n".join([*lines, "", settings])
 
 
 def _text(value: object) -> str:

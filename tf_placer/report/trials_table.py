@@ -18,12 +18,15 @@ _MAX_NOTE_WIDTH = 60
 _MAX_VALUE_WIDTH = 100
 
 
-def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
+def log_table(
+    header: Mapping[str, Any], trials: Sequence[Trial], *, width: int | None = None
+) -> str:
     """Shows the log of a search for people: its header, a line for each trial, and the outcome.
 
     Args:
         header: as `read_log` gives it.
         trials: as `read_log` gives them.
+        width: characters of a line of the table; None for lines of any length.
     """
     lines = header_lines(header)
     if trials:
@@ -31,7 +34,7 @@ def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
         original_secs = trials[0].measurement.median_secs
         rows = [_row(trial, original_secs, best) for trial in trials]
         headers = ["trial", "placer", "batch", "groups", "step", "spread", "speed-up", "elapsed"]
-        lines += ["", table([*headers, "note"], rows, "rlrlrrrrl")]
+        lines += ["", table([*headers, "note"], rows, "rlrlrrrrl", width=width)]
     return "\n".join([*lines, "", _outcome(trials)])
 
 

@@ -1,6 +1,11 @@
+import contextlib
+import io
+import os
+from unittest import mock
+
 from absl.testing import absltest, parameterized
 
-from tf_placer.text.table import table
+from tf_placer.text.table import table, terminal_width
 
 
 class TableTest(parameterized.TestCase):
@@ -15,6 +20,36 @@ class TableTest(parameterized.TestCase):
                 "x                   22  z",
             ],
         )
+
+    def test_text_is_wrapped_to_the_width_of_a_line(self):
+        rows = [["x", 1, "it does not fit into the memory of the device"], ["y", 22, "fine"]]
+        self.assertEqual(
+            table(["name", "n", "note"], rows, "lrl", width=26).split("\n"),
+            [
+                "name   n  note",
+                "----  --  ----------------",
+                "x      1  it does not fit",
+                "          into the memory",
+                "          of the device",
+                "y     22  fine",
+            ],
+        )
+        whole = table(["name", "n", "note"], rows, "lrl")
+        self.assertEqual(table(["name", "n", "note"], rows, "lrl", width=55), whole)
+
+    def test_a_long_name_is_broken_and_numbers_never_are(self):
+        text = table(["name", "number"], [["a" * 30, "1234567890"]], "lr", width=5)
+        self.assertEqual([len(line) for line in text.split("\n")], [24, 24, 24, 12, 6])
+        self.assertIn("1234567890", text)
+
+    def test_other_outputs_than_a_terminal_have_lines_of_any_length(self):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            self.assertIsNone(terminal_width())
+            with (
+                mock.patch.object(output, "isatty", return_value=True),
+                mock.patch.dict(os.environ, {"COLUMNS": "72"}),
+            ):
+                self.assertEqual(terminal_width(), 72)
 
     def test_is_left_aligned_by_default_and_may_have_no_rows(self):
         self.assertEqual(table(["a", "bb"], []), "a  bb\n-  --")
