@@ -25,6 +25,7 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.chrome_trace import chrome_trace
 from tf_placer.report.step_table import step_table
 from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.simulation.simulator import StepTrace
 from tf_placer.simulation.step_report import step_report
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -37,6 +38,8 @@ DESCRIPTION = (
     "reason."
 )
 _STEP = ("fetches", "feeds", "initializers", "restore_from", "signature")
+# A problem, and int32 [num_groups], a device index for each of its groups.
+_Placed = tuple[PlacementProblem, np.ndarray]
 _GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement")
 
 
@@ -62,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace",
         help="where a Chrome trace of the step goes (.json; - is standard output), for "
-        "ui.perfetto.dev",
+        "ui.perfetto.dev; with --placement also of the graph as it came",
     )
     add_json(parser)
 
@@ -77,11 +80,11 @@ def run(args: argparse.Namespace) -> None:
     check_standard_output(args)
     if args.problem is not None:
         _check_flags(args, "problem", needed="assignment", others=_GRAPH_ONLY)
-        problem, placement = _read_problem(args)
+        placed, original = _read_problem(args), None
     else:
         _check_flags(args, "input_graph", needed="machine", others=("assignment",))
-        problem, placement = _cost_graph(args)
-    _report_step(args, problem, placement)
+        placed, original = _cost_graph(args)
+    _report_step(args, placed, original)
 
 
 def _check_flags(
@@ -101,15 +104,19 @@ def _check_outputs(args: argparse.Namespace, *inputs: str | None) -> None:
             check_output(path, *inputs, other)
 
 
-def _read_problem(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]:
+def _read_problem(args: argparse.Namespace) -> _Placed:
     """Reads the problem and the device of each group."""
     _check_outputs(args, args.problem, args.assignment)
     problem = read_problem(args.problem)
     return problem, read_assignment(args.assignment, problem, args.problem)
 
 
-def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]:
-    """Finds out what the operations of a graph cost, and which device each group is on."""
+def _cost_graph(args: argparse.Namespace) -> tuple[_Placed, _Placed | None]:
+    """Finds out what the operations of a graph cost, and which device each group is on.
+
+    Returns:
+        The graph as it is placed; and as it came, if it is placed otherwise.
+    """
     from graph_passes.errors import GraphError
     from graph_passes.placement import read_placement
 
@@ -126,15 +133,15 @@ def _cost_graph(args: argparse.Namespace) -> tuple[PlacementProblem, np.ndarray]
         clear_devices=args.clear_devices,
     )
     try:
-        return costed.placed(placement)
+        original = costed.placed(None)
+        return (original, None) if placement is None else (costed.placed(placement), original)
     except GraphError as error:
         raise GraphError(f"{args.placement!r} on {args.machine!r}: {error}") from None
 
 
-def _report_step(
-    args: argparse.Namespace, problem: PlacementProblem, placement: np.ndarray
-) -> None:
+def _report_step(args: argparse.Namespace, placed: _Placed, original: _Placed | None) -> None:
     """Simulates a placement; prints and writes what happens in its step."""
+    problem, placement = placed
     environment = SimulatedEnvironment(problem, threads=1)
     [measurement] = environment.measure(placement[None])
     bounds = lower_bounds(problem)
@@ -162,9 +169,22 @@ def _report_step(
         value |= step.to_json()
         lines.append(step_table(step, bounds))
         if args.trace is not None:
-            write_json(args.trace, chrome_trace(traced))
+            steps = {"step" if original is None else "placement": traced}
+            if original is not None and (before := _traced(*original)) is not None:
+                steps = {"original": before, **steps}
+            write_json(args.trace, chrome_trace(steps))
             lines.append(f"trace: {args.trace}")
     if args.output is not None:
         write_json(args.output, value)
         lines.append(f"report: {args.output}")
     answer(args, "\n".join(lines), value)
+
+
+def _traced(problem: PlacementProblem, placement: np.ndarray) -> StepTrace | None:
+    """Simulates a placement in every detail; None if an operation is where it may not go."""
+    environment = SimulatedEnvironment(problem, threads=1)
+    [measurement] = environment.measure(placement[None])
+    failure = measurement.failure
+    if failure is not None and failure.kind is FailureKind.INVALID_PLACEMENT:
+        return None
+    return environment.simulator.trace(placement)

@@ -156,6 +156,10 @@ class SimulateGraphTest(ProfileCommandTestCase):
         self.assertGreaterEqual(moved["peak_bytes"][0], 2 * 4096)
         self.assertGreaterEqual(moved["peak_bytes"][2], 2 * 4096)
         self.assertLess(moved["peak_bytes"][1], 4096)
+        # The trace shows the graph as it came, too.
+        events = self.read("trace.json")["traceEvents"]
+        steps = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+        self.assertEqual(steps, ["original", "placement"])
 
     def test_a_placeholder_of_unknown_size_is_fed(self):
         with graph_parts.new_graph() as graph:
