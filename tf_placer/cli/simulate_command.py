@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import StepTrace
 from tf_placer.simulation.step_report import step_report
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
@@ -40,7 +43,7 @@ DESCRIPTION = (
 _STEP = ("fetches", "feeds", "initializers", "restore_from", "signature")
 # A problem, and int32 [num_groups], a device index for each of its groups.
 _Placed = tuple[PlacementProblem, np.ndarray]
-_GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement")
+_GRAPH_ONLY = ("machine", *_STEP, "clear_devices", "placement", "tensorboard")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where a Chrome trace of the step goes (.json; - is standard output), for "
         "ui.perfetto.dev; with --placement also of the graph as it came",
     )
+    parser.add_argument(
+        "--tensorboard",
+        metavar="DIRECTORY",
+        help="with --input_graph: gets the graph with devices and times for TensorBoard, and with "
+        "--placement the graph as it came beside it",
+    )
     add_json(parser)
 
 
@@ -80,11 +89,11 @@ def run(args: argparse.Namespace) -> None:
     check_standard_output(args)
     if args.problem is not None:
         _check_flags(args, "problem", needed="assignment", others=_GRAPH_ONLY)
-        placed, original = _read_problem(args), None
+        placed, original, graph_def = _read_problem(args), None, None
     else:
         _check_flags(args, "input_graph", needed="machine", others=("assignment",))
-        placed, original = _cost_graph(args)
-    _report_step(args, placed, original)
+        placed, original, graph_def = _cost_graph(args)
+    _report_step(args, placed, original, graph_def)
 
 
 def _check_flags(
@@ -99,6 +108,10 @@ def _check_flags(
 
 
 def _check_outputs(args: argparse.Namespace, *inputs: str | None) -> None:
+    if args.tensorboard is not None:
+        from tf_placer.live.run_directory import check_writable
+
+        check_writable(args.tensorboard)
     for path, other in ((args.output, args.trace), (args.trace, None)):
         if path is not None:
             check_output(path, *inputs, other)
@@ -111,11 +124,13 @@ def _read_problem(args: argparse.Namespace) -> _Placed:
     return problem, read_assignment(args.assignment, problem, args.problem)
 
 
-def _cost_graph(args: argparse.Namespace) -> tuple[_Placed, _Placed | None]:
+def _cost_graph(
+    args: argparse.Namespace,
+) -> tuple[_Placed, _Placed | None, tf.compat.v1.GraphDef]:
     """Finds out what the operations of a graph cost, and which device each group is on.
 
     Returns:
-        The graph as it is placed; and as it came, if it is placed otherwise.
+        The graph as it is placed; as it came, if it is placed otherwise; and the graph itself.
     """
     from graph_passes.errors import GraphError
     from graph_passes.placement import read_placement
@@ -134,12 +149,20 @@ def _cost_graph(args: argparse.Namespace) -> tuple[_Placed, _Placed | None]:
     )
     try:
         original = costed.placed(None)
-        return (original, None) if placement is None else (costed.placed(placement), original)
+        graph_def = costed.grouped.op_graph.graph_def
+        if placement is None:
+            return original, None, graph_def
+        return costed.placed(placement), original, graph_def
     except GraphError as error:
         raise GraphError(f"{args.placement!r} on {args.machine!r}: {error}") from None
 
 
-def _report_step(args: argparse.Namespace, placed: _Placed, original: _Placed | None) -> None:
+def _report_step(
+    args: argparse.Namespace,
+    placed: _Placed,
+    original: _Placed | None,
+    graph_def: tf.compat.v1.GraphDef | None,
+) -> None:
     """Simulates a placement; prints and writes what happens in its step."""
     problem, placement = placed
     environment = SimulatedEnvironment(problem, threads=1)
@@ -168,16 +191,35 @@ def _report_step(args: argparse.Namespace, placed: _Placed, original: _Placed | 
         value["busy_secs"] = [device.busy_secs for device in step.devices]
         value |= step.to_json()
         lines.append(step_table(step, bounds))
-        if args.trace is not None:
-            steps = {"step" if original is None else "placement": traced}
-            if original is not None and (before := _traced(*original)) is not None:
-                steps = {"original": before, **steps}
-            write_json(args.trace, chrome_trace(steps))
-            lines.append(f"trace: {args.trace}")
+        lines += _write_steps(args, traced, original, graph_def)
     if args.output is not None:
         write_json(args.output, value)
         lines.append(f"report: {args.output}")
     answer(args, "\n".join(lines), value)
+
+
+def _write_steps(
+    args: argparse.Namespace,
+    traced: StepTrace,
+    original: _Placed | None,
+    graph_def: tf.compat.v1.GraphDef | None,
+) -> list[str]:
+    """Writes a step, and that of the graph as it came, for Perfetto and TensorBoard if asked."""
+    if args.trace is None and args.tensorboard is None:
+        return []
+    steps = {"step" if original is None else "placement": traced}
+    if original is not None and (before := _traced(*original)) is not None:
+        steps = {"original": before, **steps}
+    lines = []
+    if args.trace is not None:
+        write_json(args.trace, chrome_trace(steps))
+        lines.append(f"trace: {args.trace}")
+    if args.tensorboard is not None and graph_def is not None:
+        from tf_placer.live.step_events import write_step_events
+
+        write_step_events(args.tensorboard, graph_def, steps)
+        lines.append(f"tensorboard --logdir {args.tensorboard}")
+    return lines
 
 
 def _traced(problem: PlacementProblem, placement: np.ndarray) -> StepTrace | None:

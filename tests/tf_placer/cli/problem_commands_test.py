@@ -452,6 +452,7 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.refuses("--fetches does not go with --problem", "--fetches=y")
         self.refuses("--feeds does not go with --problem", "--feeds=f.npz")
         self.refuses("--initializers does not go with --problem", "--initializers=init")
+        self.refuses("--tensorboard does not go with --problem", "--tensorboard=tb")
         self.refuses("--placement does not go with --problem", "--placement=p.json")
         problem = f"--problem={self.problem}"
         self.assert_refused("--problem needs --assignment", "simulate", problem)
