@@ -114,7 +114,10 @@ def _follow(args: argparse.Namespace) -> None:
     while True:
         state = read_search_state(args.log_dir)
         if shown < 0:
-            say("\n".join([*header_lines(state.header), ""]), header=state.header)
+            say(
+                "\n".join([*header_lines(state.header, width=terminal_width()), ""]),
+                header=state.header,
+            )
             shown = 0
         original_secs = state.trials[0].measurement.median_secs if state.trials else None
         for trial in state.trials[shown:]:

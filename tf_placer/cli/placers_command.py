@@ -76,9 +76,11 @@ def placers_table() -> str:
     The costs of the operations, where a placer needs them, are in the problem that `search` is
     given; `optimize` profiles the graph for them.
     """
-    return table(_HEADERS, _placer_rows(), width=terminal_width())
+    return table(_HEADERS, _placer_rows(), width=terminal_width(), optional=_OPTIONAL)
 
 
+# Columns that a short line has no room for.
+_OPTIONAL = ("from", "grouper", "costs", "algorithm")
 _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
 
 

@@ -18,9 +18,8 @@ _HEADERS = (
     *("update", "samples", "kind", "reward", "baseline", "entropy", "divergence"),
     *("loss", "gradient", "mean step", "best step", "failures"),
 )
-_ALIGNMENT = "rrlrrrrrrrrr"
-# Where a line is short.
-_LEFT_OUT_FIRST = ("divergence", "gradient", "baseline", "loss", "kind", "update")
+# Columns that a short line has no room for.
+_OPTIONAL = ("divergence", "gradient", "baseline", "loss", "kind", "update")
 
 
 def training_table(updates: Sequence[UpdateRecord], *, width: int | None = None) -> str:
@@ -32,16 +31,8 @@ def training_table(updates: Sequence[UpdateRecord], *, width: int | None = None)
     """
     shown = np.linspace(0, len(updates) - 1, min(len(updates), _MAX_ROWS)).round().astype(int)
     rows = [_row(updates[index]) for index in shown.tolist()]
-    kept = _columns(rows, width)
-    text = table(
-        [_HEADERS[column] for column in kept],
-        [[row[column] for column in kept] for row in rows],
-        "".join(_ALIGNMENT[column] for column in kept),
-    )
+    text = table(_HEADERS, rows, "rrlrrrrrrrrr", width=width, optional=_OPTIONAL)
     notes = []
-    if len(kept) < len(_HEADERS):
-        left_out = [name for name in _LEFT_OUT_FIRST if _HEADERS.index(name) not in kept]
-        notes.append(f"no room here for: {', '.join(left_out)}")
     if len(rows) < len(updates):
         notes.append(f"{len(updates) - len(rows)} updates between these are not shown")
     cut_short = sum(not math.isfinite(update.gradient_norm or 0.0) for update in updates)
@@ -51,17 +42,6 @@ def training_table(updates: Sequence[UpdateRecord], *, width: int | None = None)
             "a lower learning_rate avoids them"
         )
     return "\n".join([text, *notes])
-
-
-def _columns(rows: Sequence[Sequence[str | None]], width: int | None) -> list[int]:
-    """Chooses the columns that fit a line."""
-    kept = list(range(len(_HEADERS)))
-    for name in _LEFT_OUT_FIRST:
-        sizes = [max(len(_HEADERS[k]), *(len(row[k] or "") for row in rows)) for k in kept]
-        if width is None or sum(sizes) + 2 * (len(kept) - 1) <= width:
-            break
-        kept.remove(_HEADERS.index(name))
-    return kept
 
 
 def _row(update: UpdateRecord) -> list[str | None]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 __all__ = ["table", "terminal_width"]
 
 _GAP = 2
-# A column that text is wrapped in is at least so wide.
-_LEAST_WIDTH = 12
+# Longer text is wrapped to so much at least; where there is no room, to its longest word.
+_PROSE_WIDTH = 30
 
 
 def terminal_width() -> int | None:
@@ -25,6 +25,7 @@ def table(
     alignment: str = "",
     *,
     width: int | None = None,
+    optional: Sequence[str] = (),
 ) -> str:
     """Formats a table as lines of text, without a final newline.
 
@@ -32,8 +33,10 @@ def table(
         headers: one per column.
         rows: the cells, shown by `str`; None is an empty cell.
         alignment: "l" or "r" for each column; by default all are left-aligned.
-        width: characters of a line. Cells of left-aligned columns are wrapped to that, as far as
-            this is possible. None for lines of any length.
+        width: characters of a line. Long cells of left-aligned columns are wrapped to that, as far
+            as this is possible. None for lines of any length.
+        optional: headers of columns that are left out of a line that is too short, those that
+            matter least first; a last line names them.
 
     Raises:
         ValueError: a row or the alignment does not fit the headers.
@@ -53,32 +56,68 @@ def table(
         if len(row) != len(headers):
             raise ValueError(f"row {list(row)} has not one cell for each of {list(headers)}")
         lines.append(["" if cell is None else str(cell) for cell in row])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left_out: list[str] = []
     if width is not None:
-        widths = _narrowed(widths, alignment, width)
+        left_out = _left_out(lines, alignment, width, optional)
+        kept = [column for column, name in enumerate(headers) if name not in left_out]
+        lines = [[line[column] for column in kept] for line in lines]
+        alignment = "".join(alignment[column] for column in kept)
+    widths, num_header = _widths(lines), 1
+    if width is not None:
+        widths = _narrowed(lines, alignment, width)
+        num_header = len(_wrapped(lines[0], widths))
         lines = [part for line in lines for part in _wrapped(line, widths)]
-    # A header may take several lines.
-    num_header = len(_wrapped(headers, widths)) if width is not None else 1
     lines.insert(num_header, ["-" * size for size in widths])
     sides = [str.rjust if side == "r" else str.ljust for side in alignment]
-    return "\n".join(
+    text = "\n".join(
         (" " * _GAP)
         .join(pad(cell, size) for pad, cell, size in zip(sides, line, widths, strict=True))
         .rstrip()
         for line in lines
     )
+    return f"{text}\nno room here for: {', '.join(left_out)}" if left_out else text
 
 
-def _narrowed(widths: Sequence[int], alignment: str, width: int) -> list[int]:
-    """Takes from the widest left-aligned columns what is too much."""
-    narrowed = list(widths)
-    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _least_widths(lines: Sequence[Sequence[str]], alignment: str) -> list[int]:
+    """Finds how narrow columns may become: only long text is wrapped."""
+    return [
+        min(size, _PROSE_WIDTH) if side == "l" else size
+        for size, side in zip(_widths(lines), alignment, strict=True)
+    ]
+
+
+def _left_out(
+    lines: Sequence[Sequence[str]], alignment: str, width: int, optional: Sequence[str]
+) -> list[str]:
+    """Chooses the columns that there is no room for, by their headers."""
+    sizes = dict(zip(lines[0], _least_widths(lines, alignment), strict=True))
+    left_out = []
+    for name in optional:
+        if sum(sizes.values()) + _GAP * (len(sizes) - 1) <= width:
+            break
+        del sizes[name]
+        left_out.append(name)
+    return left_out
+
+
+def _narrowed(lines: Sequence[Sequence[str]], alignment: str, width: int) -> list[int]:
+    """Takes from the widest columns of text what is too much."""
+    narrowed = _widths(lines)
+    words = [
+        max((len(word) for cell in column for word in cell.split()), default=0)
+        for column in zip(*lines, strict=True)
+    ]
+    least = [
+        min(size, _PROSE_WIDTH, max(word, 1)) if side == "l" else size
+        for size, word, side in zip(narrowed, words, alignment, strict=True)
+    ]
+    excess = sum(narrowed) + _GAP * (len(narrowed) - 1) - width
     while excess > 0:
-        wide = [
-            column
-            for column, side in enumerate(alignment)
-            if side == "l" and narrowed[column] > _LEAST_WIDTH
-        ]
+        wide = [column for column, size in enumerate(narrowed) if size > least[column]]
         if not wide:
             break
         narrowed[max(wide, key=lambda column: narrowed[column])] -= 1

@@ -37,10 +37,28 @@ class TableTest(parameterized.TestCase):
         whole = table(["name", "n", "note"], rows, "lrl")
         self.assertEqual(table(["name", "n", "note"], rows, "lrl", width=55), whole)
 
-    def test_a_long_name_is_broken_and_numbers_never_are(self):
-        text = table(["name", "number"], [["a" * 30, "1234567890"]], "lr", width=5)
-        self.assertEqual([len(line) for line in text.split("\n")], [24, 24, 24, 12, 6])
-        self.assertIn("1234567890", text)
+    def test_only_names_of_great_length_are_broken_and_numbers_never(self):
+        text = table(["name", "number"], [["a" * 40, "9" * 40], ["b" * 20, "1"]], "lr", width=5)
+        self.assertEqual(
+            [line.split() for line in text.split("\n")[2:]],
+            [["a" * 30, "9" * 40], ["a" * 10], ["b" * 20, "1"]],
+        )
+
+    def test_columns_that_matter_less_are_left_out_of_a_short_line(self):
+        headers, rows = ["id", "spread", "note"], [["1", "2.0 ms", "a note of some length"]]
+        optional = ["spread", "id"]
+        whole = table(headers, rows)
+        self.assertEqual(table(headers, rows, width=33, optional=optional), whole)
+        self.assertEqual(
+            table(headers, rows, width=32, optional=optional).split("\n"),
+            [
+                "id  note",
+                "--  ---------------------",
+                "1   a note of some length",
+                "no room here for: spread",
+            ],
+        )
+        self.assertEndsWith(table(headers, rows, width=9, optional=optional), "spread, id")
 
     def test_other_outputs_than_a_terminal_have_lines_of_any_length(self):
         with contextlib.redirect_stdout(io.StringIO()) as output:
