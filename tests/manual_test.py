@@ -5,6 +5,7 @@ Reads the pages and looks at the source tree; runs only what prints a page.
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -29,6 +30,18 @@ def anchors(page: pathlib.Path) -> set[str]:
     """The places in a page that a link can name."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def entries(value: object) -> set[str]:
+    """All names of entries in a JSON value, but those that are no names of this project."""
+    if isinstance(value, list):
+        return set().union(*map(entries, value))
+    if not isinstance(value, dict):
+        return set()
+    # What is within is named by devices, and a header is described with its log.
+    outside = {"groups_by_device", "memory_bytes_by_device", "header", "feeds", "refused"}
+    inner = (entries(item) for name, item in value.items() if name not in outside)
+    return set(value).union(*inner)
 
 
 class ManualTest(absltest.TestCase):
@@ -74,6 +87,14 @@ class ManualTest(absltest.TestCase):
             page,
             "python -m tf_placer placers --markdown >docs/settings.md",
         )
+
+    def test_what_programs_read_is_explained(self):
+        page = (ROOT / "docs" / "programs.md").read_text() + (
+            ROOT / "docs" / "files_and_logs.md"
+        ).read_text()
+        for path in sorted((ROOT / "tests" / "tf_placer" / "cli" / "testdata").glob("*.json")):
+            for name in entries(json.loads(path.read_text())):
+                self.assertIn(f"`{name}`", page, f"{path.name}: {name}")
 
     def test_the_first_page_is_short(self):
         lines = (ROOT / "README.md").read_text().splitlines()

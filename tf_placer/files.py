@@ -6,16 +6,25 @@ import contextlib
 import json
 import os
 import pathlib
+import sys
 from typing import Any
 
 __all__ = [
     "cache_directory",
     "check_output",
+    "is_standard_output",
+    "is_stream",
+    "read_bytes",
     "read_json",
     "write_bytes",
     "write_json",
     "write_text",
 ]
+
+
+# "-" is standard output to those who write, and standard input to those who read.
+_STREAM = "-"
+_STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def cache_directory() -> pathlib.Path:
@@ -24,8 +33,30 @@ def cache_directory() -> pathlib.Path:
     return pathlib.Path(base, "tf_placer")
 
 
+def is_standard_output(path: str | os.PathLike[str]) -> bool:
+    """Says whether a path names the standard output of this process: "-" or /dev/stdout."""
+    return os.fspath(path) in _STANDARD_OUTPUT
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Says whether a path names a stream, such as a pipe, to which a value is written only once."""
+    return is_standard_output(path) or _is_special(os.fspath(path))
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Reads a file, or standard input, which is called "-".
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if os.fspath(path) == _STREAM:
+        return sys.stdin.buffer.read()
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Reads a JSON file.
+    """Reads a JSON file, or standard input, which is called "-".
 
     Raises:
         OSError: it cannot be read.
@@ -33,8 +64,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """
     path = os.fspath(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
 
@@ -52,10 +82,18 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a text file; what was there before stays until the new one is whole.
 
+    Args:
+        path: the file; a stream is written to, "-" is standard output.
+        text: its content.
+
     Raises:
         OSError: it cannot be written.
     """
-    write_bytes(path, text.encode("utf-8"))
+    if is_standard_output(path):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -64,9 +102,13 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = os.path.realpath(path)
-    # Something like /dev/null cannot be replaced.
-    temporary = path if _is_special(path) else _temporary(path)
+    path = os.fspath(path)
+    if _is_special(path):
+        # It cannot be replaced, and a pipe has no real path: /dev/fd/63 leads nowhere.
+        temporary = path
+    else:
+        path = os.path.realpath(path)
+        temporary = _temporary(path)
     try:
         with open(temporary, "wb") as file:
             file.write(data)
@@ -93,16 +135,19 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
     Raises:
         OSError: it cannot be; the message names the path.
     """
+    if is_standard_output(path):
+        return
     for other in others:
         if other is not None and os.path.realpath(path) == os.path.realpath(other):
             raise OSError(
                 f"cannot write to {os.fspath(path)!r}: it would replace another file of the command"
             )
+    path = os.fspath(path)
+    if path and _is_special(path) and not os.path.isdir(path):
+        return
     path = os.path.realpath(path)
     if os.path.isdir(path):
         raise OSError(f"cannot write to {path!r}: it is a directory")
-    if _is_special(path):
-        return
     temporary = _temporary(path)
     try:
         with open(temporary, "wb"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pathlib
 from unittest import mock
@@ -9,7 +11,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer import files as json_file
-from tf_placer.files import check_output, read_json, write_json
+from tf_placer.files import check_output, is_stream, read_json, write_json
 
 
 class JsonFileTest(absltest.TestCase):
@@ -64,6 +66,33 @@ class JsonFileTest(absltest.TestCase):
         write_json(pipe, [1])
         self.assertEqual(os.read(reader, 100), b"[1]\n")
         self.assertTrue(pipe.is_fifo())
+
+    def test_standard_output_has_two_names(self):
+        for name in ("-", "/dev/stdout"):
+            check_output(name)
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                write_json(name, {"a": 1})
+            self.assertEqual(output.getvalue(), '{"a": 1}\n')
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_standard_input_is_read_by_a_dash(self):
+        stdin = io.TextIOWrapper(io.BytesIO(b"[1, 2]"))
+        with mock.patch.object(json_file.sys, "stdin", stdin):
+            self.assertEqual(read_json("-"), [1, 2])
+
+    def test_a_pipe_of_the_shell_is_written_to(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        path = f"/dev/fd/{writer}"
+        check_output(path)
+        write_json(path, [1])
+        os.close(writer)
+        self.assertEqual(os.read(reader, 100), b"[1]\n")
+
+    def test_streams_are_told_from_files(self):
+        self.path.touch()
+        streams = [path for path in ("-", "/dev/null", self.path, "new") if is_stream(path)]
+        self.assertEqual(streams, ["-", "/dev/null"])
 
     def test_an_output_that_can_be_written_is_accepted_and_nothing_is_left(self):
         check_output(self.path)

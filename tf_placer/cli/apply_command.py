@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import GRAPH_HELP, OUTPUT_HELP, add_clear_devices, add_signature
 from tf_placer.errors import require_tensorflow
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_graph", required=True, help=OUTPUT_HELP)
     add_signature(parser)
     add_clear_devices(parser)
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -65,16 +67,29 @@ def run(args: argparse.Namespace) -> None:
         saved_model = graph.signature.placed(fitted.assignment)
         write_saved_model(args.output_graph, saved_model, args.input_graph)
     same = graph_fingerprint(graph_def) == placement.graph_fingerprint
-    print("the graph is", "the one" if same else "not the one", "the placement was made for")
-    print(f"placed: {len(fitted.assignment)} of {op_graph.num_operations} operations")
+    lines = [
+        f"the graph is {'the one' if same else 'not the one'} the placement was made for",
+        f"placed: {len(fitted.assignment)} of {op_graph.num_operations} operations",
+    ]
     if not same:
-        _print_some("in the placement but not in the graph", list(fitted.missing))
-        _print_some("in the graph but not in the placement", list(fitted.unplaced))
-    _print_some("refused", [f"{name}: {why}" for name, why in fitted.refused.items()])
-    print("graph:", args.output_graph)
+        lines += _some("in the placement but not in the graph", list(fitted.missing))
+        lines += _some("in the graph but not in the placement", list(fitted.unplaced))
+    lines += _some("refused", [f"{name}: {why}" for name, why in fitted.refused.items()])
+    values = {
+        "is_same_graph": same,
+        "operations": op_graph.num_operations,
+        "placed": len(fitted.assignment),
+        "not_in_graph": list(fitted.missing),
+        "not_in_placement": list(fitted.unplaced),
+        "refused": dict(fitted.refused),
+        "output_graph": args.output_graph,
+    }
+    answer(args, "\n".join([*lines, f"graph: {args.output_graph}"]), values)
 
 
-def _print_some(what: str, items: list[str]) -> None:
-    if items:
-        more = f", and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-        print(f"{what} ({len(items)}): {', '.join(items[:_SHOWN])}{more}")
+def _some(what: str, items: list[str]) -> list[str]:
+    """Makes a line with the first of some items; none if there are none."""
+    if not items:
+        return []
+    more = f", and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return [f"{what} ({len(items)}): {', '.join(items[:_SHOWN])}{more}"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from tf_placer.machines.catalogue import catalogue_table
+from tf_placer.cli.answer import add_json, answer
+from tf_placer.machines.catalogue import catalogue_table, catalogue_values
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -15,9 +16,10 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes: nothing."""
+    """Adds what the command takes."""
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints the catalogue."""
-    print(catalogue_table())
+    answer(args, catalogue_table(), catalogue_values())

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
+import tf_placer
+from tf_placer.cli.flag_file import FLAG, with_flag_files
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.machines.local_cluster import LocalClusterError
@@ -53,6 +56,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "serve": ("tf_placer.cli.serve_command", "run the worker processes of a local machine"),
 }
+# What a script is given is the script's, a flag file included, and what it shows.
+_RUN = "run"
+_FLAG_FILE_HELP = (
+    "a text file with more arguments, one on each line (--max_secs=300); # begins a comment. Later "
+    "arguments count"
+)
 _EXIT_CODES = (
     "Exit codes: 0, done; 1, something is wrong, as the last line says in one sentence, and no "
     "output was written; 2, the arguments cannot be understood."
@@ -68,6 +77,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "a placement problem, which is searched by simulating steps, without the machine.",
         epilog=_EXIT_CODES,
     )
+    parser.add_argument("--version", action="version", version=f"tf_placer {tf_placer.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     called = next((text for text in argv if not text.startswith("-")), None)
     for name, (module_name, summary) in COMMANDS.items():
@@ -76,6 +86,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             module = importlib.import_module(module_name)
             command.description = module.DESCRIPTION
             module.add_arguments(command)
+            if name != _RUN:
+                command.add_argument(FLAG, metavar="FILE", help=_FLAG_FILE_HELP)
             command.set_defaults(run=module.run)
     return parser.parse_args(argv)
 
@@ -86,12 +98,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the command and its arguments; those of the process when None.
     """
-    args = _parse(sys.argv[1:] if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    command = ""
     try:
-        # What a script shows is the script's.
-        is_script = args.command == "run"
-        with contextlib.nullcontext() if is_script else without_start_up_messages():
+        args = _parse(given if given[:1] == [_RUN] else with_flag_files(given))
+        command = args.command
+        with contextlib.nullcontext() if command == _RUN else without_start_up_messages():
             args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough, as `head` does; Python would try to write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         text = f"{error.filename}: {error.strerror}" if named else str(error)
@@ -100,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(f"tf_placer: {error}")
     except KeyboardInterrupt:
         how = "; with the same --log_dir a search goes on where it was"
-        sys.exit("tf_placer: interrupted" + (how if args.command == "optimize" else ""))
+        sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
 
 
 if __name__ == "__main__":

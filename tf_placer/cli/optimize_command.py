@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
     MACHINE_HELP,
@@ -51,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     add_clear_devices(parser)
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="only say what would be placed where, how long it may take, and what is missing",
+    )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -64,7 +72,10 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.inputs.graph_files import check_output, write_graph
     from tf_placer.inputs.saved_model_files import check_new_directory
     from tf_placer.inputs.sources import read_graph, without_devices
+    from tf_placer.live.dry_run import plan_search
+    from tf_placer.live.given_step import read_step
     from tf_placer.live.optimization import optimize
+    from tf_placer.live.preparation import Settings, prepare
 
     graph = read_graph(args.input_graph, args.signature)
     is_saved = graph.signature is not None
@@ -75,32 +86,38 @@ def run(args: argparse.Namespace) -> None:
             check_output(args.output_graph)
     if args.clear_devices:
         graph = without_devices(graph)
-    result = optimize(
-        graph,
-        feeds=None if args.feeds is None else read_feeds(args.feeds),
-        fetches=args.fetches,
-        initializers=args.initializers,
-        restore_from=args.restore_from,
-        machine=args.machine,
-        placer=args.placer,
-        placer_options=placer_options(args.placer_option),
-        max_trials=args.max_trials,
-        max_secs=args.max_secs,
-        log_dir=args.log_dir,
-        seed=args.seed,
-    )
+    step: dict[str, Any] = {
+        "fetches": args.fetches,
+        "feeds": None if args.feeds is None else read_feeds(args.feeds),
+        "initializers": args.initializers,
+        "restore_from": args.restore_from,
+        "seed": args.seed,
+    }
+    settings: dict[str, Any] = {
+        "machine": args.machine,
+        "placer": args.placer,
+        "placer_options": placer_options(args.placer_option),
+        "max_trials": args.max_trials,
+        "max_secs": args.max_secs,
+        "seed": args.seed,
+    }
+    if args.dry_run:
+        checked = Settings(**settings)
+        plan = plan_search(prepare(read_step(graph, **step), checked), args.log_dir)
+        answer(args, plan.table(), {"plan": plan.to_json()})
+        return
+    result = optimize(graph, **{**step, **settings}, log_dir=args.log_dir)
     if args.output_graph is not None and is_saved:
         result.save(args.output_graph)
     elif args.output_graph is not None:
         write_graph(args.output_graph, result.graph_def, graph.meta_graph)
-    if result.table():
-        print(result.table(), end="\n\n")
-    if result.explanation is not None:
-        print(result.explanation_table(), end="\n\n")
-    print("placed" if result.changed else "unchanged", "-", result.reason)
-    if args.output_graph is not None:
-        print("graph:", args.output_graph)
+    placement = None
     if result.placement is not None and result.log_dir is not None:
-        print("placement:", result.log_dir / "placement.json")
-    if result.log_dir is not None:
-        print("log:", result.log_dir)
+        placement = str(result.log_dir / "placement.json")
+    places = {"graph": args.output_graph, "placement": placement, "log": result.log_dir}
+    outcome = "placed" if result.changed else "unchanged"
+    lines = [f"{text}\n" for text in (result.table(), result.explanation_table()) if text]
+    lines.append(f"{outcome} - {result.reason}")
+    lines += [f"{what}: {path}" for what, path in places.items() if path is not None]
+    values = {"output_graph": args.output_graph, "placement": placement}
+    answer(args, "\n".join(lines), {**result.to_json(), **values})

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
@@ -12,7 +15,7 @@ from tf_placer.placers.options import Setting, settings_of
 from tf_placer.placers.parts import PARTS, SHARED_PARTS
 from tf_placer.placers.systems import System
 from tf_placer.text.markdown import markdown_table
-from tf_placer.text.table import table
+from tf_placer.text.table import table, terminal_width
 
 __all__ = [
     "DESCRIPTION",
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print all placers, parts and settings as the page docs/settings.md",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -51,12 +55,19 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--placer_option needs the name of a placer")
     if args.markdown and args.name is not None:
         raise ValueError("--markdown is for all placers, not for one")
+    if args.markdown and args.json:
+        raise ValueError("--markdown and --json exclude each other")
     if args.markdown:
         print(placers_page())
     elif args.name is None:
-        print(placers_table())
+        answer(args, placers_table(), {"placers": [_placer_values(name) for name in PLACERS]})
     else:
-        print(placer_table(args.name, placer_options(args.placer_option)))
+        options = placer_options(args.placer_option)
+        text = placer_table(args.name, options)
+        settings = [
+            dataclasses.asdict(each) for each in describe_placer(args.name, options).settings
+        ]
+        answer(args, text, {"placers": [{**_placer_values(args.name), "settings": settings}]})
 
 
 def placers_table() -> str:
@@ -65,10 +76,29 @@ def placers_table() -> str:
     The costs of the operations, where a placer needs them, are in the problem that `search` is
     given; `optimize` profiles the graph for them.
     """
-    return table(_HEADERS, _placer_rows())
+    return table(_HEADERS, _placer_rows(), width=terminal_width(), optional=_OPTIONAL)
 
 
+# Columns that a short line has no room for.
+_OPTIONAL = ("from", "grouper", "costs", "algorithm")
 _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
+
+
+def _placer_values(name: str) -> dict[str, Any]:
+    """Describes a placer for programs, without its settings."""
+    placer = PLACERS[name]
+    is_system = isinstance(placer, System)
+    return {
+        "name": name,
+        "summary": placer.summary,
+        "reference": placer.reference,
+        "needs_costs": needs_problem(name),
+        **{
+            part: getattr(placer, part) if is_system else None
+            for part in ("grouper", "policy", "algorithm")
+        },
+        "settings": None,
+    }
 
 
 def _placer_rows() -> list[list[str | None]]:
@@ -158,7 +188,8 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
         [setting.name, _text(setting.value), setting.part, setting.help]
         for setting in placer.settings
     ]
-    return "\n".join([*lines, "", table(["setting", "value", "part", "meaning"], rows)])
+    settings = table(["setting", "value", "part", "meaning"], rows, width=terminal_width())
+    return "\n".join([*lines, "", settings])
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import PROBLEM_HELP
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many, over all problems (default 500)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -120,19 +122,25 @@ def run(args: argparse.Namespace) -> None:
             "versions": package_versions(),
         },
     )
-    rows = [
-        [
-            path,
-            problem.num_groups,
-            problem.num_devices,
-            result.updates,
-            *map(_step, (result.first_mean_secs, result.last_mean_secs, result.best_secs)),
-        ]
+    values = [
+        {
+            "problem": path,
+            "groups": problem.num_groups,
+            "devices": problem.num_devices,
+            "updates": result.updates,
+            "first_mean_secs": _finite(result.first_mean_secs),
+            "last_mean_secs": _finite(result.last_mean_secs),
+            "best_secs": _finite(result.best_secs),
+        }
         for path, problem, result in zip(args.problems, problems, results, strict=True)
     ]
     headers = ["problem", "groups", "devices", "updates", "mean at first", "mean at last", "best"]
-    print(table(headers, rows, "lrrrrrr"))
-    print("weights:", args.output)
+    rows = [
+        [cell if not name.endswith("_secs") else _step(cell) for name, cell in value.items()]
+        for value in values
+    ]
+    text = f"{table(headers, rows, 'lrrrrrr')}\nweights: {args.output}"
+    answer(args, text, {"problems": values, "weights": args.output})
 
 
 def _progress(results: Sequence[PretrainedProblem]) -> str:
@@ -146,5 +154,9 @@ def _progress(results: Sequence[PretrainedProblem]) -> str:
     return f"{np.mean(ratios):.0%} of what they took at first" if ratios else "too much memory"
 
 
-def _step(secs: float) -> str:
-    return format_step(secs) if np.isfinite(secs) else "does not fit"
+def _finite(secs: float) -> float | None:
+    return float(secs) if np.isfinite(secs) else None
+
+
+def _step(secs: float | None) -> str:
+    return "does not fit" if secs is None else format_step(secs)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import GRAPH_HELP, MACHINE_HELP, add_clear_devices, add_step
 from tf_placer.cli.graph_costs import cost_graph_file
 from tf_placer.files import check_output
-from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
-from tf_placer.text.table import table
-from tf_placer.text.units import format_bytes, format_step
+from tf_placer.report.problem_table import problem_table, problem_values
 
 if TYPE_CHECKING:
     from tf_placer.costs.costed_graph import CostedGraph
@@ -32,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
     parser.add_argument("--input_graph", required=True, help=GRAPH_HELP)
     parser.add_argument("--machine", default="attached", help=MACHINE_HELP)
-    parser.add_argument("--output", required=True, help="where the problem goes (.json)")
+    parser.add_argument(
+        "--output", required=True, help="where the problem goes (.json; - is standard output)"
+    )
     add_step(parser)
     add_clear_devices(parser)
     parser.add_argument(
@@ -53,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure the links of the machine even if they were measured before; by default they "
         "are measured once and kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME)",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.steps < 1:
         raise ValueError(f"steps must be at least 1, not {args.steps}")
+    check_standard_output(args)
     check_output(args.output, args.input_graph, args.feeds)
     costed = cost_graph_file(
         args.input_graph,
@@ -80,43 +81,25 @@ def run(args: argparse.Namespace) -> None:
     )
     problem = costed.problem()
     write_problem(problem, args.output)
-    print(_summary(costed, problem))
-    print("problem:", args.output)
-
-
-def _summary(costed: CostedGraph, problem: PlacementProblem) -> str:
-    """Says what the problem is, what each device takes for all of it, and the links."""
-    from tf_placer.costs.graph_problem import operations_of
-
-    whole_secs = np.where(np.isfinite(problem.compute_secs), problem.compute_secs, 0).sum(axis=0)
-    devices = table(
-        ["device", "kind", "memory", "all operations"],
-        [
-            [device.name, device.kind, format_bytes(device.memory_bytes), format_step(secs)]
-            for device, secs in zip(problem.devices, whole_secs.tolist(), strict=True)
-        ],
-        "llrr",
-    )
-    links = table(
-        ["from", "to", "latency", "bandwidth", "channel"],
-        [
-            [
-                link.source,
-                link.destination,
-                format_step(link.latency_secs),
-                f"{format_bytes(int(link.bandwidth_bytes_per_sec))}/s",
-                link.channel,
-            ]
-            for link in problem.links
-        ],
-        "llrrl",
-    )
-    kept = operations_of(costed.grouped.op_graph)
-    still = int((costed.costs.compute_secs[kept] == 0).all(axis=1).sum())
+    still = _num_still(costed)
     text = (
         f"{problem.num_operations} operations in {problem.num_groups} groups, "
         f"{problem.num_tensors} tensors; costs: {costed.costs.source}"
     )
     if costed.costs.source == "profiled":
         text += f"; {still} operations did not run (folded, merged or not taken) and count no time"
-    return "\n\n".join([text, devices, links])
+    values = {
+        "costs": costed.costs.source,
+        "operations_without_time": still,
+        **problem_values(problem),
+        "problem": args.output,
+    }
+    answer(args, f"{text}\n\n{problem_table(problem)}\nproblem: {args.output}", values)
+
+
+def _num_still(costed: CostedGraph) -> int:
+    """Counts the operations that take no time on any device."""
+    from tf_placer.costs.graph_problem import operations_of
+
+    kept = operations_of(costed.grouped.op_graph)
+    return int((costed.costs.compute_secs[kept] == 0).all(axis=1).sum())

@@ -18,9 +18,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
 from tf_placer.errors import require_tensorflow
-from tf_placer.files import check_output, write_json
+from tf_placer.files import check_output, is_stream, write_json
 from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
@@ -32,6 +33,7 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
 from tf_placer.report.limits import limits_of
+from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.search.log_header import search_header
 from tf_placer.search.loop import Budget
@@ -39,9 +41,8 @@ from tf_placer.search.simulated_search import SearchOutcome, search_problem
 from tf_placer.search.training_log import TRAINING, TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.simulation.lower_bounds import lower_bounds
-from tf_placer.text.table import table
 from tf_placer.text.terminal_line import TerminalLine
-from tf_placer.text.units import format_bytes, format_duration, format_step
+from tf_placer.text.units import format_duration
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -62,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", required=True, help=PROBLEM_HELP)
     parser.add_argument(
         "--output",
-        required=True,
-        help="where the result goes (.json): step_secs, feasible, assignment (a device index per "
+        help="where the result goes (.json; - is standard output), which --json does not need: "
+        "step_secs, feasible, assignment (a device index per "
         "group), peak_bytes (per device), lower_bound_secs, trials, elapsed_secs, placer, seed. "
         "If nothing fits, feasible is false and step_secs that of the closest placement",
     )
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of everything random (default 0). The same seed gives the same result where "
         "--max_trials ends the search",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -110,15 +112,22 @@ def run(args: argparse.Namespace) -> None:
     max_secs = args.max_secs
     if max_secs is None:
         max_secs = _DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
+    if args.output is None and not args.json:
+        raise ValueError("--output or --json is needed: else nobody gets the placement")
+    check_standard_output(args)
     budget = Budget(args.max_trials, max_secs)
     options = placer_options(args.placer_option)
-    check_output(args.output, args.problem, args.log_dir and os.path.join(args.log_dir, TRAINING))
+    if args.output is not None:
+        log = args.log_dir and os.path.join(args.log_dir, TRAINING)
+        check_output(args.output, args.problem, log)
+    if args.log_dir is not None and args.problem == "-":
+        raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
     problem = read_problem(args.problem)
     if args.placer == AUTO:
         config = AutoConfig(**check_options(args.placer, options))
         if args.log_dir is not None:
             raise ValueError("placer 'auto' learns nothing that --log_dir could keep")
-        _search_auto(problem, args.output, config, budget, args.seed)
+        _search_auto(problem, args, config, budget)
     else:
         _search_placer(problem, args, options, budget)
 
@@ -168,23 +177,24 @@ def _search_placer(
         file.write(outcome)
         if recorder is not None:
             recorder.finish()
-    print(_search_table(problem, outcome))
-    print("result:", args.output)
-    if args.log_dir is not None:
-        print("log:", args.log_dir)
+    lines = [search_table(problem, outcome), *_places(args)]
+    values = {"output": args.output, "log_dir": args.log_dir}
+    answer(args, "\n".join(lines), search_values(problem, outcome) | values)
+
+
+def _places(args: argparse.Namespace) -> list[str]:
+    """Says where what was written is."""
+    places = {"result": args.output, "log": args.log_dir}
+    return [f"{what}: {path}" for what, path in places.items() if path is not None]
 
 
 def _search_auto(
-    problem: PlacementProblem,
-    output: str,
-    config: AutoConfig,
-    budget: Budget,
-    seed: int,
+    problem: PlacementProblem, args: argparse.Namespace, config: AutoConfig, budget: Budget
 ) -> None:
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
-    groups = group_graph(problem)
+    groups, seed = group_graph(problem), args.seed
     explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * budget.max_secs)
-    file = _ResultFile(output)
+    file = _ResultFile(args.output)
     line = TerminalLine(sys.stderr)
     bound_secs = float(lower_bounds(problem).step_secs)
 
@@ -228,17 +238,23 @@ def _search_auto(
         changes = what_if(
             problem, groups, result.best.placement, search_secs=explain_secs, seed=seed
         )
-    print(_search_table(problem, found))
+    lines = [search_table(problem, found)]
     if result.is_optimal:
-        print("              no placement is better")
+        lines.append("              no placement is better")
     elif result.is_near_bound:
-        print("              no placement is better by more than 1 %: the search ended early")
-    print(f"\n{auto_table(result, changes, limits)}\n\nresult: {output}")
+        lines.append(
+            "              no placement is better by more than 1 %: the search ended early"
+        )
+    lines += ["", auto_table(result, changes, limits)]
+    if args.output is not None:
+        lines += ["", *_places(args)]
+    values = {"output": args.output, "log_dir": None}
+    answer(args, "\n".join(lines), search_values(problem, found, result, limits, changes) | values)
 
 
 def _progress(outcome: SearchOutcome, eta_secs: float) -> str:
     return (
-        f"{outcome.trials:,} trials | best {_step(outcome)} | "
+        f"{outcome.trials:,} trials | best {format_outcome(outcome)} | "
         f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
     )
 
@@ -262,15 +278,17 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
 
 
 class _ResultFile:
-    """The file of the best placement so far."""
+    """The file of the best placement so far, if there is one; a stream gets the best of all."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | None) -> None:
         self._path = path
         self._saved: tuple[int, ...] | None = None
         self._saved_secs = 0.0
 
     def update(self, outcome: SearchOutcome) -> None:
         """Writes the outcome if its placement is new, and the last one is not as new."""
+        if self._path is None or is_stream(self._path):
+            return
         now_secs = time.monotonic()
         is_due = self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
         if is_due and outcome.assignment != self._saved:
@@ -279,30 +297,5 @@ class _ResultFile:
 
     def write(self, outcome: SearchOutcome) -> None:
         """Writes the outcome."""
-        write_json(self._path, outcome.to_json())
-
-
-def _step(outcome: SearchOutcome) -> str:
-    if outcome.step_secs is None:
-        return "none that may run"
-    return format_step(outcome.step_secs) + ("" if outcome.feasible else " (does not fit)")
-
-
-def _search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
-    """Shows the outcome of a search for people."""
-    counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
-    rows = [
-        [device.name, count, format_bytes(peak), format_bytes(device.memory_bytes)]
-        for device, count, peak in zip(problem.devices, counts, outcome.peak_bytes, strict=True)
-    ]
-    bound_secs = outcome.lower_bound_secs
-    lines = [
-        table(["device", "groups", "peak memory", "memory"], rows, "lrrr"),
-        "",
-        f"step:         {_step(outcome)}",
-        f"lower bound:  {format_step(bound_secs)}",
-        f"trials:       {outcome.trials:,} of {outcome.placer} in "
-        f"{format_duration(outcome.elapsed_secs)}"
-        + (", interrupted" if outcome.interrupted else ""),
-    ]
-    return "\n".join(lines)
+        if self._path is not None:
+            write_json(self._path, outcome.to_json())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 
 import tensorflow as tf
 from absl import logging
 
+from graph_passes.errors import GraphError
 from graph_passes.fitting import fit
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
@@ -50,6 +52,45 @@ def apply_placement(
     return len(assignment)
 
 
+# The job of a session that is in its own process.
+_IN_PROCESS = "/job:localhost/"
+
+
+def _check_master(placement: Placement) -> None:
+    """Makes sure that a session without a master is not asked for devices of other processes.
+
+    TensorFlow would name an operation, and not what to do.
+
+    Raises:
+        GraphError: all devices of the placement are in other processes, and the session that calls
+            the hook is connected to none.
+    """
+    elsewhere = [device for device in placement.devices if not device.startswith(_IN_PROCESS)]
+    if len(elsewhere) < len(placement.devices) or _calling_master() != "":
+        return
+    spec = placement.provenance.get("machine", "local:2")
+    start = f"`python -m tf_placer serve {spec}`" if str(spec).startswith("local:") else spec
+    raise GraphError(
+        f"the placement is for {', '.join(elsewhere)}, and the session is connected to no such "
+        f"machine: pass master='grpc://HOST:PORT', the address that {start} has"
+    )
+
+
+def _calling_master() -> str | None:
+    """Finds what the monitored session that calls `begin` is connected to; None if unknown."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        names = frame.f_locals
+        # As TensorFlow's own monitored sessions call their hooks, from 2.14 to 2.21.
+        if frame.f_code.co_name == "__init__" and {"session_creator", "hooks"} <= names.keys():
+            creator = names["session_creator"]
+            if creator is None:
+                return None if names.get("worker_context") else ""
+            return getattr(creator, "_master", None)
+        frame = frame.f_back
+    return None
+
+
 class PlacementHook(tf.compat.v1.train.SessionRunHook):
     """Puts a saved placement on the graph before the session is made.
 
@@ -73,6 +114,12 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
         self._placement = placement
 
     def begin(self) -> None:
-        """Applies the placement; called by the session before it exists."""
+        """Applies the placement; called by the session before it exists.
+
+        Raises:
+            GraphError: nothing of the placement fits the graph, or the session is not connected to
+                the machine of the placement.
+        """
+        _check_master(self._placement)
         placed = apply_placement(tf.compat.v1.get_default_graph(), self._placement)
         logging.info("placed %d operations", placed)

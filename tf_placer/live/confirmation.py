@@ -589,8 +589,8 @@ class _Confirming:
         found = estimate(logs)
         if found.interval is None:
             reason = (
-                f"too few rounds to tell: about {found.speedup:.2f}x {self._reference} in "
-                f"{len(logs)} of the {LEAST_ROUNDS} that are needed"
+                f"about {found.speedup:.2f}x {self._reference} in {len(logs)} of the "
+                f"{LEAST_ROUNDS} rounds that are needed to tell"
             )
             return Comparison(found.speedup, None, False, reason)
         low, high = found.interval

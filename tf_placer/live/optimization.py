@@ -20,22 +20,19 @@ from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.inputs.given_devices import check_given_devices
-from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
+from tf_placer.live.preparation import Settings, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.live.search_result import is_finished
 from tf_placer.live.verdict import best_comparison, verdict
-from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Machine, MachineError
-from tf_placer.placers import AUTO, check_options
+from tf_placer.machines.machine import Machine
+from tf_placer.placers import AUTO
 from tf_placer.report.explanation import Explanation
-from tf_placer.search.loop import Budget
 from tf_placer.search.trial_log import read_log
 
 __all__ = ["optimize"]
@@ -142,13 +139,7 @@ def optimize(
         >>> print(result.reason, result.table())
     """
     start_secs = time.monotonic()
-    options = check_options(placer, placer_options)
-    Budget(max_trials, max_secs)
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    config = tf.compat.v1.ConfigProto() if session_config is None else session_config
-    if not isinstance(config, tf.compat.v1.ConfigProto):
-        raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")
+    settings = Settings(machine, placer, placer_options, max_trials, max_secs, seed, session_config)
     if log_dir is not None:
         check_writable(log_dir)
     given_step = read_step(
@@ -164,32 +155,10 @@ def optimize(
     source = given_step.source
     for note in source.notes:
         _print_line(note)
-    found = machine if isinstance(machine, Machine) else find_machine(machine)
-    step = given_step.on(found)
-    if found.kind == "described":
-        raise MachineError(
-            f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
-            "`profile` computes a problem for it, which `search` places"
-        )
-    caller = check_python_functions_are_here(source, found)
-    if len(found.devices) < 2:
-        reason = f"the machine has one device only, {found.devices[0].name}: nothing to choose from"
-        if caller is None:
-            reason += (
-                ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a "
-                "cluster"
-            )
-        return OptimizeResult(source.graph_def, False, reason, step=step)
-    check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
-    request = Request(
-        step=source.step,
-        machine=found,
-        placer=placer,
-        placer_options=options,
-        max_trials=max_trials,
-        max_secs=max_secs,
-        seed=seed,
-    )
+    prepared = prepare(given_step, settings)
+    step, request, config = prepared.step, prepared.request, prepared.session_config
+    if prepared.no_choice is not None:
+        return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
         return _finished(RunDirectory(log_dir), source, step)
@@ -197,10 +166,10 @@ def optimize(
         directory = stack.enter_context(_run_directory(log_dir))
         given = stack.enter_context(tempfile.TemporaryDirectory())
         host = None
-        if caller is not None:
+        if prepared.caller is not None:
             _print_line(
-                f"{caller!r} calls a Python function: all steps run in this process, which is "
-                "slower, and whatever else the process does is in the measurements"
+                f"{prepared.caller!r} calls a Python function: all steps run in this process, "
+                "which is slower, and whatever else the process does is in the measurements"
             )
             host = stack.enter_context(WorkerHost())
         # The search takes over what is asked once it has made sure that the directory is its own.

@@ -144,8 +144,40 @@ class OptimizeResult:
         Step times are those of the original, divided by the speed-ups: on a machine whose speed
         drifts only ratios can be compared. The last column says what a row rests on.
         """
+        rows = [
+            [
+                compared["label"],
+                compared["trial"],
+                "failed" if compared["step_secs"] is None else format_step(compared["step_secs"]),
+                "1" if compared["label"] == ORIGINAL else _ratio(compared["speedup"]),
+                _interval(compared["speedup_interval"]),
+                compared["basis"],
+            ]
+            for compared in self._compared()
+        ]
+        headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
+        return table(headers, rows, "lrrrll") if rows else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes a JSON form for programs: the verdict, the finalists and the explanation."""
+        return {
+            "placed": self.changed,
+            "reason": self.reason,
+            "winner": self.winner,
+            "speedup": self.speedup,
+            "speedup_interval": self.speedup_interval and list(self.speedup_interval),
+            "original_secs": self.original_secs,
+            "placed_secs": self.placed_secs,
+            "placements": self._compared(),
+            "trials": len(self.trials),
+            "explanation": None if self.explanation is None else self.explanation.to_json(),
+            "log_dir": None if self.log_dir is None else str(self.log_dir),
+        }
+
+    def _compared(self) -> list[dict[str, Any]]:
+        """Compares original and finalists: label, trial, step, speed-up, and what they rest on."""
         if not self.finalists:
-            return ""
+            return []
         original = self.finalists[ORIGINAL].measurement.median_secs
         original_secs = self.original_secs or original
         rows = []
@@ -161,19 +193,17 @@ class OptimizeResult:
                 secs = original_secs
             elif basis == _FAILED:
                 secs = None
-            low, high = interval or (None, None)
             rows.append(
-                [
-                    label,
-                    str(trial.index),
-                    "failed" if secs is None else format_step(secs),
-                    "1" if label == ORIGINAL else _ratio(speedup),
-                    "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
-                    basis,
-                ]
+                {
+                    "label": label,
+                    "trial": trial.index,
+                    "step_secs": secs,
+                    "speedup": 1.0 if label == ORIGINAL else speedup,
+                    "speedup_interval": interval and list(interval),
+                    "basis": basis,
+                }
             )
-        headers = ["placement", "trial", "step", "speed-up", "95 % interval", ""]
-        return table(headers, rows, "lrrrll")
+        return rows
 
     def _known(
         self, label: str, searched: float | None
@@ -193,6 +223,10 @@ class OptimizeResult:
     def explanation_table(self) -> str:
         """Shows the explanation for people; empty if there is none."""
         return "" if self.explanation is None else explanation_table(self.explanation)
+
+
+def _interval(value: tuple[float, float] | None) -> str:
+    return "" if value is None else f"{value[0]:.3f} to {value[1]:.3f}"
 
 
 def _ratio(value: float | None) -> str:

@@ -24,6 +24,7 @@ A file of one's own is described in `tf_placer.machines.machine_file`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.resources
 import itertools
@@ -36,10 +37,18 @@ from typing import Any
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.machines.machine_file import machine_from_description, read_machine_file
+from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["catalogue_names", "catalogue_table", "described_machine", "is_described"]
+__all__ = [
+    "catalogue_names",
+    "catalogue_table",
+    "catalogue_values",
+    "described_machine",
+    "is_described",
+]
 
 _FILE = "machines.json"
+_WIDTH = 78
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
 _CPU = f"{_PREFIX}CPU:0"
 
@@ -54,18 +63,48 @@ def catalogue_table() -> str:
     lines = []
     for entry in _entries().values():
         lines.append(f"{entry['name']}, N from 1 to {entry['max_gpus']}")
-        machine = described_machine(entry["name"].replace("N", str(entry["max_gpus"]), 1))
-        lines += [f"    {line}" for line in _summary(machine)]
-        lines += textwrap.wrap(entry["source"], 96, initial_indent="    ", subsequent_indent="    ")
+        lines += [f"    {line}" for line in _summary(_largest(entry))]
+        lines += _wrapped(entry["source"])
     for known in device_classes().values():
-        lines.append(
-            f"{known.name}: {known.type}, {known.memory_bytes / 1e9:.1f} GB, "
+        lines += textwrap.wrap(
+            f"{known.name}: {known.type}, {format_bytes(known.memory_bytes)}, "
             f"{known.peak_flops / 1e12:g} TFLOPS (of which {known.compute_fraction:g}), "
-            f"{known.memory_bandwidth_bytes_per_sec / 1e9:g} GB/s (of which "
-            f"{known.bandwidth_fraction:g}), {known.launch_secs * 1e6:g} us per operation"
+            f"{_speed(known.memory_bandwidth_bytes_per_sec)} (of which "
+            f"{known.bandwidth_fraction:g}), {format_step(known.launch_secs)} per operation",
+            _WIDTH,
+            subsequent_indent="    ",
         )
-        lines += textwrap.wrap(known.source, 96, initial_indent="    ", subsequent_indent="    ")
+        lines += _wrapped(known.source)
     return "\n".join(lines)
+
+
+def catalogue_values() -> dict[str, Any]:
+    """Makes the JSON form of the catalogue: each machine with as many GPUs as it can have."""
+    return {
+        "machines": [
+            {
+                "name": entry["name"],
+                "max_gpus": entry["max_gpus"],
+                "source": entry["source"],
+                "devices": [dataclasses.asdict(device) for device in _largest(entry).devices],
+                "links": [dataclasses.asdict(link) for link in _largest(entry).links],
+            }
+            for entry in _entries().values()
+        ],
+        "device_classes": [dataclasses.asdict(known) for known in device_classes().values()],
+    }
+
+
+def _largest(entry: Mapping[str, Any]) -> Machine:
+    return described_machine(entry["name"].replace("N", str(entry["max_gpus"]), 1))
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _speed(bytes_per_sec: float) -> str:
+    return f"{format_bytes(int(bytes_per_sec))}/s"
 
 
 def _summary(machine: Machine) -> list[str]:
@@ -75,13 +114,13 @@ def _summary(machine: Machine) -> list[str]:
     for link in machine.links:
         with_cpu = cpu.name in (link.source, link.destination)
         speeds["between CPU and GPU" if with_cpu else "between GPUs"].add(
-            (link.bandwidth_bytes_per_sec or 0.0) / 1e9
+            link.bandwidth_bytes_per_sec or 0.0
         )
     return [
-        f"{cpu.model} with {(cpu.memory_bytes or 0) / 1e9:.0f} GB, "
-        f"each {gpu.model} with {(gpu.memory_bytes or 0) / 1e9:.1f} GB",
-        ", ".join(
-            f"{' or '.join(f'{speed:g}' for speed in sorted(each))} GB/s {ends}"
+        f"{cpu.model} with {format_bytes(cpu.memory_bytes or 0)}, "
+        f"each {gpu.model} with {format_bytes(gpu.memory_bytes or 0)}",
+        *(
+            f"{' or '.join(_speed(speed) for speed in sorted(each))} {ends}"
             for ends, each in speeds.items()
         ),
     ]

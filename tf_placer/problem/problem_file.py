@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.files import write_json
+from tf_placer.files import read_bytes, write_json
 from tf_placer.machines.machine import Link
 from tf_placer.problem.json_entries import (
     check_all_entries,
@@ -32,7 +32,7 @@ _OPTIONAL = {"coarse_group": "coarse_groups", "layer": "layers"}
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
-    """Reads a problem file.
+    """Reads a problem file, or standard input, which is called "-".
 
     Raises:
         ProblemError: the file cannot be read or holds no problem; the message names it, and the
@@ -40,8 +40,7 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
     """
     path = os.fspath(path)
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        text = read_bytes(path)
     except OSError as error:
         raise ProblemError(f"cannot read the problem {path!r}: {error.strerror}") from None
     try:

@@ -1,11 +1,14 @@
-"""A simulated step as a Chrome trace, which Perfetto shows."""
+"""Simulated steps as a Chrome trace, which Perfetto shows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from tf_placer.report.device_labels import device_labels
+from tf_placer.simulation.critical_path import critical_jobs
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import StepTrace
 
@@ -13,122 +16,245 @@ __all__ = ["chrome_trace"]
 
 # Perfetto has its own idea of process 0 and thread 0.
 _FIRST = 1
+# The name of an operation says whether it computes gradients.
+_BACKWARD = ("gradients/", "gradients_", "gradient_tape/")
+
+_Event = dict[str, Any]
 
 
-def chrome_trace(trace: StepTrace) -> dict[str, Any]:
+def chrome_trace(steps: Mapping[str, StepTrace]) -> _Event:
     """Shows what runs where and when.
 
-    Every device is a process with one thread for each operation that it runs at a time, and with a
-    counter of the memory that it holds. A last process has one thread for each link that carries
-    something. Times are rounded to nanoseconds.
+    Every step is a process. Its threads are the critical path, the devices (one thread for each
+    operation that a device runs at a time) and the links that carry something; it has a counter of
+    the memory that each device holds. Arrows lead from the operation that makes a tensor through
+    its transfer to the operation that reads it first. Operations and transfers have their kind,
+    their layer, and whether they are forward or backward as categories, and "critical" on the
+    critical path. Operations that take no time are left out. Times are rounded to nanoseconds.
+
+    Args:
+        steps: by name, such as "original" and "found".
 
     Returns:
         A JSON object in the trace event format.
 
     References:
-        Trace Event Format, the JSON object format: complete events ("X"), counters ("C") and
-        metadata ("M"); "ts" and "dur" are in microseconds.
+        Trace Event Format, the JSON object format: complete events ("X"), flow events ("s", "t",
+        "f"), counters ("C") and metadata ("M"); "ts" and "dur" are in microseconds.
     """
-    events = []
-    for device in range(trace.problem.num_devices):
-        events += _names(_FIRST + device, trace.problem.devices[device].name)
-        events += _operations(trace, device)
-    events += _names(_FIRST + trace.problem.num_devices, "links")
-    events += _transfers(trace)
-    events += _memory(trace)
-    return {"displayTimeUnit": "ms", "traceEvents": events}
-
-
-def _operations(trace: StepTrace, device: int) -> list[dict[str, Any]]:
-    problem, pid = trace.problem, _FIRST + device
-    here = np.flatnonzero(trace.operation_devices == device)
-    # What takes no time comes before what starts at the same time and keeps the slot.
-    here = here[np.lexsort((trace.end_secs[here], trace.start_secs[here]))]
-    lane_ends: list[float] = []
-    events = []
-    for operation in here.tolist():
-        start, end = float(trace.start_secs[operation]), float(trace.end_secs[operation])
-        lane = next((lane for lane, until in enumerate(lane_ends) if until <= start), None)
-        if lane is None:
-            lane = len(lane_ends)
-            lane_ends.append(end)
-        lane_ends[lane] = end
-        waited_secs = start - float(trace.ready_secs[operation])
-        events.append(
-            _span(problem.operation_names[operation], pid, _FIRST + lane, start, end)
-            | {"args": {"group": int(problem.groups[operation]), "waited_us": _us(waited_secs)}}
-        )
-    slots = [_thread_name(pid, _FIRST + lane, f"slot {lane}") for lane in range(len(lane_ends))]
-    return slots + events
-
-
-def _transfers(trace: StepTrace) -> list[dict[str, Any]]:
-    problem, transfers = trace.problem, trace.transfers
-    pid = _FIRST + problem.num_devices
-    pairs = list(zip(transfers.sources.tolist(), transfers.destinations.tolist(), strict=True))
-    used = set(pairs)
-    index = {device.name: number for number, device in enumerate(problem.devices)}
-    tids: dict[tuple[int, int], int] = {}
-    events = []
-    for link in problem.links:
-        pair = index[link.source], index[link.destination]
-        if pair in used:
-            tids[pair] = _FIRST + len(tids)
-            channel = "" if link.channel is None else f" ({link.channel})"
-            name = f"{link.source} -> {link.destination}{channel}"
-            events.append(_thread_name(pid, tids[pair], name))
-    for transfer, pair in enumerate(pairs):
-        name = problem.operation_names[transfers.producers[transfer]]
-        start, end = float(transfers.start_secs[transfer]), float(transfers.end_secs[transfer])
-        waited_secs = start - float(transfers.request_secs[transfer])
-        events.append(
-            _span(name, pid, tids[pair], start, end)
-            | {"args": {"bytes": int(transfers.bytes[transfer]), "waited_us": _us(waited_secs)}}
-        )
-    return events
-
-
-def _memory(trace: StepTrace) -> list[dict[str, Any]]:
-    held = holdings(trace)
-    events = []
-    for device in range(trace.problem.num_devices):
-        resident_bytes = int(trace.problem.resident_bytes[trace.operation_devices == device].sum())
-        levels = memory_levels(held.on(device), resident_bytes)
-        events += [
-            {
-                "ph": "C",
-                "name": "memory",
-                "pid": _FIRST + device,
-                "ts": _us(secs),
-                "args": {"bytes": level},
-            }
-            for secs, level in zip(levels.secs.tolist(), levels.levels.tolist(), strict=True)
-        ]
-    return events
-
-
-def _names(pid: int, name: str) -> list[dict[str, Any]]:
-    return [
-        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}},
-        {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}},
-    ]
-
-
-def _thread_name(pid: int, tid: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
-
-
-def _span(name: str, pid: int, tid: int, start_secs: float, end_secs: float) -> dict[str, Any]:
-    # The difference of rounded times, so that what follows never starts before the end.
-    start_ns, end_ns = round(start_secs * 1e9), round(end_secs * 1e9)
+    events: list[_Event] = []
+    for pid, (name, trace) in enumerate(steps.items(), start=_FIRST):
+        events += _Process(pid, name, trace).events()
+    left_out = {name: int((~_takes_time(trace)).sum()) for name, trace in steps.items()}
     return {
-        "ph": "X",
-        "name": name,
-        "pid": pid,
-        "tid": tid,
-        "ts": start_ns / 1e3,
-        "dur": (end_ns - start_ns) / 1e3,
+        "displayTimeUnit": "ms",
+        "traceEvents": events,
+        "otherData": {"operations_without_duration": left_out},
     }
+
+
+def _takes_time(trace: StepTrace) -> np.ndarray:
+    """Finds the operations that are shown: bool [num_operations]."""
+    return trace.end_secs > trace.start_secs
+
+
+class _Process:
+    """One step."""
+
+    def __init__(self, pid: int, name: str, trace: StepTrace) -> None:
+        self._pid, self._name, self._trace = pid, name, trace
+        self._problem = trace.problem
+        self._labels = list(device_labels([d.name for d in trace.problem.devices]).values())
+        self._path = [job for job, _ in critical_jobs(trace)]
+        self._critical = set(self._path)
+        self._num_threads = 0
+        # Where the spans of operations and of transfers are: thread and start, for the arrows.
+        self._operation_spans: dict[int, _Event] = {}
+        self._transfer_spans: list[_Event] = []
+
+    def events(self) -> Iterator[_Event]:
+        """Makes all events of the process."""
+        yield self._metadata("process_name", name=self._name)
+        yield self._metadata("process_sort_index", sort_index=self._pid)
+        path_tid, named = self._thread("critical path")
+        yield from named
+        for device in range(self._problem.num_devices):
+            yield from self._operations(device)
+        yield from self._transfers()
+        for job in self._path:
+            span = self._span_of(job)
+            if span is not None:
+                yield {**span, "tid": path_tid}
+        yield from self._arrows()
+        yield from self._memory()
+
+    def _operations(self, device: int) -> Iterator[_Event]:
+        trace = self._trace
+        here = np.flatnonzero((trace.operation_devices == device) & _takes_time(trace))
+        here = here[np.lexsort((trace.end_secs[here], trace.start_secs[here]))]
+        lane_ends: list[float] = []
+        lane_of: dict[int, int] = {}
+        for operation in here.tolist():
+            start, end = float(trace.start_secs[operation]), float(trace.end_secs[operation])
+            lane = next((lane for lane, until in enumerate(lane_ends) if until <= start), None)
+            if lane is None:
+                lane = len(lane_ends)
+                lane_ends.append(end)
+            lane_ends[lane] = end
+            lane_of[operation] = lane
+        tids = []
+        for lane in range(len(lane_ends)):
+            slot = f" slot {lane}" if len(lane_ends) > 1 else ""
+            tid, named = self._thread(f"{self._labels[device]}{slot}")
+            tids.append(tid)
+            yield from named
+        for operation, lane in lane_of.items():
+            waited_secs = float(trace.start_secs[operation] - trace.ready_secs[operation])
+            span = self._span(
+                operation,
+                operation,
+                "compute",
+                tids[lane],
+                (float(trace.start_secs[operation]), float(trace.end_secs[operation])),
+                group=int(self._problem.groups[operation]),
+                waited_us=_us(waited_secs),
+            )
+            self._operation_spans[operation] = span
+            yield span
+
+    def _transfers(self) -> Iterator[_Event]:
+        problem, transfers = self._problem, self._trace.transfers
+        pairs = list(zip(transfers.sources.tolist(), transfers.destinations.tolist(), strict=True))
+        index = {device.name: number for number, device in enumerate(problem.devices)}
+        used, tids = set(pairs), dict[tuple[int, int], int]()
+        for link in problem.links:
+            pair = index[link.source], index[link.destination]
+            if pair in used:
+                name = f"{self._labels[pair[0]]} -> {self._labels[pair[1]]}"
+                tids[pair], named = self._thread(name)
+                yield from named
+        for transfer, pair in enumerate(pairs):
+            start, end = float(transfers.start_secs[transfer]), float(transfers.end_secs[transfer])
+            waited_secs = start - float(transfers.request_secs[transfer])
+            span = self._span(
+                problem.num_operations + transfer,
+                int(transfers.producers[transfer]),
+                "control" if transfers.tensors[transfer] < 0 else "transfer",
+                tids[pair],
+                (start, end),
+                bytes=int(transfers.bytes[transfer]),
+                waited_us=_us(waited_secs),
+            )
+            self._transfer_spans.append(span)
+            yield span
+
+    def _arrows(self) -> Iterator[_Event]:
+        """Leads from what makes a tensor through its transfer to what reads it first."""
+        producers = self._trace.transfers.producers.tolist()
+        readers = self._first_readers()
+        for transfer, span in enumerate(self._transfer_spans):
+            sender = self._operation_spans.get(producers[transfer])
+            receiver = self._operation_spans.get(readers[transfer])
+            stations = [station for station in (sender, span, receiver) if station is not None]
+            for number, station in enumerate(stations):
+                if len(stations) < 2:
+                    break
+                is_last = number == len(stations) - 1
+                yield {
+                    "ph": "s" if number == 0 else "f" if is_last else "t",
+                    "id": self._pid * 10**9 + transfer,
+                    "name": "tensor",
+                    "cat": "tensor",
+                    "pid": self._pid,
+                    "tid": station["tid"],
+                    # An arrow is bound to the span around this time.
+                    "ts": station["ts"],
+                    "bp": "e",
+                }
+
+    def _first_readers(self) -> list[int]:
+        """Finds the operation that each transfer is for: of several, the one that starts first."""
+        problem, trace, transfers = self._problem, self._trace, self._trace.transfers
+        after: dict[int, list[int]] = {}
+        for before, following in problem.control_edges.tolist():
+            after.setdefault(before, []).append(following)
+        shown = _takes_time(trace)
+        found = []
+        for tensor, producer, destination in zip(
+            transfers.tensors.tolist(),
+            transfers.producers.tolist(),
+            transfers.destinations.tolist(),
+            strict=True,
+        ):
+            if tensor < 0:
+                readers = np.array(after.get(producer, []), np.int64)
+            else:
+                start, end = problem.consumer_start[tensor : tensor + 2]
+                readers = problem.consumers[start:end]
+            there = readers[(trace.operation_devices[readers] == destination) & shown[readers]]
+            first = there[np.argmin(trace.start_secs[there])] if there.size else -1
+            found.append(int(first))
+        return found
+
+    def _memory(self) -> Iterator[_Event]:
+        held, trace = holdings(self._trace), self._trace
+        for device, label in enumerate(self._labels):
+            here = trace.operation_devices == device
+            levels = memory_levels(held.on(device), int(self._problem.resident_bytes[here].sum()))
+            for secs, level in zip(levels.secs.tolist(), levels.levels.tolist(), strict=True):
+                yield {
+                    "ph": "C",
+                    "name": f"memory of {label}",
+                    "pid": self._pid,
+                    "ts": _us(secs),
+                    "args": {"bytes": level},
+                }
+
+    def _span_of(self, job: int) -> _Event | None:
+        """Finds the span of an operation, or of a transfer behind them; None if it is left out."""
+        if job >= self._problem.num_operations:
+            return self._transfer_spans[job - self._problem.num_operations]
+        return self._operation_spans.get(job)
+
+    def _span(
+        self,
+        job: int,
+        operation: int,
+        kind: str,
+        tid: int,
+        start_and_end_secs: tuple[float, float],
+        **args: object,
+    ) -> _Event:
+        name, layers = self._problem.operation_names[operation], self._problem.layers
+        categories = [kind, "backward" if name.startswith(_BACKWARD) else "forward"]
+        if layers is not None:
+            categories.append(f"layer {layers[operation]}")
+        if job in self._critical:
+            categories.append("critical")
+        # The difference of rounded times, so that what follows never starts before the end.
+        start_ns, end_ns = (round(secs * 1e9) for secs in start_and_end_secs)
+        return {
+            "ph": "X",
+            "name": name,
+            "cat": ",".join(categories),
+            "pid": self._pid,
+            "tid": tid,
+            "ts": start_ns / 1e3,
+            "dur": (end_ns - start_ns) / 1e3,
+            "args": args,
+        }
+
+    def _thread(self, name: str) -> tuple[int, list[_Event]]:
+        """Numbers a thread; threads are shown in the order of their numbers."""
+        self._num_threads += 1
+        tid = self._num_threads
+        return tid, [
+            {**self._metadata("thread_name", name=name), "tid": tid},
+            {**self._metadata("thread_sort_index", sort_index=tid), "tid": tid},
+        ]
+
+    def _metadata(self, kind: str, **args: object) -> _Event:
+        return {"ph": "M", "name": kind, "pid": self._pid, "args": args}
 
 
 def _us(secs: float) -> float:

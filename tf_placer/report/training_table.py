@@ -18,17 +18,20 @@ _HEADERS = (
     *("update", "samples", "kind", "reward", "baseline", "entropy", "divergence"),
     *("loss", "gradient", "mean step", "best step", "failures"),
 )
+# Columns that a short line has no room for.
+_OPTIONAL = ("divergence", "gradient", "baseline", "loss", "kind", "update")
 
 
-def training_table(updates: Sequence[UpdateRecord]) -> str:
+def training_table(updates: Sequence[UpdateRecord], *, width: int | None = None) -> str:
     """Shows the updates of a search for people: all, or twenty from the first to the last.
 
     Args:
         updates: as `read_training_log` gives them; at least one.
+        width: characters of a line, to which columns are left out; None for lines of any length.
     """
     shown = np.linspace(0, len(updates) - 1, min(len(updates), _MAX_ROWS)).round().astype(int)
     rows = [_row(updates[index]) for index in shown.tolist()]
-    text = table(_HEADERS, rows, "rrlrrrrrrrrr")
+    text = table(_HEADERS, rows, "rrlrrrrrrrrr", width=width, optional=_OPTIONAL)
     notes = []
     if len(rows) < len(updates):
         notes.append(f"{len(updates) - len(rows)} updates between these are not shown")

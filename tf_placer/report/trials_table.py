@@ -12,29 +12,62 @@ from tf_placer.search.trial_log import Trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["log_table"]
+__all__ = ["header_lines", "log_table", "trial_line"]
 
 _MAX_NOTE_WIDTH = 60
-_MAX_VALUE_WIDTH = 100
+# Columns that a short line has no room for.
+_OPTIONAL = ("batch", "spread", "elapsed")
+_MIN_VALUE_WIDTH, _MAX_VALUE_WIDTH = 20, 100
 
 
-def log_table(header: Mapping[str, Any], trials: Sequence[Trial]) -> str:
+def log_table(
+    header: Mapping[str, Any], trials: Sequence[Trial], *, width: int | None = None
+) -> str:
     """Shows the log of a search for people: its header, a line for each trial, and the outcome.
 
     Args:
         header: as `read_log` gives it.
         trials: as `read_log` gives them.
+        width: characters of a line of the table; None for lines of any length.
     """
-    fields = [[f"{name}:", _field(name, value)] for name, value in header.items()]
-    width = max((len(name) for name, _ in fields), default=0)
-    lines = [f"{name:{width}}  {value}" for name, value in fields]
+    lines = header_lines(header, width=width)
     if trials:
         best = best_trial(trials)
         original_secs = trials[0].measurement.median_secs
         rows = [_row(trial, original_secs, best) for trial in trials]
         headers = ["trial", "placer", "batch", "groups", "step", "spread", "speed-up", "elapsed"]
-        lines += ["", table([*headers, "note"], rows, "rlrlrrrrl")]
+        lines += ["", table([*headers, "note"], rows, "rlrlrrrrl", width=width, optional=_OPTIONAL)]
     return "\n".join([*lines, "", _outcome(trials)])
+
+
+def header_lines(header: Mapping[str, Any], *, width: int | None = None) -> list[str]:
+    """Shows the header of a log for people, a line for each field.
+
+    Args:
+        header: as `read_log` gives it.
+        width: characters of a line, to which long values are cut.
+    """
+    name_width = max((len(name) + 1 for name in header), default=0)
+    most = _MAX_VALUE_WIDTH
+    if width is not None:
+        most = max(_MIN_VALUE_WIDTH, min(most, width - name_width - 2))
+    return [
+        f"{f'{name}:':{name_width}}  {_cut(_field(name, value), most)}".rstrip()
+        for name, value in header.items()
+    ]
+
+
+def trial_line(trial: Trial, original_secs: float | None) -> str:
+    """Says on one line what a trial gave.
+
+    Args:
+        trial: the trial.
+        original_secs: the step of the graph as it came; None where it did not run.
+    """
+    cells = _row(trial, original_secs, None)
+    step, spread, speedup, elapsed, note = (cells[column] for column in (4, 5, 6, 7, 8))
+    parts = [f"{step} ± {spread}" if step else None, speedup, note, f"elapsed {elapsed}"]
+    return f"trial {trial.index} {trial.placer}: " + " | ".join(part for part in parts if part)
 
 
 def _row(trial: Trial, original_secs: float | None, best: Trial | None) -> list[str | None]:
@@ -92,18 +125,17 @@ def _outcome(trials: Sequence[Trial]) -> str:
 
 
 def _field(name: str, value: Any) -> str:
-    """Formats a field of the header on one line."""
+    """Formats a field of the header."""
     if isinstance(value, str):
-        return _cut(value, _MAX_VALUE_WIDTH)
+        return value
     if name == "machine" and isinstance(value, Mapping) and isinstance(value.get("spec"), str):
         return str(value["spec"])
     if isinstance(value, Mapping):
-        text = ", ".join(
+        return ", ".join(
             f"{key} {item if isinstance(item, str) else json.dumps(item)}"
             for key, item in value.items()
         )
-        return _cut(text, _MAX_VALUE_WIDTH)
-    return _cut(json.dumps(value), _MAX_VALUE_WIDTH)
+    return json.dumps(value)
 
 
 def _cut(text: str, width: int) -> str:

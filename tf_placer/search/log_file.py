@@ -10,6 +10,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,12 +18,14 @@ from absl import logging
 
 from tf_placer.search.log_header import LogError, check_header
 
-__all__ = ["LogFile", "LogKind", "LogLockedError", "read_log_file"]
+__all__ = ["LogFile", "LogKind", "LogLockedError", "is_being_written", "read_log_file"]
 
 _Record = TypeVar("_Record")
 
 # How every header line begins: tells a torn header from a file that is something else.
 _HEADER_START = b'{"format": '
+# Whoever looks whether a log is locked has a lock for an instant.
+_LOCK_TRIES, _LOCK_WAIT_SECS = 5, 0.05
 
 
 class LogLockedError(LogError):
@@ -133,12 +136,17 @@ class LogFile(Generic[_Record]):
         self.close()
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LogLockedError(f"another search is writing {self.path}") from error
-        except OSError as error:  # some network file systems have no locks
-            logging.warning("%s cannot be locked against a second search: %s", self.path, error)
+        for tries_left in reversed(range(_LOCK_TRIES)):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if not tries_left:
+                    raise LogLockedError(f"another search is writing {self.path}") from error
+                time.sleep(_LOCK_WAIT_SECS)
+            except OSError as error:  # some network file systems have no locks
+                logging.warning("%s cannot be locked against a second search: %s", self.path, error)
+                return
 
     def _write(self, lines: bytes) -> None:
         """Puts lines on disk, behind all others, or nothing of them."""
@@ -151,6 +159,18 @@ class LogFile(Generic[_Record]):
         except OSError as error:
             self._file.truncate(end)
             raise OSError(error.errno, error.strerror, self.path) from error
+
+
+def is_being_written(path: str | os.PathLike[str]) -> bool:
+    """Says whether a process has the log open for writing; False where there is no log."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def read_log_file(

@@ -33,10 +33,6 @@ class TrainingScalars:
         self._directory = os.fspath(directory)
         os.makedirs(directory, exist_ok=True)
         self._writer = tf.summary.create_file_writer(self._directory)
-        # What `tf.summary.scalar` says of its values; it needs TensorBoard to be installed.
-        self._metadata = tf.compat.v1.SummaryMetadata(
-            plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-        )
 
     def write(self, updates: Sequence[UpdateRecord]) -> None:
         """Puts updates into the file.
@@ -49,9 +45,12 @@ class TrainingScalars:
         """
         with self._os_errors(), self._writer.as_default():
             for update in updates:
+                # Unlike what `tf.summary.scalar` writes, all readers of event files take simple
+                # values for scalars; it would need TensorBoard to be installed, too.
+                summary = tf.compat.v1.Summary()
                 for tag, value in _scalars(update):
-                    number = tf.constant(value, tf.float32)
-                    tf.summary.write(tag, number, update.samples, self._metadata)
+                    summary.value.add(tag=tag, simple_value=value)
+                tf.summary.experimental.write_raw_pb(summary.SerializeToString(), update.samples)
             self._writer.flush()
 
     def close(self) -> None:

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 
-__all__ = ["table"]
+__all__ = ["table", "terminal_width"]
+
+_GAP = 2
+# Longer text is wrapped to so much at least; where there is no room, to its longest word.
+_PROSE_WIDTH = 30
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]], alignment: str = "") -> str:
+def terminal_width() -> int | None:
+    """Finds how many characters a line of the terminal has; None where output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    alignment: str = "",
+    *,
+    width: int | None = None,
+    optional: Sequence[str] = (),
+) -> str:
     """Formats a table as lines of text, without a final newline.
 
     Args:
         headers: one per column.
         rows: the cells, shown by `str`; None is an empty cell.
         alignment: "l" or "r" for each column; by default all are left-aligned.
+        width: characters of a line. Long cells of left-aligned columns are wrapped to that, as far
+            as this is possible. None for lines of any length.
+        optional: headers of columns that are left out of a line that is too short, those that
+            matter least first; a last line names them.
 
     Raises:
         ValueError: a row or the alignment does not fit the headers.
@@ -33,12 +56,80 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], alignment: s
         if len(row) != len(headers):
             raise ValueError(f"row {list(row)} has not one cell for each of {list(headers)}")
         lines.append(["" if cell is None else str(cell) for cell in row])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
+    left_out: list[str] = []
+    if width is not None:
+        left_out = _left_out(lines, alignment, width, optional)
+        kept = [column for column, name in enumerate(headers) if name not in left_out]
+        lines = [[line[column] for column in kept] for line in lines]
+        alignment = "".join(alignment[column] for column in kept)
+    widths, num_header = _widths(lines), 1
+    if width is not None:
+        widths = _narrowed(lines, alignment, width)
+        num_header = len(_wrapped(lines[0], widths))
+        lines = [part for line in lines for part in _wrapped(line, widths)]
+    lines.insert(num_header, ["-" * size for size in widths])
     sides = [str.rjust if side == "r" else str.ljust for side in alignment]
-    return "\n".join(
-        "  ".join(
-            pad(cell, width) for pad, cell, width in zip(sides, line, widths, strict=True)
-        ).rstrip()
+    text = "\n".join(
+        (" " * _GAP)
+        .join(pad(cell, size) for pad, cell, size in zip(sides, line, widths, strict=True))
+        .rstrip()
         for line in lines
     )
+    return f"{text}\nno room here for: {', '.join(left_out)}" if left_out else text
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _least_widths(lines: Sequence[Sequence[str]], alignment: str) -> list[int]:
+    """Finds how narrow columns may become: only long text is wrapped."""
+    return [
+        min(size, _PROSE_WIDTH) if side == "l" else size
+        for size, side in zip(_widths(lines), alignment, strict=True)
+    ]
+
+
+def _left_out(
+    lines: Sequence[Sequence[str]], alignment: str, width: int, optional: Sequence[str]
+) -> list[str]:
+    """Chooses the columns that there is no room for, by their headers."""
+    sizes = dict(zip(lines[0], _least_widths(lines, alignment), strict=True))
+    left_out = []
+    for name in optional:
+        if sum(sizes.values()) + _GAP * (len(sizes) - 1) <= width:
+            break
+        del sizes[name]
+        left_out.append(name)
+    return left_out
+
+
+def _narrowed(lines: Sequence[Sequence[str]], alignment: str, width: int) -> list[int]:
+    """Takes from the widest columns of text what is too much."""
+    narrowed = _widths(lines)
+    words = [
+        max((len(word) for cell in column for word in cell.split()), default=0)
+        for column in zip(*lines, strict=True)
+    ]
+    least = [
+        min(size, _PROSE_WIDTH, max(word, 1)) if side == "l" else size
+        for size, word, side in zip(narrowed, words, alignment, strict=True)
+    ]
+    excess = sum(narrowed) + _GAP * (len(narrowed) - 1) - width
+    while excess > 0:
+        wide = [column for column, size in enumerate(narrowed) if size > least[column]]
+        if not wide:
+            break
+        narrowed[max(wide, key=lambda column: narrowed[column])] -= 1
+        excess -= 1
+    return narrowed
+
+
+def _wrapped(line: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    """Breaks the cells of a line into as many lines as the longest of them takes."""
+    cells = [
+        [cell] if len(cell) <= size else textwrap.wrap(cell, size)
+        for cell, size in zip(line, widths, strict=True)
+    ]
+    height = max(map(len, cells), default=1)
+    return [[cell[part] if part < len(cell) else "" for cell in cells] for part in range(height)]

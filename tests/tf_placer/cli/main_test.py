@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
@@ -10,11 +11,14 @@ import sys
 
 import tensorflow as tf
 
+import tf_placer
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, wait_until_gone
+from tests.tf_placer.small_problem import small_problem
 from tf_placer.cli.main import COMMANDS
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_graph
+from tf_placer.problem.problem_file import write_problem
 
 tf1 = tf.compat.v1
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
@@ -56,7 +60,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertRegex(" ".join(output.split()), "Exit codes: 0, .* 1, .* 2, ")
         self.assertEqual(self.call("machines")[0], 0)
         self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
-        self.assertEqual(self.call("search", "--problem=no.json")[0], 2)
+        self.assertEqual(self.call("search", "--json")[0], 2)
 
     def test_bad_input_says_one_sentence_at_the_end_and_fails(self):
         (self.directory / "cut.pb").write_bytes(b"\x0a\xff")
@@ -68,6 +72,64 @@ class CommandLineTest(tf.test.TestCase):
         self.assertRegex(last, "^tf_placer: '.*cut.pb' is not a graph, or is cut short: ")
         self.assertEqual(errors.count("tf_placer:"), 1)
         self.assertEqual(os.listdir(self.directory), ["cut.pb"])
+
+    def shell(self, line: str) -> tuple[str, str]:
+        """Standard output and standard error of a line in which `tf` is the program."""
+        program = f'tf() {{ "{sys.executable}" -m tf_placer "$@"; }}; set -o pipefail\n'
+        done = subprocess.run(
+            ["bash", "-c", program + line],
+            cwd=self.directory,
+            env=_ENVIRON,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout, done.stderr
+
+    def test_answers_and_files_go_through_pipes(self):
+        write_problem(small_problem(), self.directory / "p.json")
+        search = "tf search --problem p.json --placer random --max_trials 20"
+        output, errors = self.shell(f"{search} --json | {sys.executable} -m json.tool")
+        self.assertEqual((json.loads(output)["step_secs"], errors), (4.5, ""))
+        output, errors = self.shell(
+            f"{search} --output - |"
+            " tf simulate --problem p.json --assignment - --output /dev/stdout"
+            " | cat"
+        )
+        self.assertEqual(json.loads(output)["step_secs"], 4.5)
+        # What people read is not in the pipe.
+        self.assertIn("trials:       20 of random", errors)
+        self.assertIn("step 4.500 s, at least 3.000 s", errors)
+        output, _ = self.shell(
+            f"cat p.json | {search} --problem - --output >(cat >copy.json); wait"
+        )
+        self.assertIn("result: /dev/fd/", output)
+        self.assertEqual(json.loads((self.directory / "copy.json").read_text())["step_secs"], 4.5)
+        self.assertEqual(sorted(os.listdir(self.directory)), ["copy.json", "p.json"])
+
+    def test_whoever_has_read_enough_is_left_alone(self):
+        output, errors = self.shell("set +o pipefail; tf machines --json | head -c 10")
+        self.assertEqual((output, errors), ('{"format":', ""))
+
+    def test_it_tells_its_version(self):
+        self.assertEqual(self.call("--version"), (0, f"tf_placer {tf_placer.__version__}\n", ""))
+
+    def test_arguments_come_from_a_file(self):
+        write_problem(small_problem(), self.directory / "p.json")
+        flags = self.directory / "flags"
+        flags.write_text(f"# a search\n--problem={self.directory}/p.json\n--max_trials=7\n--json\n")
+        code, output, _ = self.call("search", f"--flagfile={flags}", "--placer=random")
+        self.assertEqual((code, json.loads(output)["trials"]), (0, 7))
+        code, output, errors = self.call("search", "--flagfile=none")
+        self.assertEqual(
+            (code, output, errors), (1, "", "tf_placer: none: No such file or directory\n")
+        )
+        # Those of a script are its own.
+        script = self.directory / "script.py"
+        script.write_text("import sys; print(sys.argv[1:])")
+        _, output, _ = self.call("run", str(script), "--flagfile=none")
+        self.assertEqual(output, "['--flagfile=none']\n")
 
     def test_a_placed_graph_comes_back_as_it_was(self):
         graph_def = graphs.two_branches().graph.as_graph_def()

@@ -345,7 +345,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         refuses("problem.json", f"--log_dir={self.problem}")
         refuses("problem.json/run", f"--log_dir={self.problem}/run")
         self.assert_refused("required: --problem", "search", "--output=r.json", code=2)
-        self.assert_refused("required: --output", "search", "--problem=p.json", code=2)
+        self.assert_refused("--output or --json is needed", "search", "--problem=p.json")
 
 
 class SimulateCommandTest(ProblemCommandsTestCase):
@@ -418,6 +418,7 @@ class SimulateCommandTest(ProblemCommandsTestCase):
                 "reason": reason,
                 "peak_bytes": None,
                 "busy_secs": None,
+                **dict.fromkeys(["fits", "devices", "links", "critical_path"]),
             },
         )
         self.assertEqual(printed, f"not simulated: {reason}\nreport: {self.path('report.json')}\n")
@@ -451,6 +452,7 @@ class SimulateCommandTest(ProblemCommandsTestCase):
         self.refuses("--fetches does not go with --problem", "--fetches=y")
         self.refuses("--feeds does not go with --problem", "--feeds=f.npz")
         self.refuses("--initializers does not go with --problem", "--initializers=init")
+        self.refuses("--tensorboard does not go with --problem", "--tensorboard=tb")
         self.refuses("--placement does not go with --problem", "--placement=p.json")
         problem = f"--problem={self.problem}"
         self.assert_refused("--problem needs --assignment", "simulate", problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -156,6 +157,23 @@ class SimulateGraphTest(ProfileCommandTestCase):
         self.assertGreaterEqual(moved["peak_bytes"][0], 2 * 4096)
         self.assertGreaterEqual(moved["peak_bytes"][2], 2 * 4096)
         self.assertLess(moved["peak_bytes"][1], 4096)
+        # The trace shows the graph as it came, too.
+        events = self.read("trace.json")["traceEvents"]
+        steps = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+        self.assertEqual(steps, ["original", "placement"])
+
+    def test_tensorboard_gets_the_graph_as_it_came_and_as_it_is_placed(self):
+        tensorboard = f"--tensorboard={self.path('tb')}"
+        self.simulate(self.place(chain_0=_GPU_1), tensorboard)
+        self.assertEqual(sorted(os.listdir(self.path("tb"))), ["original", "placement"])
+        self.simulate(f"--tensorboard={self.path('alone')}")
+        self.assertEqual(os.listdir(self.path("alone")), ["step"])
+        (self.directory / "file").touch()
+        self.assert_refused(
+            "file' is not a directory",
+            *("simulate", *self.graph, f"--machine={_MACHINE}"),
+            f"--tensorboard={self.path('file')}",
+        )
 
     def test_a_placeholder_of_unknown_size_is_fed(self):
         with graph_parts.new_graph() as graph:

@@ -77,6 +77,25 @@ class PlacementHookTest(tf.test.TestCase):
         self.path = self.create_tempfile("placement.json").full_path
         write_placement(spread(), self.path)
 
+    def test_a_session_without_a_master_is_told_where_the_placement_runs(self):
+        devices = tuple(device.replace("localhost", "worker") for device in _CPUS)
+        names = spread().assignment
+        elsewhere = Placement("", devices, dict.fromkeys(names, devices[0]), provenance={})
+        graph, _ = build()
+        with graph.as_default():
+            for make in (tf1.train.MonitoredTrainingSession, tf1.train.SingularMonitoredSession):
+                with self.assertRaisesRegex(
+                    GraphError, "master='grpc://HOST:PORT'.* serve local:2"
+                ):
+                    make(hooks=[PlacementHook(elsewhere)])
+            # One that is connected to some machine is TensorFlow's to judge.
+            creator = tf1.train.ChiefSessionCreator(master="grpc://localhost:1")
+            with (
+                mock.patch.object(creator, "create_session", side_effect=ZeroDivisionError),
+                self.assertRaises(ZeroDivisionError),
+            ):
+                tf1.train.MonitoredSession(creator, hooks=[PlacementHook(elsewhere)])
+
     def test_operations_run_where_the_placement_puts_them(self):
         placement = spread()
         graph, op = build()

@@ -272,7 +272,7 @@ class ConfirmTest(parameterized.TestCase):
         self.assertLessEqual(len(result.rounds), most)
         self.assertGreaterEqual(len(result.rounds), min(most, LEAST_ROUNDS))
         if most < LEAST_ROUNDS:
-            self.assertIn("too few rounds to tell", result.comparisons["a"].reason)
+            self.assertIn("rounds that are needed to tell", result.comparisons["a"].reason)
             self.assertFalse(result.comparisons["a"].faster)
 
     def test_who_is_impatient_waits_for_as_many_rounds_as_are_needed(self):

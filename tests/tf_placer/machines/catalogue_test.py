@@ -77,7 +77,7 @@ class CatalogueTest(parameterized.TestCase):
         table = catalogue_table()
         for name, largest in _LARGEST.items():
             self.assertIn(f"{name}, N from 1 to {largest}\n", table)
-        self.assertIn("K80: GPU, 12.0 GB, 4.37 TFLOPS (of which 0.42), 240 GB/s", table)
+        self.assertIn("K80: GPU, 11.17 GiB, 4.37 TFLOPS (of which 0.42), 223.5 GiB/s", table)
 
 
 class TopologyTest(absltest.TestCase):

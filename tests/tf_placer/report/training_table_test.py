@@ -24,6 +24,13 @@ class TrainingTableTest(absltest.TestCase):
             ],
         )
 
+    def test_columns_that_matter_less_are_left_out_of_a_short_line(self):
+        lines = training_table([update_record(0), update_record(1)], width=80).split("\n")
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertEqual(lines[-1], "no room here for: divergence, gradient, baseline")
+        for name in ("update", "samples", "reward", "best step", "failures"):
+            self.assertIn(name, lines[0])
+
     def test_of_many_updates_twenty_are_shown_from_the_first_to_the_last(self):
         lines = training_table([update_record(number) for number in range(200)]).split("\n")
         shown = [int(line.split()[0]) for line in lines[2:-1]]

@@ -47,6 +47,14 @@ class LogTableTest(absltest.TestCase):
             else:
                 self.assertEqual(line, start)
 
+    def test_it_fits_a_line_of_the_terminal(self):
+        header, trials = read_log(GOLDEN)
+        header = {**header, "configuration": {"a_long_name": "x" * 200}}
+        lines = log_table(header, trials, width=88).split("\n")
+        self.assertLessEqual(max(map(len, lines[:-1])), 88)
+        # What a note says goes on below it.
+        self.assertIn("no room here for: batch, spread, elapsed", lines)
+
     def test_a_log_without_trials_says_so(self):
         self.assertEqual(log_table({"format": 1}, []), "format:  1\n\nno trials")
 

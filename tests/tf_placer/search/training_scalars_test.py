@@ -21,9 +21,9 @@ class TrainingScalarsTest(tf.test.TestCase):
             for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
                 event = tf.compat.v1.Event.FromString(record)
                 for value in event.summary.value:
-                    self.assertEqual(value.metadata.plugin_data.plugin_name, "scalars")
-                    number = float(tf.make_ndarray(value.tensor))
-                    curves.setdefault(value.tag, []).append((event.step, number))
+                    # What TensorBoard's EventAccumulator lists as a scalar.
+                    self.assertEqual(value.WhichOneof("value"), "simple_value")
+                    curves.setdefault(value.tag, []).append((event.step, value.simple_value))
         return curves
 
     def test_a_step_is_a_placement_that_was_observed(self):

@@ -1,6 +1,11 @@
+import contextlib
+import io
+import os
+from unittest import mock
+
 from absl.testing import absltest, parameterized
 
-from tf_placer.text.table import table
+from tf_placer.text.table import table, terminal_width
 
 
 class TableTest(parameterized.TestCase):
@@ -15,6 +20,54 @@ class TableTest(parameterized.TestCase):
                 "x                   22  z",
             ],
         )
+
+    def test_text_is_wrapped_to_the_width_of_a_line(self):
+        rows = [["x", 1, "it does not fit into the memory of the device"], ["y", 22, "fine"]]
+        self.assertEqual(
+            table(["name", "n", "note"], rows, "lrl", width=26).split("\n"),
+            [
+                "name   n  note",
+                "----  --  ----------------",
+                "x      1  it does not fit",
+                "          into the memory",
+                "          of the device",
+                "y     22  fine",
+            ],
+        )
+        whole = table(["name", "n", "note"], rows, "lrl")
+        self.assertEqual(table(["name", "n", "note"], rows, "lrl", width=55), whole)
+
+    def test_only_names_of_great_length_are_broken_and_numbers_never(self):
+        text = table(["name", "number"], [["a" * 40, "9" * 40], ["b" * 20, "1"]], "lr", width=5)
+        self.assertEqual(
+            [line.split() for line in text.split("\n")[2:]],
+            [["a" * 30, "9" * 40], ["a" * 10], ["b" * 20, "1"]],
+        )
+
+    def test_columns_that_matter_less_are_left_out_of_a_short_line(self):
+        headers, rows = ["id", "spread", "note"], [["1", "2.0 ms", "a note of some length"]]
+        optional = ["spread", "id"]
+        whole = table(headers, rows)
+        self.assertEqual(table(headers, rows, width=33, optional=optional), whole)
+        self.assertEqual(
+            table(headers, rows, width=32, optional=optional).split("\n"),
+            [
+                "id  note",
+                "--  ---------------------",
+                "1   a note of some length",
+                "no room here for: spread",
+            ],
+        )
+        self.assertEndsWith(table(headers, rows, width=9, optional=optional), "spread, id")
+
+    def test_other_outputs_than_a_terminal_have_lines_of_any_length(self):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            self.assertIsNone(terminal_width())
+            with (
+                mock.patch.object(output, "isatty", return_value=True),
+                mock.patch.dict(os.environ, {"COLUMNS": "72"}),
+            ):
+                self.assertEqual(terminal_width(), 72)
 
     def test_is_left_aligned_by_default_and_may_have_no_rows(self):
         self.assertEqual(table(["a", "bb"], []), "a  bb\n-  --")

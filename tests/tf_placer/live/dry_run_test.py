@@ -1,0 +1,102 @@
+"""Tests of what a search says that it would do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from unittest import mock
+
+import tensorflow as tf
+
+from graph_passes.errors import GraphError
+from tests import graphs
+from tests.tf_placer.scripted import trial
+from tf_placer.live import dry_run
+from tf_placer.live.dry_run import SearchPlan, plan_search
+from tf_placer.live.given_step import read_step
+from tf_placer.live.header import live_header
+from tf_placer.live.preparation import Settings, prepare
+from tf_placer.machines.machine import MachineError
+from tf_placer.search.trial_log import LogError, TrialLog
+
+TASKS = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]
+
+
+class DryRunTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        self.given = graphs.two_branches()
+
+    def plan(self, log_dir: str | None = None, graph: object = None, **changes) -> SearchPlan:
+        settings = {
+            "machine": "local:2",
+            "placer": "random",
+            "placer_options": {},
+            "max_trials": 8,
+            "max_secs": 90.0,
+            "seed": 0,
+        }
+        step = read_step(graph or self.given.graph, self.given.fetches)
+        self.prepared = prepare(step, Settings(**settings | changes))
+        return plan_search(self.prepared, log_dir)
+
+    def test_it_counts_what_is_placed_where(self):
+        plan = self.plan()
+        self.assertEqual(plan.operations, len(self.given.graph.as_graph_def().node))
+        self.assertLess(plan.operations_in_step, plan.operations)
+        self.assertBetween(plan.groups_to_place, 2, plan.groups)
+        self.assertLessEqual(plan.groups, plan.colocation_groups)
+        self.assertEqual(plan.groups_by_device, dict.fromkeys(TASKS, plan.groups))
+        self.assertIsNone(plan.missing)
+        self.assertIn("time:     1 min 30 s or 8 trials at most", plan.table())
+        self.assertEqual(json.loads(json.dumps(plan.to_json()))["groups"], plan.groups)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_groups_are_counted_alike_for_placers_of_any_granularity(self):
+        fine = self.plan(placer="hill_climbing")
+        self.assertEqual(fine.groups, self.plan().groups)
+
+    def test_it_says_what_comes_before_the_placer(self):
+        with mock.patch.object(dry_run, "known_links", return_value=None):
+            plan = self.plan(placer="auto")
+        self.assertEqual((plan.is_profiled, plan.are_links_measured), (True, True))
+        self.assertIn("auto, which first profiles the graph and measures the links", plan.table())
+        with mock.patch.object(dry_run, "known_links", return_value=object()):
+            self.assertFalse(self.plan(placer="auto").are_links_measured)
+
+    def test_a_search_that_has_begun_would_go_on(self):
+        self.plan()
+        log_dir = str(self.directory / "run")
+        grouped = dry_run.group_operations(self.prepared.source.op_graph)
+        legal = grouped.grouping.legal_devices(grouped.colocation, tuple(TASKS))
+        header = live_header(
+            self.prepared.request, grouped, "coarse", legal, self.prepared.session_config
+        )
+        with TrialLog(f"{log_dir}/trials.jsonl", header) as log:
+            log.append(trial(0, None))
+        plan = self.plan(log_dir)
+        self.assertEqual(plan.trials_there, 1)
+        self.assertIn("has 1 trials of this search: it goes on there", plan.table())
+        with self.assertRaisesRegex(LogError, "a log of another seed"):
+            self.plan(log_dir, seed=1)
+
+    def test_it_says_what_is_missing(self):
+        self.assertRegex(str(self.plan(machine="local:1").missing), "one device only")
+        graph_def = self.given.graph.as_graph_def()
+        for node in graph_def.node:
+            node.device = TASKS[0]
+        self.assertRegex(str(self.plan(graph=graph_def).missing), "nothing to place")
+        with self.assertRaisesRegex(MachineError, "is described, not attached"):
+            self.plan(machine="2xK80")
+        with self.assertRaisesRegex(ValueError, "max_secs must be positive"):
+            self.plan(max_secs=0.0)
+        for node in graph_def.node:
+            node.device = "/job:other/replica:0/task:0/device:CPU:0"
+        with self.assertRaisesRegex(GraphError, "local:2 has only"):
+            self.plan(graph=graph_def)
+
+
+if __name__ == "__main__":
+    tf.test.main()

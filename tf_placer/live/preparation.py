@@ -1,0 +1,121 @@
+"""What `optimize` is asked, read and checked before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_placer.functions.placed_signature import PlacedSignature
+from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.inputs.given_devices import check_given_devices
+from tf_placer.inputs.python_functions import check_python_functions_are_here
+from tf_placer.inputs.sources import Source
+from tf_placer.live.given_step import GivenStep
+from tf_placer.live.run_directory import Request
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.placers import check_options
+from tf_placer.search.loop import Budget
+
+__all__ = ["Prepared", "Settings", "prepare"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How to search; `optimize` says what each may be.
+
+    Raises:
+        ImportError: the placer has options and needs TensorFlow, which is not installed.
+        ValueError: one is out of range, or there is no such placer or option.
+    """
+
+    machine: str | Machine | None
+    placer: str
+    placer_options: Mapping[str, Any] | None
+    max_trials: int
+    max_secs: float
+    seed: int
+    session_config: tf.compat.v1.ConfigProto | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self.placer, self.placer_options)
+        Budget(self.max_trials, self.max_secs)
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, but is {self.seed}")
+        if self.session_config is not None and not isinstance(
+            self.session_config, tf.compat.v1.ConfigProto
+        ):
+            kind = type(self.session_config).__name__
+            raise ValueError(f"session_config is a ConfigProto, not {kind}")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """A search that can begin.
+
+    Attributes:
+        source: the graph and its step.
+        step: the function, the model or the signature on the machine; None for a graph.
+        request: what is asked of the search.
+        session_config: of the user's sessions.
+        caller: the operation that calls a Python function, so that this process runs the steps;
+            None where there is none.
+    """
+
+    source: Source
+    step: PlacedStep | PlacedSignature | None
+    request: Request
+    session_config: tf.compat.v1.ConfigProto
+    caller: str | None
+
+    @property
+    def no_choice(self) -> str | None:
+        """Why there is nothing to search for, if the machine has one device only."""
+        devices = self.request.machine.devices
+        if len(devices) > 1:
+            return None
+        reason = f"the machine has one device only, {devices[0].name}: nothing to choose from"
+        if self.caller is None:
+            reason += (
+                ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a "
+                "cluster"
+            )
+        return reason
+
+
+def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
+    """Finds the machine, and makes sure that the step can be placed on it.
+
+    Args:
+        given_step: what is to be placed.
+        settings: how.
+
+    Raises:
+        GraphError: the graph is on devices that the machine lacks, or runs in this process only.
+        MachineError: there is no such machine, or it is only described.
+    """
+    source, machine = given_step.source, settings.machine
+    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    step = given_step.on(found)
+    if found.kind == "described":
+        raise MachineError(
+            f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
+            "`profile` computes a problem for it, which `search` places"
+        )
+    caller = check_python_functions_are_here(source, found)
+    config = settings.session_config or tf.compat.v1.ConfigProto()
+    if len(found.devices) > 1:
+        check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
+    request = Request(
+        step=source.step,
+        machine=found,
+        placer=settings.placer,
+        placer_options=check_options(settings.placer, settings.placer_options),
+        max_trials=settings.max_trials,
+        max_secs=settings.max_secs,
+        seed=settings.seed,
+    )
+    return Prepared(source, step, request, config, caller)

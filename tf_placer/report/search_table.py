@@ -1,0 +1,82 @@
+"""What a search on a problem found, for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.device_labels import device_labels
+from tf_placer.report.limits import Limits
+from tf_placer.report.what_if import WhatIf
+from tf_placer.search.simulated_search import SearchOutcome
+from tf_placer.text.table import table
+from tf_placer.text.units import format_bytes, format_duration, format_step
+
+__all__ = ["format_outcome", "search_table", "search_values"]
+
+
+def search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
+    """Shows the outcome of a search for people, without a final newline."""
+    labels = device_labels([device.name for device in problem.devices])
+    counts = np.bincount(outcome.assignment, minlength=problem.num_devices).tolist()
+    rows = [
+        [labels[device.name], count, format_bytes(peak), format_bytes(device.memory_bytes)]
+        for device, count, peak in zip(problem.devices, counts, outcome.peak_bytes, strict=True)
+    ]
+    lines = [
+        table(["device", "groups", "peak memory", "memory"], rows, "lrrr"),
+        "",
+        f"step:         {format_outcome(outcome)}",
+        f"lower bound:  {format_step(outcome.lower_bound_secs)}",
+        f"trials:       {outcome.trials:,} of {outcome.placer} in "
+        f"{format_duration(outcome.elapsed_secs)}"
+        + (", interrupted" if outcome.interrupted else ""),
+    ]
+    return "\n".join(lines)
+
+
+def search_values(
+    problem: PlacementProblem,
+    outcome: SearchOutcome,
+    result: AutoResult | None = None,
+    limits: Limits | None = None,
+    changes: Sequence[WhatIf] = (),
+) -> dict[str, Any]:
+    """Makes the JSON form of a search.
+
+    Args:
+        problem: what was placed.
+        outcome: of the search.
+        result: of `auto`; None of another placer, which compares nothing.
+        limits: what bounds the placement; None where it was not asked.
+        changes: what other machines would bring.
+    """
+    candidates = [] if result is None else [("found", result.best), *result.starts]
+    return {
+        **outcome.to_json(),
+        "interrupted": outcome.interrupted,
+        "devices": [device.name for device in problem.devices],
+        "is_optimal": result is not None and result.is_optimal,
+        "candidates": [
+            {
+                "name": name,
+                "step_secs": float(found.step_secs) if np.isfinite(found.step_secs) else None,
+                "fits": not found.excess_bytes,
+            }
+            for name, found in candidates
+        ],
+        "limits": None if limits is None else dataclasses.asdict(limits),
+        "changes": [dataclasses.asdict(change) for change in changes],
+    }
+
+
+def format_outcome(outcome: SearchOutcome) -> str:
+    """Formats the step time of the best placement, and says where it cannot run."""
+    if outcome.step_secs is None:
+        return "none that may run"
+    return format_step(outcome.step_secs) + ("" if outcome.feasible else " (does not fit)")
