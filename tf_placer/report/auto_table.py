@@ -137,7 +137,7 @@ def _changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
     rows = [
         [
             change.change,
-            format_step(change.step_secs) + (" (searched)" if change.is_searched else ""),
+            format_step(change.step_secs),
             _ratio(now_secs, change.step_secs),
             format_step(change.lower_bound_secs),
         ]

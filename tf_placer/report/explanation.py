@@ -76,7 +76,10 @@ class Explanation:
             limits=Limits(
                 **{**limits, "limits": tuple(Limit(**each) for each in limits["limits"])}
             ),
-            changes=tuple(WhatIf(**change) for change in value["changes"]),
+            changes=tuple(
+                WhatIf(change["change"], change["step_secs"], change["lower_bound_secs"])
+                for change in value["changes"]
+            ),
         )
 
 
