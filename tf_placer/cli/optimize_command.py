@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory for the log and the placement; give it again to go on with a search; a "
         "temporary one by default",
     )
+    parser.add_argument(
+        "--report", help="where a page about the search goes (.html); `report` makes it later, too"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     add_clear_devices(parser)
 
@@ -87,6 +90,7 @@ def run(args: argparse.Namespace) -> None:
         max_trials=args.max_trials,
         max_secs=args.max_secs,
         log_dir=args.log_dir,
+        report=args.report,
         seed=args.seed,
     )
     if args.output_graph is not None and is_saved:
@@ -104,3 +108,5 @@ def run(args: argparse.Namespace) -> None:
         print("placement:", result.log_dir / "placement.json")
     if result.log_dir is not None:
         print("log:", result.log_dir)
+        if args.report is not None:
+            print("report:", args.report)

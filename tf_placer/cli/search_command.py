@@ -57,8 +57,8 @@ DESCRIPTION = (
 )
 _DEFAULT_SECS = 60.0
 _SAVE_SECS = 1.0
-# What of a search by auto is for the question what one more device would bring.
-_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.05, 5.0
+# What of a search by auto is for the question what other machines would bring.
+_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.1, 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

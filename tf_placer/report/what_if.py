@@ -9,13 +9,15 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.machines.machine import Link
+from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.placers.auto.cost_fit import with_factors
-from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["WhatIf", "what_if", "with_another_device"]
 
+_TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
 # So fast that what is left of a transfer does not matter.
 _NO_TIME = 1e-6
 
@@ -62,25 +64,42 @@ def what_if(
     each = np.ones(problem.num_devices)
     machines = []
     if problem.links:
-        machines.append(("transfers twice as fast", with_factors(problem, each, 0.5)))
-        machines.append(("transfers that take no time", with_factors(problem, each, _NO_TIME)))
+        machines.append((_TWICE, with_factors(problem, each, 0.5)))
+        machines.append((_NO_TRANSFERS, with_factors(problem, each, _NO_TIME)))
     for kind in dict.fromkeys(device.kind for device in problem.devices):
         factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
         machines.append((f"every {kind} twice as fast", with_factors(problem, factors, 1.0)))
     machines.append((f"one more {problem.devices[-1].kind}", with_another_device(problem)))
-    now_secs = float(Simulator(problem, memory=False).simulate(placement[None]).step_secs[0])
-    results = []
+    now_secs = _step_secs(problem, placement)
+    clusters = np.arange(problem.num_groups)
+    if problem.coarse_groups is not None:
+        clusters = clusters_of(problem.groups, problem.coarse_groups)
+    results: list[WhatIf] = []
+    known = [placement]
     for change, machine in machines:
-        found = refined_search(
+        found = auto_search(
             machine,
             groups,
             max_secs=search_secs / len(machines),
-            starts=[("now", placement)],
+            starts=[("known", each) for each in known],
+            clusters=clusters,
             seed=seed,
         )
-        step_secs = min(now_secs, found.best.step_secs)
+        known = [placement]
+        most_secs = now_secs
+        if change == _TWICE:
+            # What is good there is good where transfers are faster still.
+            known.append(found.best.placement)
+        elif change == _NO_TRANSFERS:
+            most_secs = results[-1].step_secs
+        step_secs = min(most_secs, _step_secs(machine, placement), found.best.step_secs)
         results.append(WhatIf(change, step_secs, found.lower_bound_secs))
     return tuple(results)
+
+
+def _step_secs(problem: PlacementProblem, placement: np.ndarray) -> float:
+    simulated = Simulator(problem, memory=False).simulate(placement[None])
+    return float(simulated.step_secs[0])
 
 
 def with_another_device(problem: PlacementProblem) -> PlacementProblem:
