@@ -68,7 +68,16 @@ def comparison_chart(compared: Sequence[Compared]) -> Any | None:
     if not rows:
         return None
     labels = [each.label for each in rows][::-1]
-    chart = _figure(80 + 26 * len(rows), y_range=FactorRange(*labels), tools="")
+    ends = [1.0]
+    for each in rows:
+        ends += each.interval or (each.speedup or 1.0,)
+    margin = 0.05 * (max(ends) - min(ends)) or 0.1
+    chart = _figure(
+        80 + 26 * len(rows),
+        x_range=(min(ends) - margin, max(ends) + margin),
+        y_range=FactorRange(*labels),
+        tools="",
+    )
     chart.xaxis.axis_label = "times as fast as the original"
     for is_found in (False, True):
         shown = [each for each in rows if each.is_found == is_found]
@@ -480,5 +489,5 @@ def _legend(chart: Any) -> None:
     legend.label_text_font_size = "11px"
     legend.padding = legend.margin = 2
     legend.click_policy = "hide"
-    legend.ncols = 4
+    legend.ncols = 2
     chart.add_layout(legend, "above")

@@ -16,7 +16,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colours import device_colours, device_marks
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.pictures.drawing import Drawing, Share, shares_of
+from tf_placer.report.pictures.drawing import Drawing, shares_of
 from tf_placer.report.pictures.part_graph import part_graph
 from tf_placer.report.pictures.unrolled_grid import unrolled_grid
 
@@ -31,6 +31,7 @@ __all__ = [
 
 _ENDINGS = (".png", ".svg")
 _GREY = "#8a8a8a"
+_LEGEND_INCHES = 0.45
 # Stands for the colour of the text around an SVG in a page.
 _INK = "#123456"
 
@@ -144,12 +145,15 @@ def _figure(
     width = max(6.0, label_width + per_cell * drawing.width + 0.4)
     height = (0.42 if drawing.form == "grid" else per_cell) * drawing.height + 0.6
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tf_placer"}):
-        figure = Figure(figsize=(width, height * len(placements) + 0.5), layout="constrained")
-        panels = figure.subplots(len(placements), 1, squeeze=False)[:, 0]
-        for axes, (title, devices) in zip(panels, placements, strict=True):
+        # Everything has its place, because looking for it takes longer than drawing.
+        total = height * len(placements) + _LEGEND_INCHES
+        figure = Figure(figsize=(width, total))
+        for number, (title, devices) in enumerate(placements):
+            bottom = _LEGEND_INCHES + height * (len(placements) - 1 - number)
+            axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
             _draw(axes, problem, kinds, drawing, devices, ink)
             if title:
-                axes.set_title(title, fontsize=10, loc="left", color=ink)
+                axes.set_title(title, fontsize=10, loc="left", color=ink, pad=2)
         _legend(figure, problem, ink)
     return figure
 
@@ -162,19 +166,32 @@ def _draw(
     devices: np.ndarray,
     ink: str,
 ) -> None:
-    from matplotlib.collections import LineCollection
+    from matplotlib.collections import LineCollection, PolyCollection
 
     secs = problem.compute_secs[np.arange(problem.num_operations), devices]
     shares = shares_of(drawing.parts, secs, devices, kinds)
     looks = list(zip(device_colours(problem.devices), device_marks(problem.devices), strict=True))
-    middles = [(cell.x + cell.width / 2, cell.y + 0.45) for cell in drawing.cells]
-    axes.add_collection(
-        LineCollection([(middles[a], middles[b]) for a, b in drawing.edges], colors=_GREY, lw=0.6)
-    )
+    ends = [(drawing.cells[a], drawing.cells[b]) for a, b in drawing.edges]
+    lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
+    axes.add_collection(LineCollection(lines, colors=_GREY, lw=0.6))
+    corners, faces = [], []
     for cell in drawing.cells:
         for back in (False, True):
-            top = cell.y + (0.45 if back else 0.0)
-            _half(axes, cell.x, top, cell.width, shares.get((cell.number, back), []), looks)
+            x, y = cell.x, cell.y + (0.45 if back else 0.0)
+            for device, share in shares.get((cell.number, back), []):
+                width = cell.width * share
+                corners.append([(x, y), (x + width, y), (x + width, y + 0.45), (x, y + 0.45)])
+                colour, mark = looks[device]
+                faces.append(colour if colour.startswith("#") else "none")
+                if width > 0.5:
+                    axes.text(
+                        x + width / 2, y + 0.24, mark, fontsize=5.5, ha="center", va="center",
+                        color=_on(colour), zorder=3,
+                    )  # fmt: skip
+                x += width
+    axes.add_collection(
+        PolyCollection(corners, facecolors=faces, edgecolors=_GREY, linewidths=0.4, zorder=2)
+    )
     for y, text in drawing.rows:
         axes.text(-0.2, y + 0.45, text, ha="right", va="center", fontsize=8, color=ink)
     for x, y, text in drawing.columns:
@@ -189,36 +206,10 @@ def _draw(
     axes.axis("off")
 
 
-def _half(
-    axes: Any,
-    x: float,
-    y: float,
-    width: float,
-    shares: Sequence[Share],
-    looks: Sequence[tuple[str, str]],
-) -> None:
-    """Draws the forward or the backward pass of a part, by device."""
-    from matplotlib.patches import Rectangle
-
-    for device, share in shares:
-        colour, mark = looks[device]
-        clear = not colour.startswith("#")
-        axes.add_patch(
-            Rectangle(
-                (x, y), width * share, 0.45, lw=0.4, ec=_GREY,
-                fc="none" if clear else colour, zorder=2,
-            )
-        )  # fmt: skip
-        if width * share > 0.5:
-            axes.text(
-                x + width * share / 2, y + 0.24, mark, fontsize=5.5, ha="center",
-                va="center", color=_GREY if clear else _on(colour), zorder=3,
-            )  # fmt: skip
-        x += width * share
-
-
 def _on(colour: str) -> str:
-    """Finds what reads well on a colour: black or white."""
+    """Finds what reads well on a colour: black or white; grey where there is none."""
+    if not colour.startswith("#"):
+        return _GREY
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
@@ -241,7 +232,7 @@ def _legend(figure: Any, problem: PlacementProblem, ink: str) -> None:
         )
     ]
     figure.legend(
-        handles=handles, loc="outside lower left", ncols=min(5, len(handles)), fontsize=8,
+        handles=handles, loc="lower left", ncols=min(5, len(handles)), fontsize=8,
         frameon=False, labelcolor=ink,
     )  # fmt: skip
 

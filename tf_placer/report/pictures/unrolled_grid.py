@@ -42,8 +42,12 @@ def unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing |
     for layer, clusters in clusters_of.items():
         working = [c for c in clusters if of_clusters[c] > 0]
         # Beside its steps, a layer has what updates its variables.
-        named = [c for c in working if c in steps]
-        working = named if 2 * len(named) > len(working) else working
+        largest: dict[int, int] = {}
+        for cluster in sorted(working, key=lambda c: of_clusters[c]):
+            if cluster in steps:
+                largest[steps[cluster]] = cluster
+        if 2 * len(largest) > len(working):
+            working = [largest[step] for step in sorted(largest)]
         if len(working) >= _LEAST_STEPS:
             unrolled[layer] = working
     share = sum(of_clusters[c] for clusters in unrolled.values() for c in clusters) / total_secs
