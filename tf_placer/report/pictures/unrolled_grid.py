@@ -69,8 +69,8 @@ def unrolled_grid(problem: PlacementProblem, kinds: OperationKinds) -> Drawing |
                 for cluster, column in zip(unrolled[layer], columns[layer], strict=True)
             ]
         else:
-            largest = max(clusters_of[layer], key=lambda c: of_clusters[c])
-            cells.append(Cell(largest, 0.0, y, width - 0.1))
+            most = max(clusters_of[layer], key=lambda c: of_clusters[c])
+            cells.append(Cell(most, 0.0, y, width - 0.1))
     ticks = [column for column in range(width) if column % 5 == 0 or width <= 12]
     return Drawing(
         form="grid",
