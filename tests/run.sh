@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Tests everything: sets up .venv, Bazel and Scotch where they are missing, then runs `bazel test //...`.
+# Tests everything: sets up .venv, Bazel, Scotch and Chromium where they are missing, then runs `bazel test //...`.
 # Arguments go to `bazel test`, as options or as targets instead of `//...`.
 set -eu
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-setup_python cpu
+setup_python cpu report
 setup_bazel
 setup_scotch
+setup_chromium
 cd "$root"
 targets=(//...)
 for argument in "$@"; do

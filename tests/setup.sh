@@ -98,3 +98,12 @@ setup_scotch() {
 scotch_library.require_scotch("scotch")' 2>/dev/null) && return
   (apt_install libscotch-7.0) || say "the tests of the placers scotch and mincut are skipped"
 }
+
+# Makes sure that there is a Chromium, where that is possible: without it, the tests of how the page
+# of a search looks and works in a browser are skipped.
+setup_chromium() {
+  (cd "$root" && "$python" -c 'import sys
+from tests.browser import find_chromium
+sys.exit(find_chromium() is None)' 2>/dev/null) && return
+  (apt_install chromium-headless-shell) || say "the tests of pages in a browser are skipped"
+}

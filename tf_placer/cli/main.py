@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "list what can search, and the settings of each",
     ),
     "log": ("tf_placer.cli.log_command", "show the log of a search"),
+    "report": ("tf_placer.cli.report_command", "make a page and pictures of a search"),
     "build_pass": (
         "tf_placer.cli.build_pass_command",
         "build what places graphs of programs that stay as they are",

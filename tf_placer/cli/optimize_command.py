@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory for the log and the placement; give it again to go on with a search; a "
         "temporary one by default",
     )
+    parser.add_argument(
+        "--report", help="where a page about the search goes (.html); `report` makes it later, too"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     add_clear_devices(parser)
     parser.add_argument(
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> None:
         plan = plan_search(prepare(read_step(graph, **step), checked), args.log_dir)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
-    result = optimize(graph, **{**step, **settings}, log_dir=args.log_dir)
+    result = optimize(graph, **{**step, **settings}, log_dir=args.log_dir, report=args.report)
     if args.output_graph is not None and is_saved:
         result.save(args.output_graph)
     elif args.output_graph is not None:
@@ -114,10 +117,16 @@ def run(args: argparse.Namespace) -> None:
     placement = None
     if result.placement is not None and result.log_dir is not None:
         placement = str(result.log_dir / "placement.json")
-    places = {"graph": args.output_graph, "placement": placement, "log": result.log_dir}
+    report = args.report if result.log_dir is not None else None
+    places = {
+        "graph": args.output_graph,
+        "placement": placement,
+        "log": result.log_dir,
+        "report": report,
+    }
     outcome = "placed" if result.changed else "unchanged"
     lines = [f"{text}\n" for text in (result.table(), result.explanation_table()) if text]
     lines.append(f"{outcome} - {result.reason}")
     lines += [f"{what}: {path}" for what, path in places.items() if path is not None]
-    values = {"output_graph": args.output_graph, "placement": placement}
+    values = {"output_graph": args.output_graph, "placement": placement, "report": report}
     answer(args, "\n".join(lines), {**result.to_json(), **values})

@@ -8,20 +8,23 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import datetime
 import hashlib
 import math
 import os
 import pathlib
+import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
 from tf_placer.errors import require_tensorflow
-from tf_placer.files import check_output, is_stream, write_json
+from tf_placer.files import check_output, is_stream, write_bytes, write_json
 from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
@@ -33,10 +36,12 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
 from tf_placer.report.limits import limits_of
+from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.search.log_header import search_header
 from tf_placer.search.loop import Budget
+from tf_placer.search.sampled_steps import SampledSteps
 from tf_placer.search.simulated_search import SearchOutcome, search_problem
 from tf_placer.search.training_log import TRAINING, TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
@@ -53,8 +58,8 @@ DESCRIPTION = (
 )
 _DEFAULT_SECS = 60.0
 _SAVE_SECS = 1.0
-# What of a search by auto is for the question what one more device would bring.
-_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.05, 5.0
+# What of a search by auto is for the question what other machines would bring.
+_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.1, 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--log_dir",
-        help="directory for what a placer that learns has learned: training.jsonl, curves for "
+        help="directory for what `report` makes a page of: the problem, the result, and how it was "
+        "searched; and for what a placer that learns has learned: training.jsonl, curves for "
         "TensorBoard, and the policy; nothing of this is kept by default",
     )
     parser.add_argument(
@@ -125,9 +131,7 @@ def run(args: argparse.Namespace) -> None:
     problem = read_problem(args.problem)
     if args.placer == AUTO:
         config = AutoConfig(**check_options(args.placer, options))
-        if args.log_dir is not None:
-            raise ValueError("placer 'auto' learns nothing that --log_dir could keep")
-        _search_auto(problem, args, config, budget)
+        _search_auto(problem, args, options, config, budget)
     else:
         _search_placer(problem, args, options, budget)
 
@@ -143,7 +147,8 @@ def _search_placer(
     if granularity_of(args.placer, options) == "coarse":
         placed, clusters = coarse_problem(problem)
     proposer = _placer(placed, args.placer, options, args.seed)
-    file = _ResultFile(args.output)
+    log = _SearchLog(args, options)
+    file = _ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
 
     def of_groups(outcome: SearchOutcome) -> SearchOutcome:
@@ -157,10 +162,9 @@ def _search_placer(
     with contextlib.ExitStack() as stack:
         recorder = None
         if args.log_dir is not None:
-            problem_sha256 = hashlib.sha256(pathlib.Path(args.problem).read_bytes()).hexdigest()
-            header = search_header({"problem": problem_sha256}, args.placer, options, args.seed)
-            log = stack.enter_context(TrainingLog(args.log_dir, header))
-            recorder = TrainingRecorder(log, args.log_dir)
+            training = stack.enter_context(TrainingLog(args.log_dir, log.header))
+            recorder = TrainingRecorder(training, args.log_dir)
+        log.begin()
         try:
             outcome = of_groups(
                 search_problem(
@@ -170,11 +174,13 @@ def _search_placer(
                     max_secs=budget.max_secs,
                     report=report,
                     observed=None if recorder is None else recorder.observed,
+                    sampled=log.sampled.add,
                 )
             )
         finally:
             line.clear()
         file.write(outcome)
+        log.write()
         if recorder is not None:
             recorder.finish()
     lines = [search_table(problem, outcome), *_places(args)]
@@ -189,12 +195,18 @@ def _places(args: argparse.Namespace) -> list[str]:
 
 
 def _search_auto(
-    problem: PlacementProblem, args: argparse.Namespace, config: AutoConfig, budget: Budget
+    problem: PlacementProblem,
+    args: argparse.Namespace,
+    options: Mapping[str, str],
+    config: AutoConfig,
+    budget: Budget,
 ) -> None:
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
     groups, seed = group_graph(problem), args.seed
     explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * budget.max_secs)
-    file = _ResultFile(args.output)
+    log = _SearchLog(args, options)
+    log.begin()
+    file = _ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
     bound_secs = float(lower_bounds(problem).step_secs)
 
@@ -214,6 +226,8 @@ def _search_auto(
 
     def report(progress: AutoProgress) -> None:
         now = outcome(progress)
+        if now.feasible and now.step_secs is not None:
+            log.sampled.add_best(now.trials, now.step_secs)
         file.update(now)
         eta_secs = progress.elapsed_secs * (1.0 / max(progress.share, 1e-3) - 1.0)
         line.show(_progress(now, eta_secs))
@@ -238,6 +252,9 @@ def _search_auto(
         changes = what_if(
             problem, groups, result.best.placement, search_secs=explain_secs, seed=seed
         )
+    if found.feasible and found.step_secs is not None:
+        log.sampled.add_best(found.trials, found.step_secs)
+    log.write(result, changes)
     lines = [search_table(problem, found)]
     if result.is_optimal:
         lines.append("              no placement is better")
@@ -246,9 +263,10 @@ def _search_auto(
             "              no placement is better by more than 1 %: the search ended early"
         )
     lines += ["", auto_table(result, changes, limits)]
-    if args.output is not None:
-        lines += ["", *_places(args)]
-    values = {"output": args.output, "log_dir": None}
+    places = _places(args)
+    if places:
+        lines += ["", *places]
+    values = {"output": args.output, "log_dir": args.log_dir}
     answer(args, "\n".join(lines), search_values(problem, found, result, limits, changes) | values)
 
 
@@ -277,11 +295,62 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
         raise
 
 
-class _ResultFile:
-    """The file of the best placement so far, if there is one; a stream gets the best of all."""
+class _SearchLog:
+    """What --log_dir keeps of a search, beside what a placer has learned; nothing without it."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, args: argparse.Namespace, options: Mapping[str, str]) -> None:
+        self.sampled = SampledSteps()
+        self.directory = None if args.log_dir is None else PlanDirectory(args.log_dir)
+        self.header: dict[str, Any] = {}
+        self._problem = b""
+        self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        if self.directory is None:
+            return
+        self._problem = pathlib.Path(args.problem).read_bytes()
+        digest = hashlib.sha256(self._problem).hexdigest()
+        self.header = search_header({"problem": digest}, args.placer, options, args.seed)
+        self.directory.check(self.header)
+
+    def begin(self) -> None:
+        """Writes the problem, once it is clear that the directory is that of this search."""
+        if self.directory is not None:
+            self.directory.path.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.directory.problem, self._problem)
+
+    def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:
+        """Writes how the search went."""
+        if self.directory is None:
+            return
+        candidates = () if result is None else (("found", result.best), *result.starts)
+        self.directory.write_record(
+            PlanRecord(
+                header=self.header,
+                command=shlex.join(["tf_placer", *sys.argv[1:]]),
+                time=self._time,
+                samples=self.sampled.samples,
+                best=self.sampled.best,
+                candidates=tuple(
+                    PlanCandidate(
+                        label,
+                        found.step_secs if math.isfinite(found.step_secs) else None,
+                        not found.excess_bytes,
+                    )
+                    for label, found in candidates
+                ),
+                changes=tuple(changes),
+            )
+        )
+
+
+class _ResultFile:
+    """The file of the best placement so far, if there is one; a stream gets the best of all.
+
+    There is a copy in the directory of the search.
+    """
+
+    def __init__(self, path: str | None, log: _SearchLog) -> None:
         self._path = path
+        self._copy = None if log.directory is None else log.directory.result
         self._saved: tuple[int, ...] | None = None
         self._saved_secs = 0.0
 
@@ -299,3 +368,5 @@ class _ResultFile:
         """Writes the outcome."""
         if self._path is not None:
             write_json(self._path, outcome.to_json())
+        if self._copy is not None:
+            write_json(self._copy, outcome.to_json())

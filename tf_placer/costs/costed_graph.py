@@ -13,11 +13,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from graph_passes.devices import home_device
 from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.given_placement import colocated_devices
 from tf_placer.costs.graph_problem import graph_problem
 from tf_placer.costs.known_links import keep_links, known_links
 from tf_placer.costs.link_calibration import calibrate_links
@@ -80,30 +80,25 @@ class CostedGraph:
         """
         graph, colocation = self.grouped.op_graph, self.grouped.colocation
         names = self._device_names()
-        asked = list(colocation.devices)
+        asked = {}
         assignment = placement.assignment if placement else {}
         for name, device in assignment.items():
             if device not in names:
                 raise GraphError(f"the placement has {name!r} on {device}, which is not there")
             if name in graph.index:
-                asked[colocation.group[graph.index[name]]] = device
+                asked[int(colocation.group[graph.index[name]])] = device
         missing = [name for name in assignment if name not in graph.index]
         if missing:
             logging.warning(
                 "the graph lacks %d operations of the placement: %r ...", len(missing), missing[0]
             )
+        chosen = colocated_devices(colocation, self.machine.devices, asked)
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
-        gpus = np.array([device.type == "GPU" for device in self.machine.devices])
-        default = np.where((legal & gpus).any(axis=1), (legal & gpus).argmax(axis=1), 0)
-        chosen = [
-            home_device(device, names) if device else default[colocated]
-            for colocated, device in enumerate(asked)
-        ]
         # What is left alone may be on a device that it has no known kernel for.
         legal[np.arange(len(chosen)), chosen] |= colocation.left_alone
         problem = graph_problem(graph, colocation.group, legal, self.machine, self.costs)
         # The last colocation groups have no operation in the problem if no step needs them.
-        return problem, np.array(chosen[: problem.num_groups], np.int32)
+        return problem, chosen[: problem.num_groups].astype(np.int32)
 
     def _device_names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.machine.devices)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import write_placement
+from tf_placer.costs.given_placement import given_assignment
 from tf_placer.costs.known_links import known_links
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.paired import PairedEnvironment
@@ -635,6 +636,7 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
         winner=winner,
         notes=[text for text in (*job.notes, note) if text],
         explanation=explanation,
+        original_assignment=given_assignment(job.grouped, request.machine.devices),
         # Else the same call goes on.
         is_complete=not interrupts.count and not job.notes,
         digest=digest,

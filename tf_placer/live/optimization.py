@@ -18,6 +18,7 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
+from tf_placer.files import check_output
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
@@ -28,11 +29,13 @@ from tf_placer.live.preparation import Settings, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
+from tf_placer.live.run_page import read_run_view
 from tf_placer.live.search_result import is_finished
 from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO
 from tf_placer.report.explanation import Explanation
+from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.search.trial_log import read_log
 
 __all__ = ["optimize"]
@@ -53,6 +56,7 @@ def optimize(
     max_trials: int = 150,
     max_secs: float = 600.0,
     log_dir: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
     seed: int = 0,
     session_config: tf.compat.v1.ConfigProto | None = None,
 ) -> OptimizeResult:
@@ -120,6 +124,8 @@ def optimize(
             included.
         log_dir: directory for the log. One that holds the log of the same search is gone on with.
             By default a new temporary directory.
+        report: a file (.html) for the page about the search; none if nothing was measured. It needs
+            `pip install 'tf_placer[report]'`.
         seed: of everything random.
         session_config: the configuration of the user's sessions.
 
@@ -131,6 +137,7 @@ def optimize(
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search.
         SearchError: the graph does not run, or the search died.
+        ImportError: a report is wanted, and what it needs is not installed.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
         OSError: the log cannot be written.
 
@@ -142,6 +149,9 @@ def optimize(
     settings = Settings(machine, placer, placer_options, max_trials, max_secs, seed, session_config)
     if log_dir is not None:
         check_writable(log_dir)
+    if report is not None:
+        require_page_libraries()
+        check_output(report)
     given_step = read_step(
         graph,
         fetches,
@@ -161,7 +171,7 @@ def optimize(
         return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
-        return _finished(RunDirectory(log_dir), source, step)
+        return _reported(_finished(RunDirectory(log_dir), source, step), report)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(log_dir))
         given = stack.enter_context(tempfile.TemporaryDirectory())
@@ -179,7 +189,7 @@ def optimize(
         outcome = run_search(directory, given, _print_line, start_secs, host)
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, verdict(outcome), step=step)
-    return _finished(directory, source, step)
+    return _reported(_finished(directory, source, step), report)
 
 
 def _is_answered(
@@ -266,6 +276,17 @@ def _finished(
         speedup=comparison.speedup,
         speedup_interval=comparison.interval,
     )
+
+
+def _reported(result: OptimizeResult, path: str | os.PathLike[str] | None) -> OptimizeResult:
+    """Writes the page about a search that has ended, if one is wanted."""
+    if path is not None and result.log_dir is not None:
+        try:
+            write_page(read_run_view(result.log_dir), path)
+        except (OSError, ValueError) as error:
+            # The search took minutes: what it found is worth more than the page about it.
+            _print_line(f"the report could not be written: {error}")
+    return result
 
 
 def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:

@@ -16,6 +16,8 @@ import enum
 import json
 import os
 import pathlib
+import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,6 +139,11 @@ class RunDirectory:
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{os.fspath(path)!r} cannot be read: {error!r}") from error
 
+    def read_command(self) -> str | None:
+        """Reads of what is asked only the command line that asked; None if that is not there."""
+        command = json.loads((self.path / _REQUEST).read_text()).get("command")
+        return command if isinstance(command, str) else None
+
     def write_request(self, request: Request, graph: bytes, session_config: bytes) -> None:
         """Writes what a search needs to know.
 
@@ -169,6 +176,7 @@ class RunDirectory:
             "max_trials": request.max_trials,
             "max_secs": request.max_secs,
             "seed": request.seed,
+            "command": shlex.join(sys.argv),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 

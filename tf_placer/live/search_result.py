@@ -83,6 +83,7 @@ def write_result(
     winner: str | None,
     notes: Sequence[str],
     explanation: Explanation | None,
+    original_assignment: Sequence[int] | None,
     is_complete: bool,
     digest: str,
 ) -> None:
@@ -98,6 +99,8 @@ def write_result(
         winner: label of what was found, or None.
         notes: what else to say.
         explanation: why, or None.
+        original_assignment: device index per group of the graph as it came; None if a group is on
+            several devices.
         is_complete: whether it ended by itself.
         digest: of what was asked.
 
@@ -119,6 +122,7 @@ def write_result(
             "request_digest": digest,
             "confirmation": None if confirmation is None else confirmation.to_json(),
             "finalists": {label: trial.index for label, trial in finalists.items()},
+            "original_assignment": None if original_assignment is None else [*original_assignment],
             "explanation": None if explanation is None else explanation.to_json(),
         }
     )

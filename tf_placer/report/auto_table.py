@@ -12,7 +12,7 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
-__all__ = ["auto_table", "explanation_table"]
+__all__ = ["auto_table", "bound_by", "explanation_table"]
 
 _KINDS = ("compute", "link", "memory")
 _OF = {"memory": "it"}
@@ -80,22 +80,29 @@ def explanation_table(explanation: Explanation) -> str:
     return "\n\n".join(parts)
 
 
+def bound_by(limits: Limits) -> str:
+    """Says what bounds a placement, as a clause."""
+    by_kind = {kind: [each for each in limits.limits if each.kind == kind] for kind in _KINDS}
+    return _verdict(limits, by_kind, _where(limits))
+
+
+def _where(limits: Limits) -> Callable[[Limit], str]:
+    """Makes what names the device or the link of a limit, in short."""
+    labels = device_labels([limit.where for limit in limits.limits if limit.kind == "compute"])
+    return lambda limit: " -> ".join(labels.get(part, part) for part in limit.where.split(" -> "))
+
+
 def _limits_table(limits: Limits, label: str) -> str:
     """Says what bounds a placement: a sentence, and how near each limit is."""
-    labels = device_labels([limit.where for limit in limits.limits if limit.kind == "compute"])
-
-    def where(limit: Limit) -> str:
-        return " -> ".join(labels.get(part, part) for part in limit.where.split(" -> "))
-
+    where = _where(limits)
     rows = [
         [limit.kind, where(limit), f"{limit.share:.0%} of {_OF.get(limit.kind, 'the step')}"]
         for limit in limits.limits
     ]
-    by_kind = {kind: [each for each in limits.limits if each.kind == kind] for kind in _KINDS}
     by = f" ({_BOUNDS[limits.bound]})" if limits.bound in _BOUNDS else ""
     return (
         f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
-        f"{_verdict(limits, by_kind, where)}\n{table(['limit', 'where', 'used'], rows, 'llr')}"
+        f"{bound_by(limits)}\n{table(['limit', 'where', 'used'], rows, 'llr')}"
     )
 
 
@@ -137,7 +144,7 @@ def _changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
     rows = [
         [
             change.change,
-            format_step(change.step_secs) + (" (searched)" if change.is_searched else ""),
+            format_step(change.step_secs),
             _ratio(now_secs, change.step_secs),
             format_step(change.lower_bound_secs),
         ]

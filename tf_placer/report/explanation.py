@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from tf_placer.placers.auto.cost_fit import fit_factors, with_factors
+from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.limits import Limit, Limits, limits_of
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.simulation.simulator import Simulator
 
-__all__ = ["Candidate", "Explanation", "explain"]
+__all__ = ["Candidate", "Explanation", "corrected_costs", "explain"]
 
 # Of more measured placements the fastest are what the costs are corrected by.
 _MOST_FITTED = 16
@@ -76,8 +76,28 @@ class Explanation:
             limits=Limits(
                 **{**limits, "limits": tuple(Limit(**each) for each in limits["limits"])}
             ),
-            changes=tuple(WhatIf(**change) for change in value["changes"]),
+            changes=tuple(
+                WhatIf(change["change"], change["step_secs"], change["lower_bound_secs"])
+                for change in value["changes"]
+            ),
         )
+
+
+def corrected_costs(
+    problem: PlacementProblem, ran: Sequence[tuple[Sequence[int], float]]
+) -> CostFactors:
+    """Finds out by how much costs are larger than they were profiled, from the fastest steps.
+
+    Args:
+        problem: what was placed, with the costs as they were profiled.
+        ran: placements, a device index per group, and the seconds of a step; at least one.
+    """
+    fastest = sorted(ran, key=lambda each: each[1])[:_MOST_FITTED]
+    return fit_factors(
+        problem,
+        np.array([placement for placement, _ in fastest], np.int32),
+        np.array([secs for _, secs in fastest]),
+    )
 
 
 def explain(
@@ -105,14 +125,8 @@ def explain(
         for name, (assignment, _) in measured.items()
         if assignment is not None
     }
-    ran = sorted(
-        (secs, name) for name, (_, secs) in measured.items() if secs is not None and name in rows
-    )[:_MOST_FITTED]
-    factors = fit_factors(
-        problem,
-        np.stack([rows[name] for _, name in ran]),
-        np.array([secs for secs, _ in ran]),
-    )
+    ran = [(tuple(rows[name]), secs) for name, (_, secs) in measured.items() if name in rows]
+    factors = corrected_costs(problem, [(row, secs) for row, secs in ran if secs is not None])
     corrected = with_factors(problem, factors.compute, factors.transfer)
     simulated = Simulator(corrected, memory=False).simulate(np.stack(list(rows.values())))
     predicted = {

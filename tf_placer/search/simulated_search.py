@@ -64,6 +64,7 @@ def search_problem(
     max_secs: float,
     report: Callable[[SearchOutcome, float], None] | None = None,
     observed: Callable[[Placer], None] | None = None,
+    sampled: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> SearchOutcome:
     """Simulates what a placer proposes, a batch at a time on all cores, and lets it learn.
 
@@ -82,6 +83,8 @@ def search_problem(
         report: called after each batch with the outcome if the search ended there, and with the
             seconds until its budget ends, as expected from the pace so far.
         observed: called with the placer after each batch that it has observed, before `report`.
+        sampled: called with the steps of each batch and whether they may run, as
+            `SampledSteps.add` takes them.
 
     Returns:
         The best placement.
@@ -91,7 +94,7 @@ def search_problem(
         ValueError: the budget is not positive, the placer has nothing to propose at all, or it
             broke its contract.
     """
-    run = _Run(problem, placer, Budget(max_trials, max_secs))
+    run = _Run(problem, placer, Budget(max_trials, max_secs), sampled)
     try:
         for _ in propose_and_observe(placer, run.count, run.measure):
             if observed is not None:
@@ -124,8 +127,15 @@ class _Candidate:
 class _Run:
     """The state of one search."""
 
-    def __init__(self, problem: PlacementProblem, placer: Placer, budget: Budget) -> None:
+    def __init__(
+        self,
+        problem: PlacementProblem,
+        placer: Placer,
+        budget: Budget,
+        sampled: Callable[[np.ndarray, np.ndarray], None] | None,
+    ) -> None:
         self._placer = placer
+        self._sampled = sampled
         self._budget = budget
         self._environment = SimulatedEnvironment(problem)
         self._memory_bytes = np.array([d.memory_bytes for d in problem.devices], np.int64)
@@ -150,6 +160,8 @@ class _Run:
         if not placements.size:
             return None
         batch = self._environment.simulator.simulate(placements)
+        if self._sampled is not None:
+            self._sampled(batch.step_secs, batch.feasible)
         best = self._best_of(placements, batch)
         if self._best is None or best.rank < self._best.rank:
             self._best = best

@@ -24,6 +24,7 @@ from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_proble
 from tf_placer.cli import main as cli
 from tf_placer.cli import search_command
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.search.training_log import read_training_log
 
 RESULT_ENTRIES = [
@@ -191,17 +192,34 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertRegex(printed, r"(?m)^found +4\.500 s +1\.50x +yes$")
         self.assertRegex(printed, r"(?m)^single_device +")
         self.assertRegex(printed, r"(?m)^transfers twice as fast +[\d.]+ s +[\d.]+x +2\.750 s$")
-        self.assertRegex(printed, r"(?m)^one more .* \(searched\) +[\d.]+x")
+        self.assertRegex(printed, r"(?m)^one more .* +[\d.]+x")
 
-    def test_auto_learns_nothing_to_keep(self):
-        self.assert_refused(
-            "'auto' learns nothing that --log_dir could keep",
-            "search",
-            f"--problem={self.problem}",
-            f"--output={self.path('r.json')}",
-            "--placer=auto",
-            f"--log_dir={self.path('log')}",
+    def test_a_directory_keeps_how_a_problem_was_searched(self):
+        log_dir = f"--log_dir={self.path('log')}"
+        self.search("--placer=auto", "--max_secs=2", "--max_trials=500", log_dir)
+        self.assertEqual(
+            (self.directory / "log/problem.json").read_bytes(),
+            pathlib.Path(self.problem).read_bytes(),
         )
+        self.assertEqual(self.read("log/result.json"), self.read("r.json"))
+        record = PlanDirectory(self.path("log")).read_record()
+        self.assertEqual(record.best[-1].step_secs, 4.5)
+        self.assertEqual(record.header["placer"], "auto")
+        self.assertIn("single_device", [candidate.label for candidate in record.candidates])
+        self.assertIn("transfers twice as fast", [change.change for change in record.changes])
+        self.assert_refused(
+            "a log of another seed",
+            *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}", log_dir),
+            "--seed=3",
+        )
+
+    def test_a_directory_keeps_what_was_sampled(self):
+        self.search("--max_trials=100", f"--log_dir={self.path('log')}")
+        record = PlanDirectory(self.path("log")).read_record()
+        self.assertEqual([sample.number for sample in record.samples], list(range(1, 101)))
+        steps = {sample.step_secs for sample in record.samples}
+        self.assertContainsSubset({4.5, 9.0}, steps)
+        self.assertEqual(record.best[-1].step_secs, 4.5)
 
     def test_a_problem_that_nothing_fits_is_answered_by_what_comes_closest(self):
         write_problem(small_problem(cpu_bytes=31, gpu_bytes=5), self.problem)

@@ -1,0 +1,93 @@
+"""Tests of the command `report`: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import unittest
+from unittest import mock
+
+from absl.testing import absltest
+
+from tests.tf_placer.small_problem import small_problem
+from tf_placer.cli.main import main
+from tf_placer.problem.problem_file import write_problem
+from tf_placer.report.page import page
+
+
+def setUpModule():
+    try:
+        page.require_page_libraries()
+    except ImportError as error:
+        raise unittest.SkipTest(str(error)) from error
+
+
+class ReportCommandTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        write_problem(small_problem(), self.path("problem.json"))
+        self.call(
+            *("search", f"--problem={self.path('problem.json')}", "--placer=random"),
+            *("--max_trials=20", f"--output={self.path('best.json')}"),
+            f"--log_dir={self.path('run')}",
+        )
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def call(self, *arguments: str) -> str:
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
+            main(arguments)
+        return output.getvalue()
+
+    def assert_refused(self, message: str, *arguments: str):
+        before = sorted(os.listdir(self.directory))
+        with self.assertRaises(SystemExit) as raised:
+            self.call("report", *arguments)
+        self.assertRegex(str(raised.exception.code), f"^tf_placer: .*{message}")
+        self.assertEqual(sorted(os.listdir(self.directory)), before)
+
+    def test_a_page_of_a_planned_search(self):
+        output = self.path("page.html")
+        printed = self.call("report", self.path("run"), f"--output={output}")
+        self.assertEqual(printed, f"page: {output}\n")
+        text = pathlib.Path(output).read_text()
+        self.assertStartsWith(text, "<!doctype html>")
+        self.assertNotRegex(text, r"""<(script|link|img)[^>]*(src|href)=["']https?:""")
+
+    def test_a_result_elsewhere_needs_the_problem(self):
+        self.assert_refused("give the problem, too", self.path("best.json"), "--output=x.html")
+        output = self.path("page.html")
+        self.call(
+            *("report", self.path("best.json"), f"--problem={self.path('problem.json')}"),
+            f"--output={output}",
+        )
+        self.assertIn("How it was searched was not kept", pathlib.Path(output).read_text())
+
+    def test_pictures_are_written_by_their_ending(self):
+        for name, start in (("p.png", b"\x89PNG"), ("p.svg", b"<?xml")):
+            for flag in ("picture", "time_picture"):
+                with self.subTest(name, flag=flag):
+                    path = self.path(f"{flag}_{name}")
+                    printed = self.call("report", self.path("run"), f"--{flag}={path}")
+                    self.assertEqual(printed, f"picture: {path}\n")
+                    self.assertStartsWith(pathlib.Path(path).read_bytes(), start)
+        self.assertFalse(os.path.exists("report.html"))
+
+    def test_bad_input(self):
+        run = self.path("run")
+        self.assert_refused("a picture ends with .png or .svg", run, "--picture=p.gif")
+        self.assert_refused("no/p.png", run, f"--picture={self.path('no/p.png')}")
+        self.assert_refused("No such file", self.path("nothing"), f"--output={self.path('x.html')}")
+        with mock.patch.object(page, "_LIBRARIES", ("bokeh", "no_such_library")):
+            self.assert_refused(
+                r"a report needs no_such_library: pip install 'tf_placer\[report\]'", run
+            )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,126 @@
+"""Tests of how pictures lay a model out, and of their colours."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
+from tf_placer.report.colours import DEVICE_COLOURS, TRANSPARENT, device_colours, device_marks
+from tf_placer.report.operation_kinds import operation_kinds
+from tf_placer.report.pictures.drawing import shares_of
+from tf_placer.report.pictures.part_graph import part_graph
+from tf_placer.report.pictures.unrolled_grid import unrolled_grid
+
+# Brettel, Viénot and Mollon's matrices as Viénot (1999) simplified them, on linear RGB.
+_BLIND = {
+    "deuteranopia": [[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]],
+    "protanopia": [[0.11238, 0.88762, 0.0], [0.11238, 0.88762, 0.0], [0.00401, -0.00401, 1.0]],
+}
+
+
+def with_layers(problem: PlacementProblem, layers, coarse) -> PlacementProblem:
+    return dataclasses.replace(problem, layers=np.array(layers), coarse_groups=np.array(coarse))
+
+
+def unrolled(steps: int) -> PlacementProblem:
+    """Two layers by so many steps, each with an operation forward and one backward."""
+    names, layers, coarse = [], [], []
+    for layer, step in itertools.product(range(2), range(steps)):
+        for scope in ("", "gradients/"):
+            names.append(f"{scope}layer_{layer}/step_{step}/MatMul")
+            layers.append(layer)
+            coarse.append(layer * steps + step)
+    problem = make_problem([[1.0, 1.0]] * len(names), names=names)
+    return with_layers(problem, layers, coarse)
+
+
+class KindsTest(absltest.TestCase):
+    def test_kinds_and_directions_are_read_from_names(self):
+        expected = {
+            "stem/conv_0/Conv2D": ("convolution", False),
+            "gradients/stem/conv_0/Conv2D_grad/Conv2DBackpropInput": ("convolution", True),
+            "gradient_tape/model/dense/MatMul/MatMul_1": ("matrix product", True),
+            "layer_0/step_3/MatMul": ("matrix product", False),
+            "pool/MaxPool": ("pooling", False),
+            "block/FusedBatchNormV3": ("normalisation", False),
+            "train/update_w/ResourceApplyAdam": ("update", True),
+            "embedding/GatherV2": ("lookup", False),
+            "mixed/concat": ("concat and split", False),
+            "x": ("other", False),
+        }
+        problem = make_problem([[1.0, 1.0]] * len(expected), names=list(expected))
+        kinds = operation_kinds(problem)
+        found = zip(kinds.kinds, kinds.backward.tolist(), strict=True)
+        self.assertEqual(dict(zip(expected, found, strict=True)), expected)
+
+
+class GridTest(absltest.TestCase):
+    def test_layers_are_rows_and_steps_columns(self):
+        problem = unrolled(5)
+        drawing = unrolled_grid(problem, operation_kinds(problem))
+        self.assertEqual([text for _, text in drawing.rows], ["layer_0", "layer_1"])
+        places = {cell.number: (cell.x, cell.y) for cell in drawing.cells}
+        self.assertEqual(
+            places,
+            {layer * 5 + step: (step, layer) for layer in range(2) for step in range(5)},
+        )
+
+    def test_what_is_not_unrolled_has_no_grid(self):
+        problem = unrolled(3)
+        self.assertIsNone(unrolled_grid(problem, operation_kinds(problem)))
+
+    def test_halves_are_shared_out_by_time(self):
+        problem = unrolled(5)
+        kinds = operation_kinds(problem)
+        drawing = unrolled_grid(problem, kinds)
+        devices = np.zeros(20, np.int32)
+        devices[1] = 1
+        shares = shares_of(drawing.parts, np.ones(20), devices, kinds)
+        self.assertEqual(shares[0, False], [(0, 1.0)])
+        self.assertEqual(shares[0, True], [(1, 1.0)])
+
+
+class GraphTest(absltest.TestCase):
+    def test_branches_stand_above_each_other(self):
+        # 0 feeds 1 and 2, which feed 3.
+        problem = make_problem(
+            [[1.0, 1.0]] * 4,
+            tensors=[(0, 1, [1, 2]), (1, 1, [3]), (2, 1, [3])],
+            names=["stem/Conv2D", "mixed/a/Conv2D", "mixed/b/Conv2D", "end/concat"],
+        )
+        drawing = part_graph(problem, operation_kinds(problem))
+        at = {cell.number: cell for cell in drawing.cells}
+        of = [at[part] for part in drawing.parts.tolist()]
+        self.assertLess(of[0].x, of[1].x)
+        self.assertEqual(of[1].x, of[2].x)
+        self.assertNotEqual(of[1].y, of[2].y)
+        self.assertLess(of[2].x, of[3].x)
+        self.assertLen(drawing.edges, 4)
+        self.assertEqual([text for *_, text in drawing.columns], ["stem", "mixed", "end"])
+
+
+class ColoursTest(absltest.TestCase):
+    def test_a_cpu_is_transparent_beside_other_devices_only(self):
+        cpu = ProblemDevice("/job:a/device:CPU:0", "Haswell-18", 1)
+        gpu = ProblemDevice("/job:a/device:GPU:0", "K80", 1)
+        self.assertEqual(device_colours([cpu, gpu]), [TRANSPARENT, DEVICE_COLOURS[0]])
+        self.assertEqual(device_marks([cpu, gpu]), ["C", "0"])
+        self.assertEqual(device_marks([cpu, cpu]), ["0", "1"])
+
+    def test_the_colour_blind_can_tell_the_first_devices_apart(self):
+        rgb = np.array(
+            [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in DEVICE_COLOURS[:5]]
+        )
+        for name, matrix in _BLIND.items():
+            seen = np.clip((rgb**2.2) @ np.array(matrix).T, 0, 1) ** (1 / 2.2)
+            for a, b in itertools.combinations(range(5), 2):
+                self.assertGreater(np.abs(seen[a] - seen[b]).max(), 0.1, (name, a, b))
+
+
+if __name__ == "__main__":
+    absltest.main()

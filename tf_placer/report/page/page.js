@@ -1,0 +1,147 @@
+"use strict";
+const tfPlacer = (() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const data = read("operation-data");
+  const legends = read("legend-data");
+  const MOST_ROWS = 200;
+
+  const time = (us) => us >= 1e6 ? (us / 1e6).toPrecision(4) + " s"
+    : us >= 1e3 ? (us / 1e3).toPrecision(4) + " ms" : us.toFixed(1) + " µs";
+  const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+
+  // What a hover says of an operation: charts know it by its number only.
+  function operation(number) {
+    if (!data) return "";
+    const last = data.steps[data.steps.length - 1];
+    const lines = [`<b>${escape(data.names[number])}</b>`,
+      `${data.kindNames[data.kinds[number]]}, ${data.backward[number] ? "backward" : "forward"}, ${escape(data.layerNames[data.layers[number]])}`];
+    for (const step of data.steps)
+      lines.push(`${escape(step.label)}: ${time(step.secs[number])} on ${escape(data.deviceNames[step.devices[number]])} from ${time(step.start[number])}`
+        + (step.waited[number] > 0 ? `, waited ${time(step.waited[number])}` : ""));
+    return lines.join("<br>");
+  }
+
+  function operationRows() {
+    return data.names.map((name, i) => ({
+      name, kind: data.kindNames[data.kinds[i]], direction: data.backward[i] ? "backward" : "forward",
+      layer: data.layerNames[data.layers[i]], group: data.groups[i], operations: 1,
+      devices: data.steps.map((s) => data.deviceNames[s.devices[i]]), secs: data.steps.map((s) => s.secs[i]),
+      waited: data.steps.map((s) => s.waited[i]),
+    }));
+  }
+
+  function groupRows() {
+    const rows = new Map();
+    data.names.forEach((name, i) => {
+      const group = data.groups[i];
+      let row = rows.get(group);
+      if (!row) {
+        row = { name, kinds: new Map(), direction: new Set(), layer: data.layerNames[data.layers[i]], group, operations: 0,
+          devices: data.steps.map((s) => data.deviceNames[s.devices[i]]), secs: data.steps.map(() => 0), waited: data.steps.map(() => 0) };
+        rows.set(group, row);
+      }
+      row.operations += 1;
+      row.direction.add(data.backward[i] ? "backward" : "forward");
+      data.steps.forEach((s, k) => { row.secs[k] += s.secs[i]; row.waited[k] += s.waited[i]; });
+      const kind = data.kindNames[data.kinds[i]];
+      const last = data.steps.length - 1;
+      row.kinds.set(kind, (row.kinds.get(kind) || 0) + data.steps[last].secs[i]);
+    });
+    return [...rows.values()].map((row) => ({ ...row,
+      kind: [...row.kinds].sort((a, b) => b[1] - a[1])[0][0], direction: [...row.direction].sort().reverse().join(", ") }));
+  }
+
+  function columns() {
+    const named = data.steps.map((step, k) => [
+      [`on, ${step.label}`, (r) => r.devices[k], false],
+      [`takes, ${step.label}`, (r) => r.secs[k], true],
+      [`waits, ${step.label}`, (r) => r.waited[k], true],
+    ]);
+    return [["name", (r) => r.name, false], ["kind", (r) => r.kind, false], ["direction", (r) => r.direction, false],
+      ["layer", (r) => r.layer, false], ["group", (r) => r.group, true], ["operations", (r) => r.operations, true], ...named.flat()];
+  }
+
+  function table() {
+    const all = { groups: groupRows(), operations: operationRows() };
+    const cols = columns();
+    const takes = cols.map((c) => c[0]).lastIndexOf(`takes, ${data.steps[data.steps.length - 1].label}`);
+    let sort = { column: takes, down: true };
+    const head = document.querySelector("#rows thead"), body = document.querySelector("#rows tbody");
+    const filter = document.getElementById("filter"), count = document.getElementById("count");
+    const isTime = (name) => /^(takes|waits), /.test(name);
+
+    function show() {
+      const which = document.querySelector('input[name="rows"]:checked').value;
+      const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const matches = all[which].filter((row) => {
+        const text = [row.name, row.kind, row.direction, row.layer, ...row.devices].join(" ").toLowerCase();
+        return words.every((word) => text.includes(word));
+      });
+      const get = cols[sort.column][1];
+      matches.sort((a, b) => { const x = get(a), y = get(b); const order = x < y ? -1 : x > y ? 1 : 0; return sort.down ? -order : order; });
+      head.innerHTML = "<tr>" + cols.map(([name, , right], k) =>
+        `<th class="${right ? "n" : ""}"><button type="button" data-column="${k}">${escape(name)}${k === sort.column ? (sort.down ? " ▾" : " ▴") : ""}</button></th>`).join("") + "</tr>";
+      body.innerHTML = matches.slice(0, MOST_ROWS).map((row) => "<tr>" + cols.map(([name, value, right]) => {
+        const v = value(row);
+        return `<td class="${right ? "n" : ""}">${isTime(name) ? time(v) : escape(typeof v === "number" ? v.toLocaleString("en") : v)}</td>`;
+      }).join("") + "</tr>").join("");
+      count.textContent = `${matches.length.toLocaleString("en")} of ${all[which].length.toLocaleString("en")} ${which}`
+        + (matches.length > MOST_ROWS ? `, the first ${MOST_ROWS} are shown` : "");
+    }
+    head.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (!button) return;
+      const column = Number(button.dataset.column);
+      sort = { column, down: column === sort.column ? !sort.down : cols[column][2] };
+      show();
+    });
+    filter.addEventListener("input", show);
+    document.querySelectorAll('input[name="rows"]').forEach((input) => input.addEventListener("change", show));
+    show();
+  }
+
+  const charts = () => {
+    const chart = read("chart-data");
+    return Bokeh.embed.embed_items(chart.docs, chart.items);
+  };
+
+  // Charts have no background of their own: only their texts and lines follow the page.
+  function theme() {
+    const style = getComputedStyle(document.documentElement);
+    const soft = style.getPropertyValue("--soft").trim();
+    for (const root of Bokeh.documents.flatMap((d) => d.roots()))
+      for (const model of root.references()) {
+        if (/Axis$/.test(model.type)) Object.assign(model, { axis_label_text_color: soft, major_label_text_color: soft, axis_line_color: soft,
+          major_tick_line_color: soft, minor_tick_line_color: null, ...(model.type === "CategoricalAxis" ? { group_text_color: soft, subgroup_text_color: soft } : {}) });
+        if (model.type === "Grid") model.grid_line_color = soft;
+        if (model.type === "Legend") Object.assign(model, { label_text_color: soft });
+      }
+  }
+
+  function legend(by) {
+    document.getElementById("legend").innerHTML = legends[by].map(([name, colour]) => `<span style="--c:${colour}">${escape(name)}</span>`).join("");
+  }
+
+  function colours() {
+    const select = document.getElementById("colour-by");
+    if (!select) return;
+    select.addEventListener("change", () => {
+      legend(select.value);
+      for (const root of Bokeh.documents.flatMap((d) => d.roots()))
+        for (const model of root.references())
+          if (model.type === "GlyphRenderer" && model.name === "operations") model.glyph.fill_color = { field: select.value };
+    });
+    legend(select.value);
+  }
+
+  async function start() {
+    await charts();
+    theme();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
+    if (data) { colours(); table(); }
+    document.documentElement.dataset.ready = "yes";
+  }
+  return { operation, start };
+})();
+window.tfPlacer = tfPlacer;
+tfPlacer.start();

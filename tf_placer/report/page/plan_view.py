@@ -1,0 +1,229 @@
+"""What the page about a planned search shows: a problem, a placement of it, how it was found."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_placer.files import read_json
+from tf_placer.problem.assignment_file import read_assignment
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.report.auto_table import bound_by
+from tf_placer.report.limits import Limits, limits_of
+from tf_placer.report.page.run_view import (
+    Compared,
+    Point,
+    RunView,
+    StepView,
+    baseline_placements,
+    view_step,
+)
+from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
+from tf_placer.search.sampled_steps import Sample
+from tf_placer.simulation.simulator import Simulator
+from tf_placer.text.units import format_bytes, format_duration, format_step
+
+__all__ = ["view_plan"]
+
+# As near to the lower bound as this, more searching finds little.
+_NEAR_BOUND = 1.02
+
+
+def view_plan(
+    result_path: str | os.PathLike[str],
+    problem_path: str | os.PathLike[str],
+    record: PlanRecord | None = None,
+) -> RunView:
+    """Reads what the command `search` wrote, and simulates the steps to show.
+
+    A plan has no original. What stands in for it is the fastest of what people do without a
+    search: everything on one device, or where that does not fit, a split by layer.
+
+    Args:
+        result_path: the result.
+        problem_path: the problem.
+        record: how it was searched; None if that was not kept.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is wrong.
+    """
+    problem = read_problem(os.fspath(problem_path))
+    placement = read_assignment(os.fspath(result_path), problem, os.fspath(problem_path))
+    result = read_json(result_path)
+    found = view_step("found", problem, placement)
+    if found is None:
+        raise ValueError(f"{os.fspath(result_path)}: an operation is where it may not go")
+    reference, compared = _baselines(problem)
+    fits = found.report.fits
+    limits = limits_of(problem, placement)
+    mine = Compared(
+        "found",
+        found.trace.step_secs,
+        speedup=None
+        if reference is None
+        else reference.trace.step_secs / max(found.trace.step_secs, 1e-300),
+        basis="simulated" if fits else "does not fit",
+        is_found=True,
+    )
+    of_search = () if record is None else record.candidates
+    others = [
+        Compared(
+            f"{each.label} (search)",
+            each.step_secs,
+            speedup=reference.trace.step_secs / each.step_secs
+            if reference is not None and each.step_secs and each.fits
+            else None,
+            basis="simulated" if each.fits else "does not fit",
+        )
+        for each in of_search
+        if each.label != "found"
+    ]
+    is_better = fits and (
+        reference is None or found.trace.step_secs < reference.trace.step_secs * (1 - 1e-9)
+    )
+    placer = str(result.get("placer", "unknown"))
+    return RunView(
+        title=_title(problem),
+        verdict=_verdict(found, reference, limits, fits),
+        is_better=is_better,
+        is_measured=False,
+        compared=(*compared, mine, *others),
+        steps=(found,) if reference is None else (reference, found),
+        points=() if record is None else _points(record.samples, placer),
+        best=() if record is None else _points(record.best, placer),
+        limits=limits,
+        changes=() if record is None else record.changes,
+        problem=problem,
+        notes=_notes(problem, record, problem_path),
+        facts=_facts(result, record, problem_path),
+    )
+
+
+def _baselines(problem: PlacementProblem) -> tuple[StepView | None, list[Compared]]:
+    """Finds the step that stands in for an original, and compares all candidates for that."""
+    labels, placements = zip(*baseline_placements(problem), strict=True)
+    batch = Simulator(problem).simulate(np.stack(placements))
+    memory_bytes = np.array([device.memory_bytes for device in problem.devices])
+    excess_bytes = np.maximum(batch.peak_bytes - memory_bytes, 0).sum(axis=1)
+    best = {}
+    for label in dict.fromkeys(labels):
+        rows = [i for i, each in enumerate(labels) if each == label]
+        best[label] = min(
+            rows,
+            key=lambda i: (not batch.feasible[i], excess_bytes[i], batch.step_secs[i]),
+        )
+    # One device, if the model fits there.
+    chosen = next((label for label, i in best.items() if batch.feasible[i]), None)
+    reference = None
+    if chosen is not None:
+        reference = view_step(chosen, problem, placements[best[chosen]])
+    compared = []
+    for label, i in best.items():
+        secs = float(batch.step_secs[i])
+        fits = bool(batch.feasible[i])
+        compared.append(
+            Compared(
+                label,
+                secs if fits else None,
+                speedup=reference.trace.step_secs / max(secs, 1e-300)
+                if fits and reference is not None
+                else None,
+                basis="simulated"
+                if fits
+                else f"does not fit: {format_bytes(int(excess_bytes[i]))} too much",
+            )
+        )
+    # What stands in for the original is the first.
+    compared.sort(key=lambda each: each.label != chosen)
+    return reference, compared
+
+
+def _verdict(found: StepView, reference: StepView | None, limits: Limits, fits: bool) -> str:
+    step = format_step(found.trace.step_secs)
+    if not fits:
+        return (
+            f"No placement that fits was found: the closest takes {step} a step. More memory or a "
+            "smaller batch would help"
+        )
+    if reference is None:
+        text = f"Placed: {step} a step, where neither one device nor a split by layer fits"
+    else:
+        ratio = reference.trace.step_secs / max(found.trace.step_secs, 1e-300)
+        before = f"{reference.label} ({format_step(reference.trace.step_secs)} a step)"
+        text = (
+            f"Placed: {step} a step, {ratio:.2f} times as fast as {before}"
+            if ratio > 1
+            else f"Unchanged: nothing is faster than {before}"
+        )
+    near = found.trace.step_secs / max(limits.lower_bound_secs, 1e-300)
+    bound = (
+        f"no placement can be more than {near:.2f} times as fast as that"
+        if near > _NEAR_BOUND
+        else "no placement can be faster by more than 2 %"
+    )
+    return f"{text}. It is simulated, not measured; {bound}. It is bound by {bound_by(limits)}"
+
+
+def _points(samples: tuple[Sample, ...], placer: str) -> tuple[Point, ...]:
+    return tuple(
+        Point(
+            each.number,
+            each.elapsed_secs,
+            each.step_secs,
+            placer,
+            failure="" if each.step_secs is not None else "does not fit, or may not run",
+        )
+        for each in samples
+    )
+
+
+def _title(problem: PlacementProblem) -> str:
+    kinds = [device.kind for device in problem.devices]
+    devices = " and ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    return f"{problem.num_operations:,} operations planned on {devices}"
+
+
+def _notes(
+    problem: PlacementProblem, record: PlanRecord | None, problem_path: str | os.PathLike[str]
+) -> tuple[str, ...]:
+    notes = ["On the machine itself, optimize confirms a placement by real steps."]
+    if record is None:
+        notes.append(
+            "How it was searched was not kept: search --log_dir keeps it, and then the page has "
+            "the search over time and what other machines would bring."
+        )
+    return tuple(notes)
+
+
+def _facts(
+    result: Mapping[str, Any], record: PlanRecord | None, problem_path: str | os.PathLike[str]
+) -> tuple[tuple[str, str], ...]:
+    facts = [
+        ("problem", os.fspath(problem_path)),
+        ("placer", str(result.get("placer", "unknown"))),
+        ("seed", str(result.get("seed", "unknown"))),
+    ]
+    if isinstance(result.get("trials"), int):
+        facts.append(("placements simulated", f"{result['trials']:,}"))
+    if isinstance(result.get("elapsed_secs"), int | float):
+        facts.append(("searched for", format_duration(result["elapsed_secs"])))
+    if record is not None:
+        facts += [("command", record.command), ("began", record.time)]
+        facts += [(name, str(value)) for name, value in record.header["versions"].items()]
+    return tuple(facts)
+
+
+def read_plan(path: pathlib.Path) -> RunView:
+    """Reads the directory of a planned search.
+
+    Raises:
+        OSError, ValueError: as `view_plan` raises them.
+    """
+    directory = PlanDirectory(path)
+    return view_plan(directory.result, directory.problem, directory.read_record())

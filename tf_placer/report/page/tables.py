@@ -1,0 +1,123 @@
+"""The tables of the page about a search, as rows of text; and its operations, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.report.device_labels import device_labels
+from tf_placer.report.limits import Limits
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.page.run_view import Compared, RunView, StepView
+from tf_placer.report.what_if import WhatIf
+from tf_placer.text.units import format_bytes, format_step
+
+__all__ = ["change_rows", "compared_rows", "device_rows", "limit_rows", "operation_columns"]
+
+
+def compared_rows(compared: Sequence[Compared], bound_secs: float | None) -> list[dict[str, Any]]:
+    """Makes the rows of the candidates."""
+    rows = []
+    for each in compared:
+        low, high = each.interval or (None, None)
+        rows.append(
+            {
+                "label": each.label,
+                "is_found": each.is_found,
+                "step": "" if each.step_secs is None else format_step(each.step_secs),
+                "predicted": ""
+                if each.predicted_secs is None
+                else format_step(each.predicted_secs),
+                "speedup": "" if each.speedup is None else f"{each.speedup:.3f}x",
+                "interval": "" if low is None or high is None else f"{low:.3f} to {high:.3f}",
+                "to_bound": (
+                    f"{each.step_secs / bound_secs:.2f}x" if each.step_secs and bound_secs else ""
+                ),
+                "basis": each.basis,
+            }
+        )
+    return rows
+
+
+def limit_rows(limits: Limits) -> list[tuple[str, str, float, str]]:
+    """Makes the rows of what a step can be short of: kind, where, share, and what it is of."""
+    labels = device_labels([each.where for each in limits.limits if each.kind == "compute"])
+    return [
+        (
+            each.kind,
+            " → ".join(labels.get(part, part) for part in each.where.split(" -> ")),
+            each.share,
+            f"{each.share:.0%} of {'it' if each.kind == 'memory' else 'the step'}",
+        )
+        for each in limits.limits
+    ]
+
+
+def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, str, str, str]]:
+    """Makes the rows of what other machines would bring."""
+    return [
+        (
+            each.change,
+            format_step(each.step_secs),
+            f"{now_secs / each.step_secs:.2f}x" if each.step_secs > 0 else "",
+            format_step(each.lower_bound_secs),
+        )
+        for each in changes
+    ]
+
+
+def device_rows(view: StepView) -> list[tuple[str, ...]]:
+    """Makes the rows of the devices of a step."""
+    labels = device_labels([device.name for device in view.report.devices])
+    step_secs = max(view.report.step_secs, 1e-300)
+    return [
+        (
+            labels[device.name],
+            f"{device.operations:,}",
+            f"{device.busy_secs / step_secs:.0%}",
+            format_step(device.copy_secs),
+            format_bytes(device.peak_bytes),
+            format_bytes(device.memory_bytes),
+        )
+        for device in view.report.devices
+    ]
+
+
+def operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, Any]:
+    """Collects what the page knows of each operation, a column each; times are in µs."""
+    assert view.problem is not None
+    problem = view.problem
+    labels = device_labels([device.name for device in problem.devices])
+    names = sorted(set(kinds.kinds))
+    number = {name: i for i, name in enumerate(names)}
+    columns: dict[str, Any] = {
+        "names": list(problem.operation_names),
+        "kindNames": names,
+        "kinds": [number[kind] for kind in kinds.kinds],
+        "backward": kinds.backward.astype(int).tolist(),
+        "layerNames": list(kinds.layer_names),
+        "layers": kinds.layers.tolist(),
+        "groups": problem.groups.tolist(),
+        "deviceNames": [labels[device.name] for device in problem.devices],
+        "steps": [],
+    }
+    for step in view.steps:
+        trace = step.trace
+        columns["steps"].append(
+            {
+                "label": step.label,
+                "devices": trace.operation_devices.tolist(),
+                "start": _us(trace.start_secs),
+                "secs": _us(trace.end_secs - trace.start_secs),
+                "waited": _us(trace.start_secs - trace.ready_secs),
+            }
+        )
+    return columns
+
+
+def _us(secs: np.ndarray) -> list[float]:
+    # "12.0" is longer than "12".
+    rounded = np.round(secs * 1e6, 1).tolist()
+    return [int(value) if value == int(value) else value for value in rounded]

@@ -1,0 +1,134 @@
+"""The picture of a model that is not unrolled: its parts, each to the right of what it reads."""
+
+from __future__ import annotations
+
+import collections
+
+import networkx as nx
+import numpy as np
+
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.pictures.drawing import Cell, Drawing
+
+__all__ = ["part_graph"]
+
+# More parts than this are drawn by layer.
+_MOST_PARTS = 300
+# A part that takes less of the time is left out; what it connects stays connected.
+_LEAST_SHARE = 1e-4
+# Longer chains go on in a row below.
+_MOST_COLUMNS = 24
+
+
+def part_graph(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
+    """Lays out blocks and branches as in ColocRL, figure 5, and any other graph.
+
+    A part is a coarse group, as a branch of convolutions is; of very many parts, a layer. Its
+    column is the longest way to it through the forward pass, so that what may run at the same time
+    is in one column.
+    """
+    of_operations = kinds.clusters
+    if len(np.unique(of_operations)) > _MOST_PARTS:
+        of_operations = kinds.layers
+    graph = _forward_graph(problem, kinds, of_operations)
+    generations = enumerate(nx.topological_generations(graph))
+    depths = {part: depth for depth, parts in generations for part in parts}
+    columns: dict[int, list[int]] = collections.defaultdict(list)
+    for part, depth in depths.items():
+        columns[depth].append(part)
+    places = _ordered(graph, columns)
+    tallest = max((len(parts) for parts in columns.values()), default=1)
+    row_height = tallest + 1.3
+    cells: list[Cell] = []
+    index: dict[int, int] = {}
+    for depth, parts in sorted(columns.items()):
+        top = (depth // _MOST_COLUMNS) * row_height + (tallest - len(parts)) / 2
+        for part in parts:
+            index[part] = len(cells)
+            cells.append(Cell(part, 1.35 * (depth % _MOST_COLUMNS), top + places[part]))
+    # Parts that wait for each other are one in the graph of parts.
+    parts_of = {member: part for part, data in graph.nodes(data=True) for member in data["members"]}
+    depth_count = len(columns)
+    return Drawing(
+        form="graph",
+        parts=np.array([parts_of.get(part, -1) for part in of_operations.tolist()], np.int64),
+        cells=tuple(cells),
+        edges=tuple(
+            (index[a], index[b])
+            for a, b in graph.edges
+            if depths[a] // _MOST_COLUMNS == depths[b] // _MOST_COLUMNS
+        ),
+        rows=(),
+        columns=_labels(problem, kinds, of_operations, parts_of, depths, row_height),
+        width=1.35 * min(depth_count, _MOST_COLUMNS),
+        height=row_height * (-(-depth_count // _MOST_COLUMNS)),
+    )
+
+
+def _forward_graph(
+    problem: PlacementProblem, kinds: OperationKinds, of_operations: np.ndarray
+) -> nx.DiGraph:
+    """Makes the graph of parts that take time, without circles; nodes have their `members`."""
+    secs = problem.compute_secs.min(axis=1)
+    forward = ~kinds.backward
+    count = int(of_operations.max()) + 1
+    part_secs = np.bincount(of_operations, secs, count)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(np.unique(of_operations[forward]).tolist())
+    before, after = problem.edges.T
+    both = forward[before] & forward[after]
+    pairs = np.stack([of_operations[before[both]], of_operations[after[both]]], axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    graph.add_edges_from(pairs.tolist())
+    condensed = nx.condensation(graph)
+    least_secs = _LEAST_SHARE * float(part_secs.sum())
+    for node in list(nx.topological_sort(condensed)):
+        members = condensed.nodes[node]["members"]
+        if sum(part_secs[member] for member in members) < least_secs:
+            ways = [(a, b) for a in condensed.pred[node] for b in condensed.succ[node]]
+            condensed.remove_node(node)
+            condensed.add_edges_from(ways)
+    # Edges beside which there is a longer way say nothing.
+    reduced = nx.transitive_reduction(condensed)
+    reduced.add_nodes_from(condensed.nodes(data=True))
+    return reduced
+
+
+def _ordered(graph: nx.DiGraph, columns: dict[int, list[int]]) -> dict[int, int]:
+    """Puts the parts of each column in the order of what they read."""
+    places: dict[int, int] = {}
+
+    def place(part: int) -> tuple[float, int]:
+        before = [places[each] for each in graph.pred[part]]
+        return (float(np.mean(before)) if before else 0.0, part)
+
+    for _, parts in sorted(columns.items()):
+        parts.sort(key=place)
+        places |= {part: position for position, part in enumerate(parts)}
+    return places
+
+
+def _labels(
+    problem: PlacementProblem,
+    kinds: OperationKinds,
+    of_operations: np.ndarray,
+    parts_of: dict[int, int],
+    depths: dict[int, int],
+    row_height: float,
+) -> tuple[tuple[float, float, str], ...]:
+    """Names the columns after the first part of the scope that most of their operations are in."""
+    counts: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for name, part, backward in zip(
+        problem.operation_names, of_operations.tolist(), kinds.backward.tolist(), strict=True
+    ):
+        if not backward and parts_of.get(part) in depths and "/" in name:
+            counts[depths[parts_of[part]]][name.split("/")[0]] += 1
+    labels, last = [], None
+    for depth in sorted(counts):
+        name = counts[depth].most_common(1)[0][0]
+        if name != last or depth % _MOST_COLUMNS == 0:
+            x = 1.35 * (depth % _MOST_COLUMNS) + 0.45
+            labels.append((x, (depth // _MOST_COLUMNS) * row_height, name))
+        last = name
+    return tuple(labels)

@@ -1,0 +1,244 @@
+"""Pictures of where the parts of a model went, as SVG and as files."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.files import check_output, write_bytes
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.colours import device_colours, device_marks
+from tf_placer.report.device_labels import device_labels
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.pictures.drawing import Drawing, shares_of
+from tf_placer.report.pictures.part_graph import part_graph
+from tf_placer.report.pictures.unrolled_grid import unrolled_grid
+
+__all__ = [
+    "check_picture",
+    "draw_placement",
+    "picture_note",
+    "placement_drawing",
+    "placement_svg",
+    "write_placement_picture",
+]
+
+_ENDINGS = (".png", ".svg")
+_GREY = "#8a8a8a"
+_LEGEND_INCHES = 0.45
+# Stands for the colour of the text around an SVG in a page.
+_INK = "#123456"
+
+
+def placement_drawing(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
+    """Lays out a model: its steps in a grid if it is unrolled, else its parts as a graph."""
+    return unrolled_grid(problem, kinds) or part_graph(problem, kinds)
+
+
+def picture_note(drawing: Drawing) -> str:
+    """Says how to read a picture."""
+    lies = (
+        "A row is a layer, a column a step of it."
+        if drawing.form == "grid"
+        else "A part stands to the right of what it reads; parts above each other may run together."
+    )
+    return (
+        f"{lies} The upper half of a cell is the forward pass, the lower half the backward pass "
+        "with the update. Colours and numbers are devices; a half with several colours is on "
+        "several devices, by their share of its time. A CPU beside other devices has no colour."
+    )
+
+
+def placement_svg(
+    problem: PlacementProblem, kinds: OperationKinds, drawing: Drawing, devices: np.ndarray
+) -> str:
+    """Draws a placement for a page; texts have the colour of the texts around.
+
+    Args:
+        problem: what is placed.
+        kinds: of its operations.
+        drawing: where its parts lie.
+        devices: int [num_operations], where each operation is.
+    """
+    content = io.StringIO()
+    figure = draw_placement(problem, kinds, drawing, devices, ink=_INK)
+    figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
+    svg = content.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    # Names of things in one page must differ from picture to picture, and nothing uses metadata.
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    return re.sub(r'\s(id="[^"]*")(?=[ >])', _without_unused_ids, svg)
+
+
+def check_picture(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
+    """Makes sure, before any work, that a picture can be written.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: it has no known ending.
+    """
+    if pathlib.Path(path).suffix.lower() not in _ENDINGS:
+        raise ValueError(f"{os.fspath(path)!r}: a picture ends with .png or .svg")
+    check_output(path, *others)
+
+
+def write_placement_picture(
+    path: str | os.PathLike[str],
+    problem: PlacementProblem,
+    kinds: OperationKinds,
+    placements: Sequence[tuple[str, np.ndarray]],
+) -> None:
+    """Writes a picture of placements below each other.
+
+    Args:
+        path: the file (.png or .svg).
+        problem: what is placed.
+        kinds: of its operations.
+        placements: titles, and int [num_operations] devices of the operations.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    drawing = placement_drawing(problem, kinds)
+    ending = pathlib.Path(path).suffix.lower().removeprefix(".")
+    content = io.BytesIO()
+    figure = _figure(problem, kinds, drawing, placements, ink="black")
+    figure.savefig(content, format=ending, dpi=130, facecolor="white")
+    write_bytes(path, content.getvalue())
+
+
+def draw_placement(
+    problem: PlacementProblem,
+    kinds: OperationKinds,
+    drawing: Drawing,
+    devices: np.ndarray,
+    *,
+    ink: str = "black",
+) -> Any:
+    """Draws one placement; see `placement_svg`.
+
+    Returns:
+        A matplotlib figure.
+    """
+    return _figure(problem, kinds, drawing, [("", devices)], ink=ink)
+
+
+def _figure(
+    problem: PlacementProblem,
+    kinds: OperationKinds,
+    drawing: Drawing,
+    placements: Sequence[tuple[str, np.ndarray]],
+    *,
+    ink: str,
+) -> Any:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    label_width = 0.11 * max((len(text) for _, text in drawing.rows), default=0)
+    per_cell = min(0.5, max(0.24, (12.0 - label_width) / max(drawing.width, 1.0)))
+    width = max(6.0, label_width + per_cell * drawing.width + 0.4)
+    height = (0.42 if drawing.form == "grid" else per_cell) * drawing.height + 0.6
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tf_placer"}):
+        # Everything has its place, because looking for it takes longer than drawing.
+        total = height * len(placements) + _LEGEND_INCHES
+        figure = Figure(figsize=(width, total))
+        for number, (title, devices) in enumerate(placements):
+            bottom = _LEGEND_INCHES + height * (len(placements) - 1 - number)
+            axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
+            _draw(axes, problem, kinds, drawing, devices, ink)
+            if title:
+                axes.set_title(title, fontsize=10, loc="left", color=ink, pad=2)
+        _legend(figure, problem, ink)
+    return figure
+
+
+def _draw(
+    axes: Any,
+    problem: PlacementProblem,
+    kinds: OperationKinds,
+    drawing: Drawing,
+    devices: np.ndarray,
+    ink: str,
+) -> None:
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    secs = problem.compute_secs[np.arange(problem.num_operations), devices]
+    shares = shares_of(drawing.parts, secs, devices, kinds)
+    looks = list(zip(device_colours(problem.devices), device_marks(problem.devices), strict=True))
+    ends = [(drawing.cells[a], drawing.cells[b]) for a, b in drawing.edges]
+    lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
+    axes.add_collection(LineCollection(lines, colors=_GREY, lw=0.6))
+    corners, faces = [], []
+    for cell in drawing.cells:
+        for back in (False, True):
+            x, y = cell.x, cell.y + (0.45 if back else 0.0)
+            for device, share in shares.get((cell.number, back), []):
+                width = cell.width * share
+                corners.append([(x, y), (x + width, y), (x + width, y + 0.45), (x, y + 0.45)])
+                colour, mark = looks[device]
+                faces.append(colour if colour.startswith("#") else "none")
+                if width > 0.5:
+                    axes.text(
+                        x + width / 2, y + 0.24, mark, fontsize=5.5, ha="center", va="center",
+                        color=_on(colour), zorder=3,
+                    )  # fmt: skip
+                x += width
+    axes.add_collection(
+        PolyCollection(corners, facecolors=faces, edgecolors=_GREY, linewidths=0.4, zorder=2)
+    )
+    for y, text in drawing.rows:
+        axes.text(-0.2, y + 0.45, text, ha="right", va="center", fontsize=8, color=ink)
+    for x, y, text in drawing.columns:
+        slanted = drawing.form == "graph"
+        axes.text(
+            x, y - 0.12, text, fontsize=7, color=ink, va="bottom",
+            ha="left" if slanted else "center", rotation=25 if slanted else 0,
+        )  # fmt: skip
+    left = -0.2 - 0.35 * max((len(text) for _, text in drawing.rows), default=0)
+    axes.set_xlim(min(left, -0.3), drawing.width)
+    axes.set_ylim(drawing.height, -1.0)
+    axes.axis("off")
+
+
+def _on(colour: str) -> str:
+    """Finds what reads well on a colour: black or white; grey where there is none."""
+    if not colour.startswith("#"):
+        return _GREY
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
+
+
+def _legend(figure: Any, problem: PlacementProblem, ink: str) -> None:
+    from matplotlib.patches import Patch
+
+    labels = device_labels([device.name for device in problem.devices])
+    handles = [
+        Patch(
+            facecolor=colour if colour.startswith("#") else "none",
+            edgecolor=_GREY,
+            label=f"{mark}: {labels[device.name]} ({device.kind})",
+        )
+        for device, colour, mark in zip(
+            problem.devices,
+            device_colours(problem.devices),
+            device_marks(problem.devices),
+            strict=True,
+        )
+    ]
+    figure.legend(
+        handles=handles, loc="lower left", ncols=min(5, len(handles)), fontsize=8,
+        frameon=False, labelcolor=ink,
+    )  # fmt: skip
+
+
+def _without_unused_ids(match: re.Match[str]) -> str:
+    """Drops ids that only name what is drawn; markers and clips are referred to by theirs."""
+    return (
+        "" if re.match(r'id="(patch|text|axes|figure|line2d|legend|LineC)', match[1]) else match[0]
+    )

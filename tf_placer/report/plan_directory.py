@@ -1,0 +1,144 @@
+"""The directory of a search on a problem: what was placed, how it was searched, what came out.
+
+problem.json    a copy of the problem
+result.json     the best placement, as in the file of --output
+search.json     how it was searched: see `PlanRecord`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from tf_placer.files import read_json, write_json
+from tf_placer.report.what_if import WhatIf
+from tf_placer.search.log_header import check_header
+from tf_placer.search.sampled_steps import Sample
+
+__all__ = ["PlanCandidate", "PlanDirectory", "PlanRecord"]
+
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanCandidate:
+    """The best placement that one part of a search proposed.
+
+    Attributes:
+        label: which part.
+        step_secs: its simulated step; None if it cannot be simulated.
+        fits: whether it fits the memory of the devices.
+    """
+
+    label: str
+    step_secs: float | None
+    fits: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanRecord:
+    """How a problem was searched.
+
+    Attributes:
+        header: what the search is of, as `search_header` says it.
+        command: the command line.
+        time: when the search began, ISO 8601 in UTC.
+        samples: what was sampled when; none if the placer shows only the best.
+        best: the best so far, whenever there was a better one.
+        candidates: what was compared.
+        changes: what other machines would bring.
+    """
+
+    header: Mapping[str, Any]
+    command: str
+    time: str
+    samples: tuple[Sample, ...] = ()
+    best: tuple[Sample, ...] = ()
+    candidates: tuple[PlanCandidate, ...] = ()
+    changes: tuple[WhatIf, ...] = ()
+
+
+class PlanDirectory:
+    """Names and contents of the files of one search on a problem."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Uses a directory, which is made when something is written to it."""
+        self.path = pathlib.Path(path)
+
+    @property
+    def problem(self) -> pathlib.Path:
+        """The problem."""
+        return self.path / "problem.json"
+
+    @property
+    def result(self) -> pathlib.Path:
+        """The best placement."""
+        return self.path / "result.json"
+
+    @property
+    def record(self) -> pathlib.Path:
+        """How it was searched."""
+        return self.path / "search.json"
+
+    def check(self, header: Mapping[str, Any]) -> None:
+        """Makes sure that the directory is not that of another search.
+
+        Raises:
+            LogError: it is; the message names the difference.
+            OSError, ValueError: what is there cannot be read.
+        """
+        record = self.read_record()
+        if record is not None:
+            # As it would be read: without tuples.
+            given = json.loads(json.dumps(header))
+            check_header(os.fspath(self.record), record.header, given)
+
+    def write_record(self, record: PlanRecord) -> None:
+        """Writes how the problem was searched.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(
+            self.record,
+            {
+                "format": _FORMAT,
+                "header": record.header,
+                "command": record.command,
+                "time": record.time,
+                "samples": [sample.to_json() for sample in record.samples],
+                "best": [sample.to_json() for sample in record.best],
+                "candidates": [dataclasses.asdict(each) for each in record.candidates],
+                "changes": [dataclasses.asdict(each) for each in record.changes],
+            },
+        )
+
+    def read_record(self) -> PlanRecord | None:
+        """Reads what `write_record` wrote; None if nothing is there.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is no record; the message names the file.
+        """
+        if not self.record.exists():
+            return None
+        value = read_json(self.record)
+        try:
+            if value["format"] != _FORMAT:
+                raise ValueError(f"format {value['format']!r} is not {_FORMAT}")
+            return PlanRecord(
+                header=value["header"],
+                command=value["command"],
+                time=value["time"],
+                samples=tuple(Sample(*each) for each in value["samples"]),
+                best=tuple(Sample(*each) for each in value["best"]),
+                candidates=tuple(PlanCandidate(**each) for each in value["candidates"]),
+                changes=tuple(WhatIf(**each) for each in value["changes"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.record} is not the record of a search: {error!r}") from error

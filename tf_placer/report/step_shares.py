@@ -1,0 +1,46 @@
+"""Where the time of a step goes, by device and by kind of link."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+
+import numpy as np
+
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.simulation.simulator import StepTrace
+
+__all__ = ["copy_secs_by_kind", "device_shares"]
+
+
+def device_shares(trace: StepTrace, kinds: OperationKinds) -> Mapping[str, np.ndarray]:
+    """Adds up what each device does in a step.
+
+    A device that runs several operations at a time has its time shared out among its slots, so that
+    the parts add up to the step.
+
+    Returns:
+        float64 [num_devices], seconds of "forward", "backward and update" and "waiting".
+    """
+    problem = trace.problem
+    secs = trace.end_secs - trace.start_secs
+    slots = np.array([device.slots for device in problem.devices], float)
+    parts = {}
+    for part, mask in (("forward", ~kinds.backward), ("backward and update", kinds.backward)):
+        parts[part] = (
+            np.bincount(trace.operation_devices[mask], secs[mask], minlength=problem.num_devices)
+            / slots
+        )
+    parts["waiting"] = np.maximum(trace.step_secs - sum(parts.values()), 0.0)
+    return parts
+
+
+def copy_secs_by_kind(trace: StepTrace) -> dict[str, float]:
+    """Adds up the seconds of transfers by the kinds of the devices at their ends: "K80 → CPU"."""
+    devices, transfers = trace.problem.devices, trace.transfers
+    secs: dict[str, float] = collections.defaultdict(float)
+    took = (transfers.end_secs - transfers.start_secs).tolist()
+    ends = zip(transfers.sources.tolist(), transfers.destinations.tolist(), took, strict=True)
+    for source, destination, each in ends:
+        secs[f"{devices[source].kind} → {devices[destination].kind}"] += each
+    return dict(secs)
