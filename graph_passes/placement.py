@@ -15,6 +15,7 @@ from graph_passes.devices import device_type_of
 from graph_passes.errors import GraphError
 from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
 from graph_passes.op_graph import OpGraph
+from graph_passes.whole_file import write_whole
 
 __all__ = [
     "FittedPlacement",
@@ -103,16 +104,7 @@ def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    text = placement.to_json()
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    write_whole(path, placement.to_json().encode())
 
 
 def operation_groups(

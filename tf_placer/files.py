@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 from typing import Any
+
+from graph_passes.whole_file import check_takes_files, write_whole
 
 __all__ = [
     "cache_directory",
@@ -64,22 +65,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = os.path.realpath(path)
-    # Something like /dev/null cannot be replaced.
-    temporary = path if _is_special(path) else _temporary(path)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        if temporary != path:
-            os.replace(temporary, path)
-    except BaseException as error:
-        if temporary != path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename is None:
-            # As of a disk that is full.
-            raise OSError(error.errno, error.strerror, path) from error
-        raise
+    write_whole(path, data)
 
 
 def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
@@ -94,29 +80,23 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
         OSError: it cannot be; the message names the path.
     """
     for other in others:
-        if other is not None and os.path.realpath(path) == os.path.realpath(other):
+        if other is not None and _are_same(path, other):
             raise OSError(
                 f"cannot write to {os.fspath(path)!r}: it would replace another file of the command"
             )
-    path = os.path.realpath(path)
     if os.path.isdir(path):
-        raise OSError(f"cannot write to {path!r}: it is a directory")
-    if _is_special(path):
-        return
-    temporary = _temporary(path)
+        raise OSError(f"cannot write to {os.fspath(path)!r}: it is a directory")
     try:
-        with open(temporary, "wb"):
-            pass
-        os.unlink(temporary)
+        check_takes_files(path)
     except OSError as error:
-        raise OSError(f"cannot write to {path!r}: {error.strerror}") from error
+        raise OSError(f"cannot write to {os.fspath(path)!r}: {error.strerror}") from error
 
 
-def _temporary(path: str) -> str:
-    # Beside the file: a rename is atomic within one file system only.
-    return f"{path}.{os.getpid()}.tmp"
-
-
-def _is_special(path: str) -> bool:
-    """Says whether this is something like /dev/null, which must not be replaced by a file."""
-    return os.path.exists(path) and not os.path.isfile(path)
+def _are_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Says whether two paths are one file, by links of either kind."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(one, other) and os.path.isfile(one)
+    except OSError:
+        return False  # One of them is not there.

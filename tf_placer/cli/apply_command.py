@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     graph = read_graph(args.input_graph, args.signature)
     placement = read_placement(args.placement)
     if graph.signature is None:
-        check_output(args.output_graph)
+        check_output(args.output_graph, args.input_graph, args.placement)
     else:
         check_new_directory(args.output_graph, args.input_graph)
     if args.clear_devices:

@@ -70,6 +70,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     called = next((text for text in argv if not text.startswith("-")), None)
+    served: list[str] = []
     for name, (module_name, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name == called:
@@ -77,7 +78,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             command.description = module.DESCRIPTION
             module.add_arguments(command)
             command.set_defaults(run=module.run)
-    return parser.parse_args(argv)
+            if getattr(module, "TAKES_COMMAND", False) and "--" in argv:
+                end = list(argv).index("--")
+                argv, served = argv[:end], list(argv[end + 1 :])
+    return parser.parse_args(argv, argparse.Namespace(served=served))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -89,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _parse(sys.argv[1:] if argv is None else argv)
     try:
         # What a script shows is the script's.
-        is_script = args.command == "run"
+        is_script = args.command == "run" or bool(args.served)
         with contextlib.nullcontext() if is_script else without_start_up_messages():
             args.run(args)
     except OSError as error:

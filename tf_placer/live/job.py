@@ -17,6 +17,7 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import write_placement
+from graph_passes.whole_file import remove_what_is_left
 from tf_placer.costs.known_links import known_links
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.paired import PairedEnvironment
@@ -555,6 +556,7 @@ def _run(
     with TrialLog(directory.trials, header) as log:
         # A search that was killed has left its files there.
         shutil.rmtree(directory.work, ignore_errors=True)
+        remove_what_is_left(directory.path)
         old = directory.read_result()
         directory.take_request(request_directory)
         if old is not None and is_finished(old, request, len(log.trials)):

@@ -34,7 +34,9 @@ from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import AUTO, check_options
+from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.explanation import Explanation
+from tf_placer.scratch import scratch_directory
 from tf_placer.search.loop import Budget
 from tf_placer.search.trial_log import read_log
 
@@ -193,9 +195,11 @@ def optimize(
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
         return _finished(RunDirectory(log_dir), source, step)
+    if found.kind == "local" and (why := why_open()) is not None:
+        _print_line(open_servers_note(f"the servers of {found.spec}", why))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(log_dir))
-        given = stack.enter_context(tempfile.TemporaryDirectory())
+        given = stack.enter_context(scratch_directory(directory.path))
         host = None
         if caller is not None:
             _print_line(
@@ -236,7 +240,15 @@ def _is_answered(
 def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory]:
     """Yields the directory of the search: the given one, or a temporary one that stays if used."""
     if path is not None:
-        yield RunDirectory(path)
+        given = RunDirectory(path)
+        is_new = not given.path.exists()
+        given.path.mkdir(parents=True, exist_ok=True)
+        try:
+            yield given
+        finally:
+            if is_new:
+                with contextlib.suppress(OSError):  # It is not empty.
+                    given.path.rmdir()
         return
     temporary = tempfile.mkdtemp(prefix="tf_placer_")
     try:

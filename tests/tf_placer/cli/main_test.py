@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 
@@ -15,15 +16,29 @@ from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tf_placer.cli.main import COMMANDS
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_graph
+from tf_placer.private_network import why_open
 
 tf1 = tf.compat.v1
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+# Runs a session on the servers, waits for a line, and ends with a code of its own.
+_SERVED = """
+import os, sys
+import tensorflow as tf
+with tf.Graph().as_default():
+    product = tf.constant(3.0) * 2.0
+    with tf.compat.v1.Session(os.environ["TF_PLACER_TARGET"]) as session:
+        print(session.run(product), sys.argv, flush=True)
+sys.stdin.readline()
+sys.exit(7)
+"""
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tf_placer", *arguments],
         env=_ENVIRON,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -85,7 +100,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(read_graph(self.directory / "out.pb").graph_def, graph_def)
 
     def test_a_served_machine_runs_sessions_until_it_is_interrupted(self):
-        process = start("serve", "local:2")
+        process = start("serve", "local:2", "--open")
         assert process.stdout is not None
         line = process.stdout.readline()
         self.assertRegex(
@@ -99,13 +114,40 @@ class CommandLineTest(tf.test.TestCase):
                 self.assertEqual(session.run(y), 6.0)
         started = descendants(process.pid)
         self.assertLen([command for command in started.values() if "local_server" in command], 2)
-        code, _, errors = self.call("serve", "local:2", f"--port={target.rpartition(':')[2]}")
+        code, _, errors = self.call(
+            "serve", "local:2", "--open", f"--port={target.rpartition(':')[2]}"
+        )
         self.assertEqual(code, 1)
         self.assertRegex(errors.splitlines()[-1], "^tf_placer: cannot listen on port ")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, errors)
+        self.assertRegex(errors, "the servers of local:2 listen without a password, because --open")
         self.assertEqual(wait_until_gone(started), [])
+
+    def test_a_command_is_served_in_a_network_of_its_own(self):
+        process = start(
+            *("serve", "local:1", "--port", "2222", "--", sys.executable, "-c", _SERVED, "-v", "--")
+        )
+        assert process.stdout is not None
+        self.assertEqual(process.stdout.readline(), "6.0 ['-c', '-v', '--']\n")
+        with socket.socket() as outside:
+            # Where the kernel lets nobody have such a network, the port answers, and that is said.
+            is_open = outside.connect_ex(("localhost", 2222)) == 0
+        started = descendants(process.pid)
+        _, errors = process.communicate("go on\n", timeout=60)
+        self.assertEqual(process.returncode, 7, errors)
+        self.assertEqual("listen without a password" in errors, is_open, errors)
+        self.assertEqual(is_open, why_open() is not None)
+        self.assertEqual(wait_until_gone(started), [])
+
+    def test_without_a_command_only_open_servers_are_of_use(self):
+        code, _, errors = self.call("serve", "local:2")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, "tf_placer: name a command to run with the servers: .* --open")
+        code, _, errors = self.call("serve", "local:1", "--", "./no_such_command")
+        self.assertEqual(code, 1)
+        self.assertEndsWith(errors, "cannot run './no_such_command': there is no such command\n")
 
 
 if __name__ == "__main__":
