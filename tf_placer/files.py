@@ -7,6 +7,7 @@ import os
 import pathlib
 from typing import Any
 
+from graph_passes.json_text import parse_json
 from graph_passes.whole_file import check_takes_files, write_whole
 
 __all__ = [
@@ -34,9 +35,9 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """
     path = os.fspath(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (ValueError, RecursionError) as error:
+        with open(path, "rb") as file:
+            return parse_json(file.read())
+    except ValueError as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
 
 

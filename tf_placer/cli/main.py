@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,8 @@ from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.start_up_messages import without_start_up_messages
 
 __all__ = ["COMMANDS", "main"]
+
+_LONGEST = 1200
 
 #: By command its module, and what the list of commands says of it. A module has `DESCRIPTION`,
 #: `add_arguments(parser)` and `run(args)`. Only that of the command that is called is imported, and
@@ -91,6 +94,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv: the command and its arguments; those of the process when None.
     """
     args = _parse(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # What a script shows is the script's.
         is_script = args.command == "run" or bool(args.served)
@@ -98,13 +104,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             args.run(args)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
-        text = f"{error.filename}: {error.strerror}" if named else str(error)
-        sys.exit(f"tf_placer: {text}")
+        text = f"{error.filename}: {error.strerror}" if named else error.strerror or str(error)
+        sys.exit(_sentence(text))
     except (ImportError, LocalClusterError, SearchError, ValueError, WorkerStartError) as error:
-        sys.exit(f"tf_placer: {error}")
+        sys.exit(_sentence(str(error)))
     except KeyboardInterrupt:
         how = "; with the same --log_dir a search goes on where it was"
         sys.exit("tf_placer: interrupted" + (how if args.command == "optimize" else ""))
+
+
+def _sentence(text: str) -> str:
+    """Makes one line of what is wrong: any terminal shows it, and it is not too long."""
+    line = " ".join(text.split())
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST * 2 // 3]} … {line[-_LONGEST // 3 :]}"
+    return "tf_placer: " + line.encode("utf-8", "backslashreplace").decode()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
+from tf_placer.live.arguments import check_seed
 from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
@@ -105,8 +106,7 @@ def run(args: argparse.Namespace) -> None:
         OSError: a file cannot be read or written.
         ValueError: the problem or a setting is wrong.
     """
-    if args.seed < 0:
-        raise ValueError(f"seed must not be negative, but is {args.seed}")
+    check_seed(args.seed)
     max_secs = args.max_secs
     if max_secs is None:
         max_secs = _DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf

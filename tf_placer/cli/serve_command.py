@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "TARGET_VARIABLE", "add_arguments", "run"]
@@ -63,6 +64,8 @@ def run(args: argparse.Namespace) -> None:
     """
     require_tensorflow()
     machine = find_machine(args.machine)
+    if machine.kind != "local":
+        raise MachineError(f"'serve' needs a machine 'local:N', not {args.machine!r}")
     if not args.served and not args.open:
         raise ValueError(
             f"name a command to run with the servers: 'serve {args.machine} -- python train.py'; "

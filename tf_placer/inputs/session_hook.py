@@ -7,6 +7,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
+from graph_passes.errors import GraphError
 from graph_passes.fitting import fit
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
@@ -63,8 +64,13 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
         Raises:
             GraphError: the file cannot be read or is not a placement.
         """
-        if not isinstance(placement, Placement):
+        if isinstance(placement, str | os.PathLike):
             placement = read_placement(placement)
+        if not isinstance(placement, Placement):
+            raise GraphError(
+                "a hook takes a placement or the path of its file, not a value of type "
+                f"{type(placement).__name__}"
+            )
         self._placement = placement
 
     def begin(self) -> None:

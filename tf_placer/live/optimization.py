@@ -23,6 +23,13 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
+from tf_placer.live.arguments import (
+    check_budget,
+    check_directory,
+    check_machine,
+    check_placer,
+    check_seed,
+)
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
@@ -33,11 +40,10 @@ from tf_placer.live.search_result import is_finished
 from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
-from tf_placer.placers import AUTO, check_options
+from tf_placer.placers import AUTO
 from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.explanation import Explanation
 from tf_placer.scratch import scratch_directory
-from tf_placer.search.loop import Budget
 from tf_placer.search.trial_log import read_log
 
 __all__ = ["optimize"]
@@ -144,10 +150,11 @@ def optimize(
         >>> print(result.reason, result.table())
     """
     start_secs = time.monotonic()
-    options = check_options(placer, placer_options)
-    Budget(max_trials, max_secs)
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
+    check_machine(machine)
+    options = check_placer(placer, placer_options)
+    max_trials, max_secs = check_budget(max_trials, max_secs)
+    seed = check_seed(seed)
+    check_directory(log_dir)
     config = tf.compat.v1.ConfigProto() if session_config is None else session_config
     if not isinstance(config, tf.compat.v1.ConfigProto):
         raise ValueError(f"session_config is a ConfigProto, not {type(config).__name__}")

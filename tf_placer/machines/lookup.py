@@ -57,6 +57,8 @@ def find_machine(spec: str | None = None) -> Machine:
     Raises:
         MachineError: there is no such machine.
     """
+    if spec is not None and not isinstance(spec, str):
+        raise MachineError(f"a machine is named by a text, such as 'local:2', not {spec!r}")
     if spec is None or spec == "attached":
         devices = [
             dataclasses.replace(device, memory_bytes=computer_memory_bytes())

@@ -15,6 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from absl import logging
 
+from graph_passes.json_text import parse_json, shown
 from tf_placer.search.log_header import LogError, check_header
 
 __all__ = ["LogFile", "LogKind", "LogLockedError", "read_log_file"]
@@ -189,7 +190,7 @@ def _parse(
     size = 0
     for number, line in enumerate(lines, start=1):
         try:
-            value = json.loads(line)
+            value = parse_json(line)
         except ValueError as error:  # bad UTF-8 is one, too
             if number < len(lines) or (number == 1 and not _is_torn_header(line)):
                 raise LogError(f"{path}:{number}: not a line of a {kind.name}: {error}") from error
@@ -214,7 +215,7 @@ def _is_torn_header(line: bytes) -> bool:
 
 def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
     version = value.get("format") if isinstance(value, dict) else None
-    if not isinstance(version, int):
+    if not isinstance(version, int) or isinstance(version, bool):
         raise LogError(f"not the header of a {kind.name}")
     if version > kind.latest_format:
         raise LogError(
@@ -225,6 +226,8 @@ def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
 
 
 def _record(kind: LogKind[_Record], value: Any, number: int) -> _Record:
+    if not isinstance(value, dict):
+        raise LogError(f"not {kind.record}: it is {shown(value)}, not an object")
     try:
         return kind.from_json(value, number)
     except LogError:

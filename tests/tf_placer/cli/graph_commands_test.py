@@ -483,7 +483,7 @@ class ApplyCommandTest(CommandsTestCase):
 
     def test_an_output_that_cannot_be_written_is_named(self):
         self.assert_refused(
-            "cannot write to '.*no/such'",
+            "cannot write to '.*no/such/out.pb'",
             "apply",
             f"--input_graph={self.path('in.pb')}",
             f"--output_graph={self.path('no/such/out.pb')}",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
 import socket
 import subprocess
 import sys
+from unittest import mock
 
 import tensorflow as tf
 
@@ -72,6 +74,27 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(self.call("machines")[0], 0)
         self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
         self.assertEqual(self.call("search", "--problem=no.json")[0], 2)
+
+    def test_what_a_terminal_cannot_show_is_shown_by_its_number(self):
+        log = {"format": 2, "placer": "µ", "versions": {}}
+        trial = {
+            **{"index": 0, "placer": "µ\ud7ff", "batch": 0, "assignment": None, "failure": None},
+            **{"step_secs": [0.1], "setup_secs": 0.5, "repeats": None, "elapsed_secs": 1.0},
+            "time": "2026-01-01T00:00:00+00:00",
+        }
+        lines = "".join(json.dumps(each) + "\n" for each in (log, trial))
+        (self.directory / "trials.jsonl").write_text(lines)
+        environ = {**_ENVIRON, "PYTHONIOENCODING": "ascii"}
+        with mock.patch.dict(_ENVIRON, environ):
+            code, output, errors = self.call("log", str(self.directory))
+        self.assertEqual(code, 0, errors)
+        self.assertIn("\\xb5\\ud7ff", output)
+
+    def test_no_message_is_long(self):
+        code, _, errors = self.call("search", "--problem=" + "x" * 100_000, "--output=r.json")
+        self.assertEqual(code, 1)
+        self.assertLess(len(errors), 2000)
+        self.assertRegex(errors, r"^tf_placer: .* … .*File name too long\n$")
 
     def test_bad_input_says_one_sentence_at_the_end_and_fails(self):
         (self.directory / "cut.pb").write_bytes(b"\x0a\xff")
