@@ -61,6 +61,7 @@ SEEN_BY_PLACERS = (
     "tf_placer.environments.environment",
     "tf_placer.placers",
     "tf_placer.problem",
+    "tf_placer.scratch",
 )
 # Those that search in simulation themselves.
 SIMULATING = ("tf_placer.placers.auto", "tf_placer.placers.learned.pretraining")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.errors import SearchError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.start_up_messages import without_start_up_messages
 
@@ -102,12 +102,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         is_script = args.command == "run" or bool(args.served)
         with contextlib.nullcontext() if is_script else without_start_up_messages():
             args.run(args)
-    except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        text = f"{error.filename}: {error.strerror}" if named else error.strerror or str(error)
-        sys.exit(_sentence(text))
-    except (ImportError, LocalClusterError, SearchError, ValueError, WorkerStartError) as error:
-        sys.exit(_sentence(str(error)))
+    except (
+        *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
+        WorkerStartError,
+    ) as error:
+        sys.exit(_sentence(error_text(error)))
     except KeyboardInterrupt:
         how = "; with the same --log_dir a search goes on where it was"
         sys.exit("tf_placer: interrupted" + (how if args.command == "optimize" else ""))

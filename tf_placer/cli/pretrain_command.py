@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
         GraphNeuralNetwork,
     )
     from tf_placer.placers.learned.pretraining import PretrainingConfig, pretrain
-    from tf_placer.placers.learned.weights_file import write_weights
+    from tf_placer.placers.learned.weights_file import most_bytes, write_weights
 
     check_seed(args.seed)
     if not args.output.endswith(WEIGHTS_SUFFIX):
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
         )
     finally:
         line.clear()
-    write_weights(network.save_weights, args.output)
+    write_weights(network.save_weights, args.output, most_bytes(network.weights))
     write_json(
         about,
         {

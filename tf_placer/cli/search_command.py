@@ -151,7 +151,7 @@ def _search_placer(
             problem_sha256 = hashlib.sha256(pathlib.Path(args.problem).read_bytes()).hexdigest()
             header = search_header({"problem": problem_sha256}, args.placer, options, args.seed)
             log = stack.enter_context(TrainingLog(args.log_dir, header))
-            recorder = TrainingRecorder(log, args.log_dir)
+            recorder = TrainingRecorder(log, args.log_dir, _say)
         try:
             outcome = of_groups(
                 search_problem(
@@ -165,10 +165,11 @@ def _search_placer(
             )
         finally:
             line.clear()
-        file.write(outcome)
         if recorder is not None:
             recorder.finish()
+    # It is of use where the file cannot be written, too.
     print(_search_table(problem, outcome))
+    file.write(outcome)
     print("result:", args.output)
     if args.log_dir is not None:
         print("log:", args.log_dir)
@@ -243,6 +244,10 @@ def _progress(outcome: SearchOutcome, eta_secs: float) -> str:
     )
 
 
+def _say(line: str) -> None:
+    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
+
+
 def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], seed: int) -> Placer:
     groups = group_graph(problem)
     try:
@@ -274,7 +279,9 @@ class _ResultFile:
         now_secs = time.monotonic()
         is_due = self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
         if is_due and outcome.assignment != self._saved:
-            self.write(outcome)
+            # There may be room at the end, which is when it matters.
+            with contextlib.suppress(OSError):
+                self.write(outcome)
             self._saved, self._saved_secs = outcome.assignment, now_secs
 
     def write(self, outcome: SearchOutcome) -> None:

@@ -7,6 +7,7 @@ off at the end of the file is dropped when the file is read.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -141,8 +142,23 @@ class LogFile(Generic[_Record]):
         except OSError as error:  # some network file systems have no locks
             logging.warning("%s cannot be locked against a second search: %s", self.path, error)
 
+    def _check_it_is_there(self) -> None:
+        """Makes sure that what is written can be found again.
+
+        Raises:
+            OSError: somebody has deleted or moved the file, or its directory.
+        """
+        try:
+            is_there = os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            number = errno.ENOENT
+            raise OSError(number, "it was deleted or moved while a search wrote it", self.path)
+
     def _write(self, lines: bytes) -> None:
         """Puts lines on disk, behind all others, or nothing of them."""
+        self._check_it_is_there()
         end = self._file.seek(0, os.SEEK_END)
         try:
             rest = memoryview(lines)

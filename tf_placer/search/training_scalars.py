@@ -32,7 +32,8 @@ class TrainingScalars:
         """
         self._directory = os.fspath(directory)
         os.makedirs(directory, exist_ok=True)
-        self._writer = tf.summary.create_file_writer(self._directory)
+        with self._os_errors():
+            self._writer = tf.summary.create_file_writer(self._directory)
         # What `tf.summary.scalar` says of its values; it needs TensorBoard to be installed.
         self._metadata = tf.compat.v1.SummaryMetadata(
             plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
