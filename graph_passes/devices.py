@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-__all__ = ["device_type_of", "has_device", "home_device"]
+__all__ = ["device_type_of", "has_device", "home_device", "is_device_name"]
+
+_DEVICE_NAME = re.compile(
+    r"(/job:[A-Za-z][\w-]*)?(/replica:\d{1,9})?(/task:\d{1,9})?"
+    r"(/device:[A-Za-z]\w*:\d{1,9}|/[cg]pu:\d{1,9}|/[CG]PU:\d{1,9})"
+)
+
+
+def is_device_name(name: object) -> bool:
+    """Says whether this names one device in a way that TensorFlow understands.
+
+    Example:
+        >>> names = ["/job:worker/replica:0/task:1/device:CPU:0", "/gpu:0", "/gpu:zero", "CPU:-1"]
+        >>> [is_device_name(name) for name in names]
+        [True, True, False, False]
+    """
+    return isinstance(name, str) and _DEVICE_NAME.fullmatch(name) is not None
 
 
 def _parse(name: str) -> dict[str, str]:

@@ -11,10 +11,19 @@ from typing import Any
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.devices import device_type_of
+from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
 from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.json_text import (
+    list_entry,
+    object_entry,
+    parse_json,
+    shown,
+    text_entry,
+    whole_entry,
+)
 from graph_passes.op_graph import OpGraph
+from graph_passes.whole_file import write_whole
 
 __all__ = [
     "FittedPlacement",
@@ -59,28 +68,47 @@ class Placement:
             GraphError: it is not one, or an operation's device is not among the devices.
         """
         try:
-            value = json.loads(text)
-            if value["format"] != _FORMAT:
-                raise GraphError(f"its format is {value['format']!r}, not {_FORMAT}")
-            if not isinstance(value["devices"], list):
-                raise TypeError("its devices are not a list")
+            value = parse_json(text)
+            if not isinstance(value, dict):
+                raise ValueError(f"it is {shown(value)}, not an object")
+            if whole_entry(value, "format") != _FORMAT:
+                raise GraphError(f"its format is {shown(value['format'])}, not {_FORMAT}")
+            devices = tuple(list_entry(value, "devices"))
             placement = cls(
-                graph_fingerprint=str(value["graph_fingerprint"]),
-                devices=tuple(map(str, value["devices"])),
-                assignment={str(k): str(v) for k, v in value["assignment"].items()},
-                measurement=dict(value["measurement"]),
-                provenance=dict(value["provenance"]),
+                graph_fingerprint=text_entry(value, "graph_fingerprint"),
+                devices=devices,
+                assignment=object_entry(value, "assignment"),
+                measurement=object_entry(value, "measurement"),
+                provenance=object_entry(value, "provenance"),
             )
+            _check_devices(placement)
         except GraphError:
             raise
         except KeyError as error:
             raise GraphError(f"it has no entry {error}") from error
-        except (AttributeError, TypeError, ValueError) as error:
+        except ValueError as error:
             raise GraphError(f"it is not a placement: {error}") from error
-        for name, device in placement.assignment.items():
-            if device not in placement.devices:
-                raise GraphError(f"it puts {name!r} on {device!r}, which it does not list")
         return placement
+
+
+def _check_devices(placement: Placement) -> None:
+    """Makes sure that a placement names devices as TensorFlow does, each of them once.
+
+    Raises:
+        ValueError: it does not.
+    """
+    for index, device in enumerate(placement.devices):
+        if not is_device_name(device):
+            raise ValueError(
+                f"devices[{index}] is {shown(device)}: it must be the name of a device, such as "
+                "'/job:localhost/replica:0/task:0/device:GPU:0'"
+            )
+        if device in placement.devices[:index]:
+            raise ValueError(f"devices[{index}] is {shown(device)}, which stands there before")
+    known = set(placement.devices)
+    for name, device in placement.assignment.items():
+        if not isinstance(device, str) or device not in known:
+            raise GraphError(f"it puts {shown(name)} on {shown(device)}, which it does not list")
 
 
 def read_placement(path: str | os.PathLike[str]) -> Placement:
@@ -92,7 +120,11 @@ def read_placement(path: str | os.PathLike[str]) -> Placement:
     try:
         with open(path, encoding="utf-8") as file:
             return Placement.from_json(file.read())
-    except (OSError, UnicodeDecodeError, GraphError) as error:
+    except UnicodeDecodeError as error:
+        raise GraphError(
+            f"cannot read the placement {os.fspath(path)!r}: it is not text in UTF-8"
+        ) from error
+    except (OSError, GraphError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise GraphError(f"cannot read the placement {os.fspath(path)!r}: {reason}") from error
 
@@ -103,16 +135,7 @@ def write_placement(placement: Placement, path: str | os.PathLike[str]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    text = placement.to_json()
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    write_whole(path, placement.to_json().encode())
 
 
 def operation_groups(

@@ -234,7 +234,7 @@ class _Inference:
         try:
             with self._graph.as_default():
                 tf.graph_util.import_graph_def(graph_def, name=scope, input_map=read_instead)
-        except (ValueError, tf.errors.OpError) as error:
+        except (TypeError, ValueError, tf.errors.OpError) as error:  # the first of an unknown dtype
             raise GraphError(f"TensorFlow refuses the graph: {_first_line(error)}") from error
         operations = {operation.name: operation for operation in self._graph.get_operations()}
         prefix = f"{scope}/" if scope else ""

@@ -27,7 +27,9 @@ LAYERS = (
         "tf_placer.errors",
         "tf_placer.files",
         "tf_placer.interrupts",
+        "tf_placer.private_network",
         "tf_placer.processes",
+        "tf_placer.scratch",
         "tf_placer.start_up_messages",
     ),
     ("tf_placer.native", "tf_placer.native_pass", "tf_placer.text"),
@@ -59,6 +61,7 @@ SEEN_BY_PLACERS = (
     "tf_placer.environments.environment",
     "tf_placer.placers",
     "tf_placer.problem",
+    "tf_placer.scratch",
 )
 # Those that search in simulation themselves.
 SIMULATING = ("tf_placer.placers.auto", "tf_placer.placers.learned.pretraining")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
-__all__ = ["SearchError", "require_tensorflow"]
+__all__ = ["SearchError", "error_text", "require_tensorflow"]
 
 
 class SearchError(RuntimeError):
     """The search could not be carried out; the message says why and what to do."""
+
+
+def error_text(error: BaseException) -> str:
+    """Says what is wrong: of an error of the system the file and the reason, without its number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    reason = str(error.strerror)
+    return reason if error.filename is None else f"{os.fspath(error.filename)}: {reason}"
 
 
 def require_tensorflow() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 import sys
 from typing import Any
+
+from graph_passes.json_text import parse_json
+from graph_passes.whole_file import check_takes_files, is_special, write_whole
 
 __all__ = [
     "cache_directory",
@@ -40,7 +42,7 @@ def is_standard_output(path: str | os.PathLike[str]) -> bool:
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
     """Says whether a path names a stream, such as a pipe, to which a value is written only once."""
-    return is_standard_output(path) or _is_special(os.fspath(path))
+    return is_standard_output(path) or is_special(os.fspath(path))
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -64,8 +66,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """
     path = os.fspath(path)
     try:
-        return json.loads(read_bytes(path).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_bytes(path))
+    except ValueError as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
 
 
@@ -102,26 +104,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = os.fspath(path)
-    if _is_special(path):
-        # It cannot be replaced, and a pipe has no real path: /dev/fd/63 leads nowhere.
-        temporary = path
-    else:
-        path = os.path.realpath(path)
-        temporary = _temporary(path)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        if temporary != path:
-            os.replace(temporary, path)
-    except BaseException as error:
-        if temporary != path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename is None:
-            # As of a disk that is full.
-            raise OSError(error.errno, error.strerror, path) from error
-        raise
+    write_whole(path, data)
 
 
 def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
@@ -138,30 +121,23 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
     if is_standard_output(path):
         return
     for other in others:
-        if other is not None and os.path.realpath(path) == os.path.realpath(other):
+        if other is not None and _are_same(path, other):
             raise OSError(
                 f"cannot write to {os.fspath(path)!r}: it would replace another file of the command"
             )
-    path = os.fspath(path)
-    if path and _is_special(path) and not os.path.isdir(path):
-        return
-    path = os.path.realpath(path)
     if os.path.isdir(path):
-        raise OSError(f"cannot write to {path!r}: it is a directory")
-    temporary = _temporary(path)
+        raise OSError(f"cannot write to {os.fspath(path)!r}: it is a directory")
     try:
-        with open(temporary, "wb"):
-            pass
-        os.unlink(temporary)
+        check_takes_files(path)
     except OSError as error:
-        raise OSError(f"cannot write to {path!r}: {error.strerror}") from error
+        raise OSError(f"cannot write to {os.fspath(path)!r}: {error.strerror}") from error
 
 
-def _temporary(path: str) -> str:
-    # Beside the file: a rename is atomic within one file system only.
-    return f"{path}.{os.getpid()}.tmp"
-
-
-def _is_special(path: str) -> bool:
-    """Says whether this is something like /dev/null, which must not be replaced by a file."""
-    return os.path.exists(path) and not os.path.isfile(path)
+def _are_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Says whether two paths are one file, by links of either kind."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    try:
+        return os.path.samefile(one, other) and os.path.isfile(one)
+    except OSError:
+        return False  # One of them is not there.

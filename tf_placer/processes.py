@@ -25,6 +25,8 @@ from typing import Any, Protocol
 
 from absl import logging
 
+from tf_placer.private_network import PrivateNetwork
+
 __all__ = [
     "Child",
     "ChildDied",
@@ -172,6 +174,7 @@ class ChildProcess:
         log_path: str | os.PathLike[str],
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        network: PrivateNetwork | None = None,
     ) -> None:
         """Starts the process.
 
@@ -182,6 +185,7 @@ class ChildProcess:
             log_path: the file for its standard outputs; its directory exists.
             environ: its environment variables; those of this process when None.
             pass_fds: file descriptors that it inherits, with their numbers.
+            network: the network that it is in; that of this process when None.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
@@ -189,16 +193,18 @@ class ChildProcess:
         variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # Warnings stay: the allocator's "ran out of memory" explains a death.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
+        # -P: the working directory counts only if it is on this process's path.
+        command = [sys.executable, "-P", "-m", module]
+        if network is not None:
+            command = network.command(module)
+            variables.update(network.environ())
+            pass_fds = (*pass_fds, *network.inherited)
         self._answers, answers_of_child = os.pipe()
         try:
             # Append mode, so that what follows a truncation starts at the beginning of the file.
             with open(self.log_path, "ab") as log:
                 self._process = subprocess.Popen(
-                    # -P: the working directory counts only if it is on this process's path.
-                    [
-                        *(sys.executable, "-P", "-m", module),
-                        json.dumps({**settings, "answers": answers_of_child}),
-                    ],
+                    [*command, json.dumps({**settings, "answers": answers_of_child})],
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,

@@ -91,6 +91,15 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         ("assignment", {"a": 7}),
         ("measurement", "fast"),
         ("provenance", [1, 2]),
+        ("format", True),
+        ("graph_fingerprint", 7),
+        ("graph_fingerprint", None),
+        ("devices", [*DEVICES, DEVICES[0]]),
+        ("devices", [*DEVICES, "/gpu:zero"]),
+        ("devices", [*DEVICES, "CPU:-1"]),
+        ("devices", [*DEVICES, "/job:worker"]),
+        ("devices", [*DEVICES, ["/cpu:0"]]),
+        ("measurement", {"\ud800": 1}),
     )
     def test_file_with_a_wrong_part_is_named(self, part, value):
         path = self.path()
@@ -98,9 +107,23 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(GraphError, str(path)):
             read_placement(path)
 
+    def test_what_is_wrong_is_said_in_words_of_the_file(self):
+        whole = PLACEMENT.to_json()
+        for text, reason in (
+            (whole.replace('"format": 1', '"format": 1, "format": 1'), 'the entry "format" twice'),
+            (whole.replace('"format": 1', '"format": ' + "[" * 100_000), "nested too deeply"),
+            (whole.replace('"format": 1', '"format": Infinity'), "Infinity is no number of JSON"),
+            (whole.replace('"format": 1', '"format": true'), "'format' is true"),
+            ("7", "it is 7, not an object"),
+            (whole.replace(f'"{DEVICES[1]}"', '"' + "x" * 10**6 + '"'), 'is "xxx'),
+        ):
+            with self.assertRaisesRegex(GraphError, reason) as caught:
+                Placement.from_json(text)
+            self.assertLess(len(str(caught.exception)), 300)
+
     def test_operation_on_an_unlisted_device_is_named(self):
         text = PLACEMENT.to_json().replace(f'"b/\\u00fc": "{DEVICES[1]}"', '"b": "/cpu:7"')
-        with self.assertRaisesRegex(GraphError, "'b' on '/cpu:7'"):
+        with self.assertRaisesRegex(GraphError, '"b" on "/cpu:7"'):
             Placement.from_json(text)
 
     def test_file_that_cannot_be_read_is_named(self):

@@ -39,7 +39,6 @@ def run(args: argparse.Namespace) -> None:
     from graph_passes.fingerprint import graph_fingerprint
     from graph_passes.fitting import fit
     from graph_passes.graph_pass import GraphState
-    from graph_passes.op_graph import OpGraph
     from graph_passes.placement import read_placement
     from tf_placer.inputs.graph_files import check_output, write_graph
     from tf_placer.inputs.saved_model_files import check_new_directory, write_saved_model
@@ -48,13 +47,13 @@ def run(args: argparse.Namespace) -> None:
     graph = read_graph(args.input_graph, args.signature)
     placement = read_placement(args.placement)
     if graph.signature is None:
-        check_output(args.output_graph)
+        check_output(args.output_graph, args.input_graph, args.placement)
     else:
         check_new_directory(args.output_graph, args.input_graph)
     if args.clear_devices:
         graph = without_devices(graph)
     graph_def = DropDanglingColocation().run(GraphState(graph.graph_def)).state.graph_def
-    op_graph = OpGraph.from_graph_def(graph_def)
+    op_graph = graph.columns(graph_def)
     try:
         fitted = fit(op_graph, placement)
     except GraphError as error:

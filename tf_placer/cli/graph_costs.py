@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.lookup import find_machine
+from tf_placer.scratch import scratch_directory
 from tf_placer.text.stages import Stages
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def cost_graph_file(
         machine = find_machine(machine_spec)
         processes = None
         if machine.kind != "described":
-            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            directory = stack.enter_context(scratch_directory())
             processes = LiveProcesses(machine, directory)
             stack.callback(processes.stop)
             stages.begin("starting TensorFlow")

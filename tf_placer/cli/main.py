@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,13 @@ from collections.abc import Mapping, Sequence
 import tf_placer
 from tf_placer.cli.flag_file import FLAG, with_flag_files
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.errors import SearchError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.start_up_messages import without_start_up_messages
 
 __all__ = ["COMMANDS", "main"]
+
+_LONGEST = 1200
 
 #: By command its module, and what the list of commands says of it. A module has `DESCRIPTION`,
 #: `add_arguments(parser)` and `run(args)`. Only that of the command that is called is imported, and
@@ -81,6 +84,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"tf_placer {tf_placer.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     called = next((text for text in argv if not text.startswith("-")), None)
+    served: list[str] = []
     for name, (module_name, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name == called:
@@ -90,7 +94,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             if name != _RUN:
                 command.add_argument(FLAG, metavar="FILE", help=_FLAG_FILE_HELP)
             command.set_defaults(run=module.run)
-    return parser.parse_args(argv)
+            if getattr(module, "TAKES_COMMAND", False) and "--" in argv:
+                end = list(argv).index("--")
+                argv, served = argv[:end], list(argv[end + 1 :])
+    return parser.parse_args(argv, argparse.Namespace(served=served))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -101,25 +108,45 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = ""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        args = _parse(given if given[:1] == [_RUN] else with_flag_files(given))
+        args = _parse(_with_flags(given))
         command = args.command
-        with contextlib.nullcontext() if command == _RUN else without_start_up_messages():
+        # What a script shows is the script's.
+        is_script = command == _RUN or bool(args.served)
+        with contextlib.nullcontext() if is_script else without_start_up_messages():
             args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has enough, as `head` does; Python would try to write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        text = f"{error.filename}: {error.strerror}" if named else str(error)
-        sys.exit(f"tf_placer: {text}")
-    except (ImportError, LocalClusterError, SearchError, ValueError, WorkerStartError) as error:
-        sys.exit(f"tf_placer: {error}")
+    except (
+        *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
+        WorkerStartError,
+    ) as error:
+        sys.exit(_sentence(error_text(error)))
     except KeyboardInterrupt:
         how = "; with the same --log_dir a search goes on where it was"
         sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
+
+
+def _with_flags(given: list[str]) -> list[str]:
+    """Reads the files of arguments, but for what a script or another command is given."""
+    if given[:1] == [_RUN]:
+        return given
+    end = given.index("--") if "--" in given else len(given)
+    return [*with_flag_files(given[:end]), *given[end:]]
+
+
+def _sentence(text: str) -> str:
+    """Makes one line of what is wrong: any terminal shows it, and it is not too long."""
+    line = " ".join(text.split())
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST * 2 // 3]} … {line[-_LONGEST // 3 :]}"
+    return "tf_placer: " + line.encode("utf-8", "backslashreplace").decode()
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
         if is_saved:
             check_new_directory(args.output_graph, args.input_graph)
         else:
-            check_output(args.output_graph)
+            check_output(args.output_graph, args.input_graph, args.feeds)
     if args.clear_devices:
         graph = without_devices(graph)
     step: dict[str, Any] = {

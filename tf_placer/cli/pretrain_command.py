@@ -15,6 +15,7 @@ from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import PROBLEM_HELP
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
+from tf_placer.live.arguments import check_seed
 from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.search.log_header import package_versions
@@ -76,10 +77,9 @@ def run(args: argparse.Namespace) -> None:
         GraphNeuralNetwork,
     )
     from tf_placer.placers.learned.pretraining import PretrainingConfig, pretrain
-    from tf_placer.placers.learned.weights_file import write_weights
+    from tf_placer.placers.learned.weights_file import most_bytes, write_weights
 
-    if args.seed < 0:
-        raise ValueError(f"seed must not be negative, but is {args.seed}")
+    check_seed(args.seed)
     if not args.output.endswith(WEIGHTS_SUFFIX):
         raise ValueError(f"--output must end in {WEIGHTS_SUFFIX}, unlike {args.output!r}")
     about = args.output.removesuffix(WEIGHTS_SUFFIX) + ".json"
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
         )
     finally:
         line.clear()
-    write_weights(network.save_weights, args.output)
+    write_weights(network.save_weights, args.output, most_bytes(network.weights))
     write_json(
         about,
         {

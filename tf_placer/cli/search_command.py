@@ -25,6 +25,7 @@ from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, is_stream, write_bytes, write_json
+from tf_placer.live.arguments import check_seed
 from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
@@ -113,8 +114,7 @@ def run(args: argparse.Namespace) -> None:
         OSError: a file cannot be read or written.
         ValueError: the problem or a setting is wrong.
     """
-    if args.seed < 0:
-        raise ValueError(f"seed must not be negative, but is {args.seed}")
+    check_seed(args.seed)
     max_secs = args.max_secs
     if max_secs is None:
         max_secs = _DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
@@ -163,7 +163,7 @@ def _search_placer(
         recorder = None
         if args.log_dir is not None:
             training = stack.enter_context(TrainingLog(args.log_dir, log.header))
-            recorder = TrainingRecorder(training, args.log_dir)
+            recorder = TrainingRecorder(training, args.log_dir, _say)
         log.begin()
         try:
             outcome = of_groups(
@@ -179,17 +179,18 @@ def _search_placer(
             )
         finally:
             line.clear()
-        file.write(outcome)
-        log.write()
         if recorder is not None:
             recorder.finish()
     lines = [search_table(problem, outcome), *_places(args)]
     values = {"output": args.output, "log_dir": args.log_dir}
+    # It is of use where a file cannot be written, too.
     answer(args, "\n".join(lines), search_values(problem, outcome) | values)
+    file.write(outcome)
+    log.write()
 
 
 def _places(args: argparse.Namespace) -> list[str]:
-    """Says where what was written is."""
+    """Says where what is written goes."""
     places = {"result": args.output, "log": args.log_dir}
     return [f"{what}: {path}" for what, path in places.items() if path is not None]
 
@@ -277,6 +278,10 @@ def _progress(outcome: SearchOutcome, eta_secs: float) -> str:
     )
 
 
+def _say(line: str) -> None:
+    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
+
+
 def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], seed: int) -> Placer:
     groups = group_graph(problem)
     try:
@@ -361,7 +366,9 @@ class _ResultFile:
         now_secs = time.monotonic()
         is_due = self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
         if is_due and outcome.assignment != self._saved:
-            self.write(outcome)
+            # There may be room at the end, which is when it matters.
+            with contextlib.suppress(OSError):
+                self.write(outcome)
             self._saved, self._saved_secs = outcome.assignment, now_secs
 
     def write(self, outcome: SearchOutcome) -> None:

@@ -1,59 +1,149 @@
-"""The command `serve`: runs the worker processes of a local machine until it is interrupted."""
+"""The command `serve`: runs the worker processes of a local machine, for a command or for all."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
+import select
+import shutil
+import signal
+import subprocess
 import sys
+from collections.abc import Sequence
 
 from tf_placer.errors import require_tensorflow
-from tf_placer.machines.local_cluster import LocalCluster
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import MachineError
+from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
 
-__all__ = ["DESCRIPTION", "add_arguments", "run"]
+__all__ = ["DESCRIPTION", "TAKES_COMMAND", "TARGET_VARIABLE", "add_arguments", "run"]
 
+#: What follows "--" is a command with arguments of its own, in `args.served`.
+TAKES_COMMAND = True
+#: The environment variable in which the command finds the address of the servers.
+TARGET_VARIABLE = "TF_PLACER_TARGET"
 DESCRIPTION = (
-    "Starts the TensorFlow servers of a 'local:N' machine, so that sessions can run a placed graph "
-    "on it: tf.compat.v1.Session('grpc://localhost:PORT'). Runs until interrupted. Where the "
-    "environment variable TF_PLACER_PLACEMENT names a placement.json, the servers place the graphs "
-    "of sessions by it."
+    "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "
+    "'serve local:2 -- python train.py', whose sessions can run a placed graph there: "
+    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a network of their own, "
+    "so that nobody else reaches the servers; the command reaches nothing else by network either. "
+    "With --open the servers listen for everybody, and run until they are interrupted if there is "
+    "no command. Where the environment variable TF_PLACER_PLACEMENT names a placement.json, the "
+    "servers place the graphs of sessions by it."
 )
 _LOOK_SECS = 1.0
+_ASKED = "--open asks for that"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    parser.add_argument("machine", help="'local:N' or 'local:N,memory_mb=M'")
+    parser.usage = "%(prog)s [-h] [--port PORT] [--open] MACHINE [-- COMMAND ARGS...]"
+    parser.add_argument("machine", metavar="MACHINE", help="'local:N' or 'local:N,memory_mb=M'")
     parser.add_argument(
         "--port", type=_port, help="port of the first server; a free one by default"
+    )
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="listen on all interfaces, without a password: whoever reaches this computer, its "
+        "other users included, can then read and write your files",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serves sessions until interrupted.
+    """Serves sessions until the command has ended, or until interrupted.
 
     Raises:
         GraphError: the placement that the environment names cannot be read.
         LocalClusterError, MachineError: the machine cannot be served.
+        OSError, ValueError: there is no command, or it cannot be run.
         PassError: the pass that places graphs cannot be built.
+        SystemExit: as the command ended.
     """
     require_tensorflow()
+    machine = find_machine(args.machine)
+    if machine.kind != "local":
+        raise MachineError(f"'serve' needs a machine 'local:N', not {args.machine!r}")
+    if not args.served and not args.open:
+        raise ValueError(
+            f"name a command to run with the servers: 'serve {args.machine} -- python train.py'; "
+            "or serve everybody who reaches this computer, with --open"
+        )
+    if args.served and shutil.which(args.served[0]) is None:
+        raise OSError(f"cannot run {args.served[0]!r}: there is no such command")
     # With a placement this reads it and builds the pass, before every server does.
     from tf_placer.native_pass import PLACEMENT_VARIABLE
 
     placement = os.environ.get(PLACEMENT_VARIABLE) or None
-    said: set[str] = set()
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        LocalCluster(find_machine(args.machine), port=args.port, placement=placement) as cluster,
-    ):
+    with contextlib.ExitStack() as stack:
+        network, why_open = None, _ASKED
+        if not args.open and not is_private():
+            try:
+                network = PrivateNetwork()
+                stack.callback(network.close)
+            except NetworkError as error:
+                why_open = str(error)
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        cluster = stack.enter_context(
+            LocalCluster(
+                machine, port=args.port, placement=placement, network=network, why_open=why_open
+            )
+        )
+        said: set[str] = set()
+        if args.served:
+            sys.exit(_run_command(args.served, cluster, network, said))
         addresses = ",".join(target.removeprefix("grpc://") for target in cluster.targets)
         print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
         print(f"as a machine for functions it is grpc://{addresses}", flush=True)
         while True:
             cluster.wait(None if placement is None else _LOOK_SECS)
             _say_what_is_placed(cluster, said)
+
+
+def _run_command(
+    command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None, said: set[str]
+) -> int:
+    """Runs a command beside the servers, and returns its exit code as a shell would."""
+    environ = {**os.environ, TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
+    inherited: tuple[int, ...] = ()
+    full_command = list(command)
+    if network is not None:
+        full_command = network.command("-", *command)
+        environ.update(network.environ())
+        inherited = network.inherited
+    # Ctrl-C reaches the command, too, which ends as it likes.
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
+            signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
+            _wait(process, cluster, said)
+    except OSError as error:
+        raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _say_what_is_placed(cluster, said)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster, said: set[str]) -> None:
+    """Waits until a command has ended; says what its servers say, and if one of them dies."""
+    all_live = True
+    ended = os.pidfd_open(process.pid)
+    try:
+        while not select.select([ended], [], [], _LOOK_SECS)[0]:
+            _say_what_is_placed(cluster, said)
+            try:
+                if all_live:
+                    cluster.wait(0)
+            except LocalClusterError as error:
+                # Its sessions fail; what it makes of that is its own affair.
+                print(f"tf_placer: {error}", file=sys.stderr, flush=True)
+                all_live = False
+    finally:
+        os.close(ended)
 
 
 def _say_what_is_placed(cluster: LocalCluster, said: set[str]) -> None:

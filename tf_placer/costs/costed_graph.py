@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -30,6 +29,7 @@ from tf_placer.inputs.sources import Source
 from tf_placer.machines.lookup import computer_memory_bytes
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.scratch import scratch_directory
 from tf_placer.text.units import format_age
 
 __all__ = ["CostedGraph", "cost_graph"]
@@ -158,7 +158,7 @@ def cost_graph(
             )
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory(dir=work_dir))
+        directory = stack.enter_context(scratch_directory(work_dir))
         if environment is None:
             path = pathlib.Path(directory, "graph.pb")
             path.write_bytes(source.graph_def.SerializeToString())

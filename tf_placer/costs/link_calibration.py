@@ -7,7 +7,6 @@ import itertools
 import os
 import pathlib
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -18,6 +17,7 @@ from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Link, Machine
+from tf_placer.scratch import scratch_directory
 
 __all__ = ["calibrate_links", "fit_link"]
 
@@ -67,7 +67,7 @@ def calibrate_links(
     graph, initializer, trips, floods = _graph(names)
     if machine.kind != "local":
         floods = {}
-    with tempfile.TemporaryDirectory(dir=work_dir) as directory:
+    with scratch_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
         step = Step(tuple(trips.values())[:1], {}, (initializer,))

@@ -10,6 +10,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graph_passes.json_text import (
+    list_entry,
+    number,
+    number_entry,
+    object_entry,
+    shown,
+    text_entry,
+    whole,
+)
+
 __all__ = ["Environment", "Failure", "FailureKind", "Measurement"]
 
 
@@ -123,18 +133,32 @@ class Measurement:
         Raises:
             KeyError, TypeError, ValueError: the value is not a measurement.
         """
-        failure = value["failure"]
-        steps = value["step_secs"]
-        peaks = value.get("peak_bytes")
-        references = value.get("reference_secs")
+        failure = None
+        if value["failure"] is not None:
+            entries = object_entry(value, "failure")
+            kind = text_entry(entries, "kind")
+            if kind not in [each.value for each in FailureKind]:
+                raise ValueError(f"{shown(kind)} is no kind of failure")
+            failure = Failure(FailureKind(kind), text_entry(entries, "message"))
+        peaks = None
+        if value.get("peak_bytes") is not None:
+            each_bytes = list_entry(value, "peak_bytes")
+            peaks = tuple(whole(peak, "a number of 'peak_bytes'") for peak in each_bytes)
         return cls(
-            None if steps is None else tuple(float(secs) for secs in steps),
-            failure and Failure(FailureKind(failure["kind"]), failure["message"]),
-            float(value["setup_secs"]),
-            None if peaks is None else tuple(int(peak) for peak in peaks),
-            None if references is None else tuple(float(secs) for secs in references),
-            float(value.get("drift", 1.0)),
+            _secs(value, "step_secs") if value["step_secs"] is not None else None,
+            failure,
+            number_entry(value, "setup_secs"),
+            peaks,
+            _secs(value, "reference_secs") if value.get("reference_secs") is not None else None,
+            number_entry({"drift": 1.0, **value}, "drift"),
         )
+
+
+def _secs(value: Mapping[str, Any], name: str) -> tuple[float, ...]:
+    secs = tuple(number(each, f"a time of {name!r}") for each in list_entry(value, name))
+    if any(each <= 0 for each in secs):
+        raise ValueError(f"a time of {name!r} is {min(secs):g}: it must be positive")
+    return secs
 
 
 class Environment(Protocol):

@@ -16,6 +16,7 @@ from tf_placer.environments.hosted_worker import HostedWorker
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
 from tf_placer.processes import (
     Child,
     ChildDied,
@@ -63,6 +64,9 @@ class LiveProcesses:
         self._host = host
         self._worker: Child | None = None
         self._cluster: LocalCluster | None = None
+        # The worker and the servers of a local machine are among themselves.
+        self._network: PrivateNetwork | None = None
+        self._why_open = ""
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
         self._is_connected = False
@@ -82,10 +86,25 @@ class LiveProcesses:
             self.generation += 1
             self._is_connected = False
         if needs_cluster:
-            self._cluster = LocalCluster(self.machine, log_dir=str(self._directory))
+            if self._worker is None and self._network is None:
+                self._make_network()
+            self._cluster = LocalCluster(
+                self.machine,
+                log_dir=str(self._directory),
+                network=self._network,
+                why_open=self._why_open,
+            )
         if self._worker is None:
             self._worker = self._new_worker()
             self._loaded.clear()
+
+    def _make_network(self) -> None:
+        if is_private():
+            return
+        try:
+            self._network = PrivateNetwork()
+        except NetworkError as error:
+            self._why_open = str(error)
 
     def start(self, load: Mapping[str, Any]) -> None:
         """Starts the processes unless they all run, and has the worker load a graph unless it has.
@@ -175,6 +194,7 @@ class LiveProcesses:
             {"cores": list(self.machine.devices[0].cores) if self._is_attached else []},
             log_path=self._directory / "worker.log",
             environ=environ,
+            network=self._network,
         )
 
     @property
@@ -273,6 +293,11 @@ class LiveProcesses:
                 if not server.is_alive():
                     raise ChildDied(server) from None
 
+    @property
+    def targets(self) -> list[str]:
+        """The addresses of the servers that it has started."""
+        return [] if self._cluster is None else self._cluster.targets
+
     def children(self) -> list[Child]:
         """Lists the processes started and not stopped: the worker, then the servers by task."""
         worker: list[Child] = [] if self._worker is None else [self._worker]
@@ -291,3 +316,6 @@ class LiveProcesses:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+        if self._network is not None:
+            self._network.close()
+            self._network = None

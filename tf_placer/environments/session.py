@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
-import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,7 @@ from tf_placer.environments.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Machine
+from tf_placer.scratch import scratch_directory
 
 __all__ = [
     "COLOCRL",
@@ -134,10 +136,9 @@ class SessionEnvironment:
         if work_dir is not None:
             pathlib.Path(work_dir).mkdir(parents=True, exist_ok=True)
         # Removed by close(), or at the latest when this process ends.
-        self._directory = tempfile.TemporaryDirectory(
-            prefix="session_", dir=work_dir, ignore_cleanup_errors=True
-        )
-        directory = pathlib.Path(self._directory.name)
+        with contextlib.ExitStack() as stack:
+            directory = pathlib.Path(stack.enter_context(scratch_directory(work_dir)))
+            self._remove_files = weakref.finalize(self, stack.pop_all().close)
         tensors = {
             "feeds": step.feeds,
             "initializer_feeds": step.initializer_feeds,
@@ -429,7 +430,7 @@ class SessionEnvironment:
             self.stop()
         else:
             self._processes.unload(self._load["graph"])
-        self._directory.cleanup()
+        self._remove_files()
         self._closed = True
 
     def __enter__(self) -> SessionEnvironment:

@@ -25,12 +25,14 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray
         tensors: arrays, or what NumPy makes arrays from, by name.
 
     Raises:
+        OSError: the file cannot be written; names it.
         ValueError: one of them is not a tensor or larger than 2 GiB; the message names it.
     """
     import tensorflow as tf
     from tensorflow.core.protobuf import named_tensor_pb2
 
-    with open(path, "wb") as file:
+    # Unbuffered, so that closing it writes nothing.
+    with open(path, "wb", buffering=0) as file:
         for name, value in tensors.items():
             try:
                 proto = named_tensor_pb2.NamedTensorProto(
@@ -39,8 +41,12 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray
                 data = proto.SerializeToString()
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name!r} cannot be stored as a tensor: {error}") from None
-            file.write(_LENGTH.pack(len(data)))
-            file.write(data)
+            rest = memoryview(_LENGTH.pack(len(data)) + data)
+            try:
+                while rest:
+                    rest = rest[file.write(rest) :]
+            except OSError as error:  # Of a full disk, which names no file.
+                raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
-import shutil
-import tempfile
 import weakref
 from typing import Any
 
@@ -19,6 +18,7 @@ from tf_placer.functions.moved_variables import move_variables
 from tf_placer.inputs.saved_model_files import link_saved_model, write_saved_model
 from tf_placer.inputs.saved_signature import SavedSignature
 from tf_placer.machines.machine import Machine
+from tf_placer.scratch import scratch_directory
 
 __all__ = ["PlacedSignature"]
 
@@ -47,13 +47,11 @@ class PlacedSignature:
         if self.placement is not None:
             connect(self.machine)
         # It may read files of the SavedModel at every call.
-        directory = tempfile.mkdtemp(prefix="tf_placer_")
-        try:
+        with contextlib.ExitStack() as stack:
+            directory = os.path.join(stack.enter_context(scratch_directory()), "model")
+            os.mkdir(directory)
             function = self._loaded(directory)
-        except BaseException:
-            shutil.rmtree(directory)
-            raise
-        weakref.finalize(function, shutil.rmtree, directory, ignore_errors=True)
+            weakref.finalize(function, stack.pop_all().close)
         return function
 
     def save(self, directory: str | os.PathLike[str]) -> None:

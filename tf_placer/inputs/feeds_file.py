@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -27,8 +28,19 @@ def read_feeds(path: str) -> dict[str, np.ndarray]:
                 raise ValueError("no zip archive")
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
+                return {name: _array(arrays, name) for name in arrays.files}
     except OSError as error:
         raise GraphError(f"cannot read the feeds {path!r}: {error.strerror or error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise GraphError(f"the feeds {path!r} are not an .npz file: {error}") from error
+    except (ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        # NumPy takes what does not begin as such files do for objects of Python.
+        reason = "it does not begin like one" if "allow_pickle" in str(error) else error
+        raise GraphError(f"the feeds {path!r} are not an .npz file: {reason}") from error
+
+
+def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    try:
+        return arrays[name]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(f"{name!r} holds objects of Python, not numbers or texts") from None
+        raise

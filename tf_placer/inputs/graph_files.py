@@ -10,6 +10,8 @@ import tensorflow as tf
 from google.protobuf import message, text_format
 
 from graph_passes.errors import GraphError
+from graph_passes.whole_file import write_whole
+from tf_placer import files
 
 __all__ = ["FORMATS", "GraphFormat", "check_output", "meta_with", "read_graph_file", "write_graph"]
 
@@ -115,35 +117,27 @@ def write_graph(
     """
     path = os.fspath(path)
     data = _format_of(path).serialize(graph_def, meta_graph)
-    temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
+        write_whole(path, data)
     except OSError as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
         raise GraphError(f"cannot write the graph {path!r}: {error.strerror}") from error
 
 
-def check_output(path: str | os.PathLike[str]) -> None:
+def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
     """Makes sure, before any work, that a graph can be written to a path.
 
+    Args:
+        path: where the graph goes.
+        others: files that are read, so that it must not replace them; None for none.
+
     Raises:
-        GraphError: the ending is not one of a graph file, or the directory does not take files.
+        GraphError: the ending is not one of a graph file, or the path does not take a file.
     """
-    path = os.fspath(path)
-    _format_of(path)
-    directory = os.path.dirname(os.path.abspath(path))
-    probe = os.path.join(directory, f".tf_placer.{os.getpid()}.tmp")
+    _format_of(os.fspath(path))
     try:
-        with open(probe, "wb"):
-            pass
-        os.unlink(probe)
+        files.check_output(path, *others)
     except OSError as error:
-        raise GraphError(f"cannot write to {directory!r}: {error.strerror}") from error
-    if os.path.isdir(path):
-        raise GraphError(f"cannot write the graph {path!r}: it is a directory")
+        raise GraphError(str(error)) from error
 
 
 def _refuse_models(path: str) -> None:

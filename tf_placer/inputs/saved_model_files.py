@@ -10,6 +10,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 from graph_passes.errors import GraphError
+from tf_placer.scratch import scratch_directory
 
 __all__ = [
     "check_new_directory",
@@ -80,10 +81,9 @@ def check_new_directory(
         raise GraphError(
             f"{directory!r} is inside of the SavedModel itself: name a directory elsewhere"
         )
-    probe = _temporary(directory)
     try:
-        os.mkdir(probe)
-        os.rmdir(probe)
+        with scratch_directory(os.path.dirname(os.path.realpath(directory))):
+            pass
     except OSError as error:
         raise GraphError(
             f"cannot write to {os.path.dirname(directory)!r}: {error.strerror}"
@@ -108,16 +108,16 @@ def write_saved_model(
     """
     check_new_directory(directory, original)
     directory = os.path.realpath(directory)
-    temporary = _temporary(directory)
     try:
-        shutil.copytree(original, temporary, ignore=shutil.ignore_patterns(*_OF_GRAPHS))
-        _write_graphs(temporary, saved_model, original)
-        os.rename(temporary, directory)
+        # Beside it: a rename is atomic within one file system only.
+        with scratch_directory(os.path.dirname(directory)) as scratch:
+            new = os.path.join(scratch, "model")
+            shutil.copytree(original, new, ignore=shutil.ignore_patterns(*_OF_GRAPHS))
+            _write_graphs(new, saved_model, original)
+            os.rename(new, directory)
     except (OSError, fingerprinting.FingerprintException) as error:  # shutil.Error, too
         reason = getattr(error, "strerror", None) or str(error)
         raise GraphError(f"cannot write the SavedModel {directory!r}: {reason}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def link_saved_model(
@@ -162,10 +162,6 @@ def _write_graphs(
         fingerprint = fingerprinting.CreateFingerprintDef(os.fspath(directory))
         with open(os.path.join(directory, _FINGERPRINT), "wb") as file:
             file.write(fingerprint)
-
-
-def _temporary(directory: str) -> str:
-    return f"{os.path.realpath(directory)}.{os.getpid()}.tmp"
 
 
 def _file(directory: str | os.PathLike[str]) -> str:

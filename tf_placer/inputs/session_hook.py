@@ -109,8 +109,13 @@ class PlacementHook(tf.compat.v1.train.SessionRunHook):
         Raises:
             GraphError: the file cannot be read or is not a placement.
         """
-        if not isinstance(placement, Placement):
+        if isinstance(placement, str | os.PathLike):
             placement = read_placement(placement)
+        if not isinstance(placement, Placement):
+            raise GraphError(
+                "a hook takes a placement or the path of its file, not a value of type "
+                f"{type(placement).__name__}"
+            )
         self._placement = placement
 
     def begin(self) -> None:

@@ -38,12 +38,27 @@ class GivenGraph:
         meta_graph: the MetaGraphDef that it came in, or None.
         live: the tf.Graph that it came as, or None.
         signature: the signature of a SavedModel that it is, or None.
+        path: the file that it was read from, or None.
     """
 
     graph_def: tf.compat.v1.GraphDef
     meta_graph: tf.compat.v1.MetaGraphDef | None = None
     live: tf.Graph | None = None
     signature: SavedSignature | None = None
+    path: str | None = None
+
+    def columns(self, graph_def: tf.compat.v1.GraphDef) -> OpGraph:
+        """Reads the columns of the graph, as some pass has changed it.
+
+        Raises:
+            GraphError: there is something wrong with it; the message names the file.
+        """
+        try:
+            return OpGraph.from_graph_def(graph_def)
+        except GraphError as error:
+            if self.path is None:
+                raise
+            raise GraphError(f"the graph {self.path!r}: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,7 +109,8 @@ def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
     if isinstance(graph, tf.compat.v1.MetaGraphDef):
         return GivenGraph(graph.graph_def, meta_graph=graph)
     if isinstance(graph, str | os.PathLike):
-        return read_graph(read_graph_file(graph))
+        given = read_graph(read_graph_file(graph))
+        return dataclasses.replace(given, path=os.fspath(graph))
     if isinstance(graph, tf.Tensor | tf.Variable):
         raise GraphError(
             "a graph is wanted, not a tensor: pass the tf.Graph, tf.function or Keras model "
@@ -114,8 +130,8 @@ def without_devices(given: GivenGraph) -> GivenGraph:
         return GivenGraph(cleared.inlined.graph_def, signature=cleared)
     graph_def = ClearDevices().run(GraphState(given.graph_def)).state.graph_def
     if given.meta_graph is None:
-        return GivenGraph(graph_def)
-    return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph))
+        return GivenGraph(graph_def, path=given.path)
+    return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph), path=given.path)
 
 
 def read_source(
@@ -169,7 +185,7 @@ def read_source(
     asked = names_of(fetches) if fetches is not None else collections.train_op
     fetch_names = list(dict.fromkeys(asked))
     given = feeds_by_name(feeds)
-    op_graph = OpGraph.from_graph_def(graph_def)
+    op_graph = given_graph.columns(graph_def)
     if not fetch_names:
         raise GraphError(
             "nothing to fetch: pass fetches, or put the training operation into the collection "

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from graph_passes.errors import GraphError
+from graph_passes.json_text import shown
 from graph_passes.op_graph import OpGraph
 
 __all__ = ["PLACEHOLDERS", "complete_feeds"]
@@ -64,9 +65,10 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
     if dtype is None:
         raise GraphError(f"the tensor {name!r} is a handle, which cannot be fed")
     try:
-        array = np.asarray(value, dtype)
+        array = _converted(value, dtype)
     except (NotImplementedError, TypeError, ValueError) as error:  # the first of a symbolic tensor
-        raise GraphError(f"the feed of {name!r} is not of type {dtype}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise GraphError(f"the feed of {name!r} is not of type {dtype}: {reason}") from error
     if dtype == np.object_ and not all(isinstance(item, str | bytes) for item in array.flat):
         raise GraphError(f"the feed of {name!r} is not of strings")
     if shape is not None and (
@@ -76,6 +78,32 @@ def _checked(graph: OpGraph, name: str, value: Any) -> np.ndarray:
         raise GraphError(
             f"the feed of {name!r} has the shape {list(array.shape)}, the tensor {_describe(shape)}"
         )
+    return array
+
+
+def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
+    """Makes an array of a type, of values that the type can hold.
+
+    Raises:
+        NotImplementedError, TypeError, ValueError: it cannot; the message says which value.
+    """
+    given = np.asarray(value)
+    # Quantised numbers are structures.
+    if dtype == np.object_ or dtype.names is not None or given.dtype == dtype:
+        return np.asarray(value, dtype)
+    if given.dtype.kind not in "biufcV" and given.size:
+        # Such as texts, which NumPy would read numbers from, or whole numbers beyond 64 bits.
+        raise ValueError(f"it has {shown(given.flat[0])}")
+    with np.errstate(all="ignore"):
+        array = given.astype(dtype)
+        if dtype.kind in "biu":
+            fits = array == given
+        elif given.dtype.kind == "c" and dtype.kind != "c":
+            fits = given.imag == 0
+        else:
+            fits = np.isfinite(array) | ~np.isfinite(given)
+    if not np.all(fits):
+        raise ValueError(f"it has {given[~fits].flat[0]}, which would be another value")
     return array
 
 

@@ -13,12 +13,13 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.environments.session import SessionEnvironment
-from tf_placer.errors import SearchError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source
 from tf_placer.live.header import of_costs
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_error import ProblemError
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.search.log_header import noun_of, up_to_date
 from tf_placer.search.trial_log import Trial
@@ -113,7 +114,6 @@ def profile_costs(
     Raises:
         SearchError, WorkerStartError, MachineError: the graph or the links of the machine cannot
             be profiled.
-        OSError: the costs cannot be written.
     """
     needs = f"placer {request.placer!r} needs to know what the operations cost"
     report(f"{needs}: profiling the graph on {request.machine.spec}")
@@ -139,6 +139,21 @@ def profile_costs(
         raise SearchError(f"{needs}, but {error}") from None
     problem = costed.problem()
     secs = round(time.monotonic() - start_secs, 3)
+    try:
+        _keep(directory, problem, secs, header)
+        kept = f"the costs are in {directory.problem}"
+    except (OSError, ProblemError) as error:
+        kept = f"the costs are not kept: {error_text(error)}"
+    report(
+        f"profiled {problem.num_operations} operations and {problem.num_tensors} tensors in "
+        f"{format_duration(secs)}; {kept}"
+    )
+    return LiveCosts(problem, secs)
+
+
+def _keep(
+    directory: RunDirectory, problem: PlacementProblem, secs: float, header: Mapping[str, Any]
+) -> None:
     directory.profile.unlink(missing_ok=True)
     write_problem(problem, directory.problem)
     profile = {
@@ -150,11 +165,6 @@ def profile_costs(
         "problem_sha256": _digest(directory),
     }
     write_json(directory.profile, profile)
-    report(
-        f"profiled {problem.num_operations} operations and {problem.num_tensors} tensors in "
-        f"{format_duration(secs)}; the costs are in {directory.problem}"
-    )
-    return LiveCosts(problem, secs)
 
 
 def _digest(directory: RunDirectory) -> str:

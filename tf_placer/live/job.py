@@ -17,12 +17,13 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import write_placement
+from graph_passes.whole_file import remove_what_is_left
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.costs.known_links import known_links
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
-from tf_placer.errors import SearchError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.breakable import BreakableEnvironment
 from tf_placer.live.choice import choose_finalists, choose_winner, hopeful_finalists
@@ -132,7 +133,11 @@ class LiveJob:
                 LaterStage(name, functools.partial(self._made, name, log, environment))
                 for name in names
             ]
-            recorder = TrainingRecorder(training, self.directory.path)
+            recorder = TrainingRecorder(training, self.directory.path, self.stages.say)
+            best = best_trial(log.trials)
+            if best is not None and best.assignment is not None:
+                # A kill, or a disk that was full, may have left an older one.
+                self._write_best(best)
             if original is None:
                 self.stages.enter("starting processes and measuring the graph as it came")
 
@@ -323,7 +328,11 @@ class LiveJob:
         placement = found_placement(
             self.request, self.header, self._assignment(trial), trial, {"step_secs": secs}
         )
-        write_placement(placement, self.directory.best)
+        try:
+            write_placement(placement, self.directory.best)
+        except OSError as error:
+            # The log has the trial.
+            self.stages.say(f"the best placement so far is not written: {error_text(error)}")
 
     def confirm(
         self, trials: Sequence[Trial], finalists: Mapping[str, Trial]
@@ -556,6 +565,7 @@ def _run(
     with TrialLog(directory.trials, header) as log:
         # A search that was killed has left its files there.
         shutil.rmtree(directory.work, ignore_errors=True)
+        remove_what_is_left(directory.path)
         old = directory.read_result()
         directory.take_request(request_directory)
         if old is not None and is_finished(old, request, len(log.trials)):

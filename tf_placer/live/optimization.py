@@ -22,6 +22,7 @@ from tf_placer.files import check_output
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
+from tf_placer.live.arguments import check_directory
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
@@ -34,8 +35,10 @@ from tf_placer.live.search_result import is_finished
 from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO
+from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
+from tf_placer.scratch import scratch_directory
 from tf_placer.search.trial_log import read_log
 
 __all__ = ["optimize"]
@@ -147,6 +150,7 @@ def optimize(
     """
     start_secs = time.monotonic()
     settings = Settings(machine, placer, placer_options, max_trials, max_secs, seed, session_config)
+    check_directory(log_dir)
     if log_dir is not None:
         check_writable(log_dir)
     if report is not None:
@@ -172,9 +176,12 @@ def optimize(
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
         return _reported(_finished(RunDirectory(log_dir), source, step), report)
+    found = request.machine
+    if found.kind == "local" and (why := why_open()) is not None:
+        _print_line(open_servers_note(f"the servers of {found.spec}", why))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(log_dir))
-        given = stack.enter_context(tempfile.TemporaryDirectory())
+        given = stack.enter_context(scratch_directory(directory.path))
         host = None
         if prepared.caller is not None:
             _print_line(
@@ -215,7 +222,15 @@ def _is_answered(
 def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory]:
     """Yields the directory of the search: the given one, or a temporary one that stays if used."""
     if path is not None:
-        yield RunDirectory(path)
+        given = RunDirectory(path)
+        is_new = not given.path.exists()
+        given.path.mkdir(parents=True, exist_ok=True)
+        try:
+            yield given
+        finally:
+            if is_new:
+                with contextlib.suppress(OSError):  # It is not empty.
+                    given.path.rmdir()
         return
     temporary = tempfile.mkdtemp(prefix="tf_placer_")
     try:

@@ -13,12 +13,11 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
+from tf_placer.live.arguments import check_budget, check_machine, check_placer, check_seed
 from tf_placer.live.given_step import GivenStep
 from tf_placer.live.run_directory import Request
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
-from tf_placer.placers import check_options
-from tf_placer.search.loop import Budget
 
 __all__ = ["Prepared", "Settings", "prepare"]
 
@@ -29,7 +28,8 @@ class Settings:
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed.
-        ValueError: one is out of range, or there is no such placer or option.
+        MachineError: the machine is none that there can be.
+        ValueError: one is of another type or out of range, or there is no such placer or option.
     """
 
     machine: str | Machine | None
@@ -41,10 +41,10 @@ class Settings:
     session_config: tf.compat.v1.ConfigProto | None = None
 
     def __post_init__(self) -> None:
-        check_options(self.placer, self.placer_options)
-        Budget(self.max_trials, self.max_secs)
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, but is {self.seed}")
+        check_machine(self.machine)
+        check_placer(self.placer, self.placer_options)
+        check_budget(self.max_trials, self.max_secs)
+        check_seed(self.seed)
         if self.session_config is not None and not isinstance(
             self.session_config, tf.compat.v1.ConfigProto
         ):
@@ -109,13 +109,14 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
     config = settings.session_config or tf.compat.v1.ConfigProto()
     if len(found.devices) > 1:
         check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
+    max_trials, max_secs = check_budget(settings.max_trials, settings.max_secs)
     request = Request(
         step=source.step,
         machine=found,
         placer=settings.placer,
-        placer_options=check_options(settings.placer, settings.placer_options),
-        max_trials=settings.max_trials,
-        max_secs=settings.max_secs,
-        seed=settings.seed,
+        placer_options=check_placer(settings.placer, settings.placer_options),
+        max_trials=max_trials,
+        max_secs=max_secs,
+        seed=check_seed(settings.seed),
     )
     return Prepared(source, step, request, config, caller)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from graph_passes.errors import GraphError
 from tf_placer.environments.hosted_worker import WorkerHost
-from tf_placer.errors import SearchError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.run_directory import Outcome, RunDirectory
 from tf_placer.processes import (
@@ -164,7 +164,7 @@ def _main() -> None:
     ) as error:
         kinds = (GraphError, LogError, OSError, ValueError)
         kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
-        parent.send({"error": str(error), "kind": kind})
+        parent.send({"error": error_text(error), "kind": kind})
         return
     parent.send({"outcome": outcome.value})
 

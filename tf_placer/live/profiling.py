@@ -6,9 +6,11 @@ import os
 import sys
 from typing import Any
 
+from graph_passes.json_text import shown
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.inputs.python_functions import check_no_python_functions
+from tf_placer.live.arguments import check_machine
 from tf_placer.live.given_step import read_step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
@@ -64,8 +66,9 @@ def profile(
         ValueError: arguments are not for such a graph, or out of range.
         OSError: the output cannot be written.
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, not {steps}")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be a whole number from 1 on, not {shown(steps)}")
+    check_machine(machine)
     check_output(os.fspath(output))
     found = machine if isinstance(machine, Machine) else find_machine(machine)
     with Stages(_print_line) as stages:

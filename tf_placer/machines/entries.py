@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+from graph_passes.json_text import shown
 from tf_placer.machines.machine import MachineError
 
 __all__ = ["Entries"]
@@ -36,11 +37,13 @@ class Entries:
         """
         self.where = where
         if not isinstance(value, dict):
-            raise MachineError(f"{where.removesuffix(':')} is not an object: {value!r}")
+            raise MachineError(f"{where.removesuffix(':')} is not an object: {shown(value)}")
         self._value = value
         unknown = next((name for name in value if name not in names), None)
         if unknown is not None:
-            raise MachineError(f"{self.place(unknown)} is not known: expected {', '.join(names)}")
+            name = unknown if unknown.isidentifier() else shown(unknown)
+            expected = ", ".join(names)
+            raise MachineError(f"{self.place(name)} is not known: expected {expected}")
 
     def __contains__(self, name: str) -> bool:
         """Whether the object has such an entry."""
@@ -64,34 +67,33 @@ class Entries:
         """Reads a text that is not empty."""
         value = self[name]
         if not isinstance(value, str) or not value:
-            raise MachineError(f"{self.place(name)} is not a name: {value!r}")
+            raise MachineError(f"{self.place(name)} is not a name: {shown(value)}")
         return value
 
     def number(self, name: str, *, positive: bool = False) -> float:
         """Reads a finite number that is not negative, and not 0 where it must be `positive`."""
         value = self[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise MachineError(f"{self.place(name)} is not a number: {value!r}")
+            raise MachineError(f"{self.place(name)} is not a number: {shown(value)}")
         if isinstance(value, float) and not math.isfinite(value):
-            raise MachineError(f"{self.place(name)} is not finite: {value!r}")
+            raise MachineError(f"{self.place(name)} is not finite: {shown(value)}")
         if abs(value) > _LARGEST:
             raise MachineError(f"{self.place(name)} is more than {_LARGEST:g}")
         if value < 0 or (positive and not value):
-            raise MachineError(
-                f"{self.place(name)} is {'not positive' if positive else 'negative'}: {value!r}"
-            )
+            wrong = "not positive" if positive else "negative"
+            raise MachineError(f"{self.place(name)} is {wrong}: {shown(value)}")
         return float(value)
 
     def whole(self, name: str) -> int:
         """Reads a whole number above 0; it may be written like 12e9."""
         value = self.number(name, positive=True)
         if not value.is_integer():
-            raise MachineError(f"{self.place(name)} is not a whole number: {self[name]!r}")
+            raise MachineError(f"{self.place(name)} is not a whole number: {shown(self[name])}")
         return int(value)
 
     def items(self, name: str) -> list[tuple[Any, str]]:
         """Reads the items of a list, each with its place."""
         value = self[name]
         if not isinstance(value, list):
-            raise MachineError(f"{self.place(name)} is not a list: {value!r}")
+            raise MachineError(f"{self.place(name)} is not a list: {shown(value)}")
         return [(item, f"{self.place(name)}[{i}]") for i, item in enumerate(value)]

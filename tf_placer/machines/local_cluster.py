@@ -6,11 +6,13 @@ import contextlib
 import pathlib
 import selectors
 import socket
-import tempfile
 import time
 from types import TracebackType
 
+from absl import logging
+
 from tf_placer.machines.machine import Machine
+from tf_placer.private_network import PrivateNetwork, is_private, open_servers_note
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -18,10 +20,15 @@ from tf_placer.processes import (
     await_message,
     environment_without_gpus,
 )
+from tf_placer.scratch import scratch_directory
 
 __all__ = ["LocalCluster", "LocalClusterError"]
 
 _START_TIMEOUT_SECS = 120.0
+_FROM_OUTSIDE = (
+    "their sessions come from a process that was there before them ('tf_placer serve local:N -- "
+    "COMMAND' runs a command with servers that nobody else reaches)"
+)
 
 
 class LocalClusterError(RuntimeError):
@@ -59,6 +66,8 @@ class LocalCluster:
         *,
         log_dir: str | None = None,
         placement: str | None = None,
+        network: PrivateNetwork | None = None,
+        why_open: str = _FROM_OUTSIDE,
     ) -> None:
         """Starts the processes and returns at once; `wait_until_ready` waits for them.
 
@@ -68,6 +77,9 @@ class LocalCluster:
             log_dir: an existing directory for what the servers write; a temporary one when None.
             placement: a placement file by which the servers place the graphs of all sessions; None
                 for none, whatever the environment says: a search places its graphs itself.
+            network: a private network for the servers; None for that of this process, where
+                everybody can reach them unless it is a private one: a warning says so.
+            why_open: what the warning gives as the reason.
 
         Raises:
             ValueError: the machine is not local.
@@ -78,9 +90,11 @@ class LocalCluster:
         self._cleanup = contextlib.ExitStack()
         try:
             if log_dir is None:
-                log_dir = self._cleanup.enter_context(tempfile.TemporaryDirectory())
+                log_dir = self._cleanup.enter_context(scratch_directory())
             # A fresh set of ports every time: one that was just used may still have clients.
-            ports = _free_ports(port, len(machine.devices))
+            ports = _free_ports(port, len(machine.devices), is_new_network=network is not None)
+            if network is None and not is_private():
+                logging.warning("%s", open_servers_note(f"the servers of {machine.spec}", why_open))
             self.targets = [f"grpc://localhost:{port}" for port in ports]
             self.servers: list[ChildProcess] = []
             for task, device in enumerate(machine.devices):
@@ -95,6 +109,7 @@ class LocalCluster:
                     {"task": task, "ports": ports, "cores": device.cores, "placement": placement},
                     log_path=pathlib.Path(log_dir, f"task_{task}.log"),
                     environ=environ,
+                    network=network,
                 )
                 self._cleanup.callback(server.stop)
                 self.servers.append(server)
@@ -162,17 +177,26 @@ class LocalCluster:
         self.close()
 
 
-def _free_ports(first: int | None, count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
+def _free_ports(first: int | None, count: int, *, is_new_network: bool) -> list[int]:
+    """Chooses ports that nobody listens on, all different; in a new network all are free."""
     with contextlib.ExitStack() as held:
-        ports = []
-        for task in range(count):
-            listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            # A port is free although connections of its last user still linger.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind(("", first if task == 0 and first is not None else 0))
-            except OSError as error:
-                raise LocalClusterError(f"cannot listen on port {first}: {error}") from None
-            ports.append(listener.getsockname()[1])
+        ports = [] if first is None else [first]
+        if first is not None and not is_new_network:
+            _listen(held, first)
+        while len(ports) < count:
+            port = _listen(held, 0)
+            if port not in ports:
+                ports.append(port)
         return ports
+
+
+def _listen(held: contextlib.ExitStack, port: int) -> int:
+    """Takes a port until the stack is closed, a free one for 0."""
+    listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    # A port is free although connections of its last user still linger.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("", port))
+    except OSError as error:
+        raise LocalClusterError(f"cannot listen on port {port}: {error.strerror}") from None
+    return int(listener.getsockname()[1])

@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import socket
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from tf_placer.processes import (
     environment_with_gpus,
     environment_without_gpus,
 )
+from tf_placer.scratch import scratch_directory
 
 __all__ = ["check_reachable", "computer_memory_bytes", "find_machine"]
 
@@ -58,6 +58,8 @@ def find_machine(spec: str | None = None) -> Machine:
     Raises:
         MachineError: there is no such machine.
     """
+    if spec is not None and not isinstance(spec, str):
+        raise MachineError(f"a machine is named by a text, such as 'local:2', not {spec!r}")
     if spec is None or spec == "attached":
         devices = [
             dataclasses.replace(device, memory_bytes=computer_memory_bytes())
@@ -149,7 +151,7 @@ def _local_devices(spec: str) -> list[Device]:
 def _ask_tensorflow(target: str, environ: Mapping[str, str]) -> list[Device]:
     """Asks for the devices that a session with this target sees, first the session's own CPU."""
     what = target or "the attached devices"
-    with tempfile.TemporaryDirectory() as directory:
+    with scratch_directory() as directory:
         child = ChildProcess(
             "the process that asks TensorFlow for its devices",
             "tf_placer.machines.attached_devices",

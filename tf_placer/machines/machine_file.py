@@ -33,9 +33,9 @@ Other entries are refused, and whole numbers may be written like 12e9.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 
+from graph_passes.json_text import parse_json, shown
 from tf_placer.machines.device_classes import device_class_from_json, device_classes
 from tf_placer.machines.entries import Entries
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
@@ -53,11 +53,11 @@ def read_machine_file(path: str) -> Machine:
         MachineError: the file cannot be read, or is not such a file; names the entry.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
+        with open(path, "rb") as file:
+            value = parse_json(file.read(), finite=False)
     except OSError as error:
         raise MachineError(f"machine file {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise MachineError(f"machine file {path} is not JSON: {error}") from None
     return machine_from_description(value, f"machine file {path}:")
 
@@ -76,9 +76,10 @@ def machine_from_description(value: object, where: str) -> Machine:
         MachineError: the value is not a machine; names the entry.
     """
     entries = Entries(value, where, ("format", "name", "devices", "links"))
-    if entries["format"] != _FORMAT:
+    version = entries["format"]
+    if isinstance(version, bool) or version != _FORMAT:
         raise MachineError(
-            f"{entries.place('format')} is {entries['format']!r}, but only {_FORMAT} can be read"
+            f"{entries.place('format')} is {shown(version)}, but only {_FORMAT} can be read"
         )
     name = entries.text("name")
     devices, classes = _read_devices(entries)
@@ -96,15 +97,15 @@ def _read_devices(entries: Entries) -> tuple[tuple[Device, ...], tuple[DeviceCla
         if not match:
             raise MachineError(
                 f"{entry.place('name')} is not a full device name like "
-                f"'/job:localhost/replica:0/task:0/device:GPU:0': {name!r}"
+                f"'/job:localhost/replica:0/task:0/device:GPU:0': {shown(name)}"
             )
         if name in devices:
-            raise MachineError(f"{entry.place('name')} is there twice: {name!r}")
+            raise MachineError(f"{entry.place('name')} is there twice: {shown(name)}")
         device_class = _read_class(entry, known)
         if match[1] != device_class.type:
             raise MachineError(
                 f"{entry.place('class')} is a {device_class.type}, but the name of the device says "
-                f"{match[1]}: {name!r}"
+                f"{match[1]}: {shown(name)}"
             )
         known[device_class.name] = used[device_class.name] = device_class
         memory_bytes = (
@@ -125,14 +126,14 @@ def _read_class(entry: Entries, known: dict[str, DeviceClass]) -> DeviceClass:
     if isinstance(value, str):
         if value not in known:
             raise MachineError(
-                f"{entry.place('class')} is not a known class: {value!r}; there are "
+                f"{entry.place('class')} is not a known class: {shown(value)}; there are "
                 f"{', '.join(known)}"
             )
         return known[value]
     device_class = device_class_from_json(value, entry.place("class"))
     if known.get(device_class.name, device_class) != device_class:
         raise MachineError(
-            f"{entry.place('class')}.name is that of another class: {device_class.name!r}"
+            f"{entry.place('class')}.name is that of another class: {shown(device_class.name)}"
         )
     return device_class
 
@@ -149,10 +150,10 @@ def _read_links(entries: Entries, devices: tuple[Device, ...]) -> tuple[Link, ..
         )
         for end in ("source", "destination"):
             if entry.text(end) not in names:
-                raise MachineError(f"{entry.place(end)} is not a device: {entry[end]!r}")
+                raise MachineError(f"{entry.place(end)} is not a device: {shown(entry[end])}")
         pair = (entry.text("source"), entry.text("destination"))
         if pair[0] == pair[1]:
-            raise MachineError(f"{where} leads from a device to itself: {pair[0]!r}")
+            raise MachineError(f"{where} leads from a device to itself: {shown(pair[0])}")
         if pair in links:
             raise MachineError(f"{where} is the second link from {pair[0]} to {pair[1]}")
         links[pair] = Link(

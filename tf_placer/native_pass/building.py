@@ -9,12 +9,12 @@ import shlex
 import shutil
 import stat
 import subprocess
-import tempfile
 
 import tensorflow as tf
 from absl import logging
 
 from tf_placer.files import cache_directory
+from tf_placer.scratch import scratch_directory
 
 __all__ = ["PassError", "build_pass", "library_path"]
 
@@ -62,7 +62,7 @@ def build_pass() -> pathlib.Path:
     logging.warning(
         "building the pass of tf_placer for TensorFlow %s, once: %s", tf.__version__, path
     )
-    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+    with scratch_directory(path.parent) as directory:
         made = pathlib.Path(directory, path.name)
         command = [*compiler, *_flags(), str(_SOURCE), "-o", str(made)]
         ended = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graph_passes.json_text import shown
 from tf_placer.files import read_json
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -36,10 +37,10 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
         )
     for group, device in enumerate(assignment):
         if not isinstance(device, int) or isinstance(device, bool):
-            raise ValueError(f"{path}: assignment[{group}] is {device!r}, not a device index")
+            raise ValueError(f"{path}: assignment[{group}] is {shown(device)}, not a device index")
         if not 0 <= device < problem.num_devices:
             raise ValueError(
-                f"{path}: assignment[{group}] is {device}, but the devices of {problem_path} are "
-                f"0 to {problem.num_devices - 1}"
+                f"{path}: assignment[{group}] is {shown(device)}, but the devices of "
+                f"{problem_path} are 0 to {problem.num_devices - 1}"
             )
     return np.array(assignment, np.int32)

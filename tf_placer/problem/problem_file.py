@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.json_text import parse_json
 from tf_placer.files import read_bytes, write_json
 from tf_placer.machines.machine import Link
 from tf_placer.problem.json_entries import (
@@ -44,12 +45,12 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
     except OSError as error:
         raise ProblemError(f"cannot read the problem {path!r}: {error.strerror}") from None
     try:
-        value = json.loads(text, object_pairs_hook=object_with_unique_entries)
+        value = parse_json(text, object_with_unique_entries, finite=False)
     except json.JSONDecodeError as error:
         raise ProblemError(
             f"{path}: line {error.lineno}, column {error.colno} is not JSON: {error.msg}"
         ) from None
-    except (ValueError, RecursionError) as error:  # Such as other than UTF-8, or nested too deep.
+    except ValueError as error:  # Such as other than UTF-8, or nested too deep.
         raise ProblemError(f"{path}: this is not JSON: {error}") from None
     try:
         return problem_from_json(value)

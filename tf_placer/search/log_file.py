@@ -7,6 +7,7 @@ off at the end of the file is dropped when the file is read.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from absl import logging
 
+from graph_passes.json_text import parse_json, shown
 from tf_placer.search.log_header import LogError, check_header
 
 __all__ = ["LogFile", "LogKind", "LogLockedError", "is_being_written", "read_log_file"]
@@ -148,8 +150,23 @@ class LogFile(Generic[_Record]):
                 logging.warning("%s cannot be locked against a second search: %s", self.path, error)
                 return
 
+    def _check_it_is_there(self) -> None:
+        """Makes sure that what is written can be found again.
+
+        Raises:
+            OSError: somebody has deleted or moved the file, or its directory.
+        """
+        try:
+            is_there = os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:
+            number = errno.ENOENT
+            raise OSError(number, "it was deleted or moved while a search wrote it", self.path)
+
     def _write(self, lines: bytes) -> None:
         """Puts lines on disk, behind all others, or nothing of them."""
+        self._check_it_is_there()
         end = self._file.seek(0, os.SEEK_END)
         try:
             rest = memoryview(lines)
@@ -209,7 +226,7 @@ def _parse(
     size = 0
     for number, line in enumerate(lines, start=1):
         try:
-            value = json.loads(line)
+            value = parse_json(line)
         except ValueError as error:  # bad UTF-8 is one, too
             if number < len(lines) or (number == 1 and not _is_torn_header(line)):
                 raise LogError(f"{path}:{number}: not a line of a {kind.name}: {error}") from error
@@ -234,7 +251,7 @@ def _is_torn_header(line: bytes) -> bool:
 
 def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
     version = value.get("format") if isinstance(value, dict) else None
-    if not isinstance(version, int):
+    if not isinstance(version, int) or isinstance(version, bool):
         raise LogError(f"not the header of a {kind.name}")
     if version > kind.latest_format:
         raise LogError(
@@ -245,6 +262,8 @@ def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
 
 
 def _record(kind: LogKind[_Record], value: Any, number: int) -> _Record:
+    if not isinstance(value, dict):
+        raise LogError(f"not {kind.record}: it is {shown(value)}, not an object")
     try:
         return kind.from_json(value, number)
     except LogError:

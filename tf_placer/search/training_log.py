@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from absl import logging
+
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError
@@ -89,7 +91,10 @@ class TrainingLog:
     def close(self) -> None:
         """Closes and unlocks the file."""
         if self._scalars is not None:
-            self._scalars.close()
+            try:
+                self._scalars.close()
+            except OSError as error:  # The log has it all.
+                logging.warning("%s", error)
         self._log.close()
 
     def __enter__(self) -> TrainingLog:

@@ -32,7 +32,8 @@ class TrainingScalars:
         """
         self._directory = os.fspath(directory)
         os.makedirs(directory, exist_ok=True)
-        self._writer = tf.summary.create_file_writer(self._directory)
+        with self._os_errors():
+            self._writer = tf.summary.create_file_writer(self._directory)
 
     def write(self, updates: Sequence[UpdateRecord]) -> None:
         """Puts updates into the file.

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.json_text import list_entry, number_entry, text_entry, whole, whole_entry
 from tf_placer.environments.environment import Measurement
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError
@@ -74,16 +75,19 @@ class Trial:
         Raises:
             KeyError, TypeError, ValueError: the value is not a trial.
         """
-        assignment, repeats = value["assignment"], value["repeats"]
+        assignment = None
+        if value["assignment"] is not None:
+            devices = list_entry(value, "assignment")
+            assignment = tuple(whole(device, "a device of 'assignment'") for device in devices)
         return cls(
-            index=int(value["index"]),
-            placer=str(value["placer"]),
-            batch=int(value["batch"]),
-            assignment=None if assignment is None else tuple(int(device) for device in assignment),
+            index=whole_entry(value, "index"),
+            placer=text_entry(value, "placer"),
+            batch=whole_entry(value, "batch"),
+            assignment=assignment,
             measurement=Measurement.from_json(value),
-            repeats=None if repeats is None else int(repeats),
-            elapsed_secs=float(value["elapsed_secs"]),
-            time=str(value["time"]),
+            repeats=None if value["repeats"] is None else whole_entry(value, "repeats"),
+            elapsed_secs=number_entry(value, "elapsed_secs"),
+            time=text_entry(value, "time"),
         )
 
 

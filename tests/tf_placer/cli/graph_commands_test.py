@@ -329,8 +329,8 @@ class BadInputTest(CommandsTestCase):
     def test_outputs(self):
         (self.directory / "file").touch()
         for output, message in (
-            ("no/such/o.pb", "cannot write to '.*no/such': No such file or directory"),
-            ("file/o.pb", "cannot write to '.*file': Not a directory"),
+            ("no/such/o.pb", "cannot write to '.*no/such/o.pb': No such file or directory"),
+            ("file/o.pb", "cannot write to '.*file/o.pb': Not a directory"),
             ("o.txt", "o.txt' is not a graph file"),
         ):
             output_graph = f"--output_graph={self.path(output)}"
@@ -483,7 +483,7 @@ class ApplyCommandTest(CommandsTestCase):
 
     def test_an_output_that_cannot_be_written_is_named(self):
         self.assert_refused(
-            "cannot write to '.*no/such'",
+            "cannot write to '.*no/such/out.pb'",
             "apply",
             f"--input_graph={self.path('in.pb')}",
             f"--output_graph={self.path('no/such/out.pb')}",

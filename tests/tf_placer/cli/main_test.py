@@ -6,8 +6,10 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
+from unittest import mock
 
 import tensorflow as tf
 
@@ -18,16 +20,30 @@ from tests.tf_placer.small_problem import small_problem
 from tf_placer.cli.main import COMMANDS
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_graph
+from tf_placer.private_network import why_open
 from tf_placer.problem.problem_file import write_problem
 
 tf1 = tf.compat.v1
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+# Runs a session on the servers, waits for a line, and ends with a code of its own.
+_SERVED = """
+import os, sys
+import tensorflow as tf
+with tf.Graph().as_default():
+    product = tf.constant(3.0) * 2.0
+    with tf.compat.v1.Session(os.environ["TF_PLACER_TARGET"]) as session:
+        print(session.run(product), sys.argv, flush=True)
+sys.stdin.readline()
+sys.exit(7)
+"""
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tf_placer", *arguments],
         env=_ENVIRON,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -61,6 +77,27 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(self.call("machines")[0], 0)
         self.assertEqual(self.call("search", "--problem=no.json", "--output=r.json")[0], 1)
         self.assertEqual(self.call("search", "--json")[0], 2)
+
+    def test_what_a_terminal_cannot_show_is_shown_by_its_number(self):
+        log = {"format": 2, "placer": "µ", "versions": {}}
+        trial = {
+            **{"index": 0, "placer": "µ\ud7ff", "batch": 0, "assignment": None, "failure": None},
+            **{"step_secs": [0.1], "setup_secs": 0.5, "repeats": None, "elapsed_secs": 1.0},
+            "time": "2026-01-01T00:00:00+00:00",
+        }
+        lines = "".join(json.dumps(each) + "\n" for each in (log, trial))
+        (self.directory / "trials.jsonl").write_text(lines)
+        environ = {**_ENVIRON, "PYTHONIOENCODING": "ascii"}
+        with mock.patch.dict(_ENVIRON, environ):
+            code, output, errors = self.call("log", str(self.directory))
+        self.assertEqual(code, 0, errors)
+        self.assertIn("\\xb5\\ud7ff", output)
+
+    def test_no_message_is_long(self):
+        code, _, errors = self.call("search", "--problem=" + "x" * 100_000, "--output=r.json")
+        self.assertEqual(code, 1)
+        self.assertLess(len(errors), 2000)
+        self.assertRegex(errors, r"^tf_placer: .* … .*File name too long\n$")
 
     def test_bad_input_says_one_sentence_at_the_end_and_fails(self):
         (self.directory / "cut.pb").write_bytes(b"\x0a\xff")
@@ -147,7 +184,7 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual(read_graph(self.directory / "out.pb").graph_def, graph_def)
 
     def test_a_served_machine_runs_sessions_until_it_is_interrupted(self):
-        process = start("serve", "local:2")
+        process = start("serve", "local:2", "--open")
         assert process.stdout is not None
         line = process.stdout.readline()
         self.assertRegex(
@@ -161,13 +198,40 @@ class CommandLineTest(tf.test.TestCase):
                 self.assertEqual(session.run(y), 6.0)
         started = descendants(process.pid)
         self.assertLen([command for command in started.values() if "local_server" in command], 2)
-        code, _, errors = self.call("serve", "local:2", f"--port={target.rpartition(':')[2]}")
+        code, _, errors = self.call(
+            "serve", "local:2", "--open", f"--port={target.rpartition(':')[2]}"
+        )
         self.assertEqual(code, 1)
         self.assertRegex(errors.splitlines()[-1], "^tf_placer: cannot listen on port ")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, errors)
+        self.assertRegex(errors, "the servers of local:2 listen without a password, because --open")
         self.assertEqual(wait_until_gone(started), [])
+
+    def test_a_command_is_served_in_a_network_of_its_own(self):
+        process = start(
+            *("serve", "local:1", "--port", "2222", "--", sys.executable, "-c", _SERVED, "-v", "--")
+        )
+        assert process.stdout is not None
+        self.assertEqual(process.stdout.readline(), "6.0 ['-c', '-v', '--']\n")
+        with socket.socket() as outside:
+            # Where the kernel lets nobody have such a network, the port answers, and that is said.
+            is_open = outside.connect_ex(("localhost", 2222)) == 0
+        started = descendants(process.pid)
+        _, errors = process.communicate("go on\n", timeout=60)
+        self.assertEqual(process.returncode, 7, errors)
+        self.assertEqual("listen without a password" in errors, is_open, errors)
+        self.assertEqual(is_open, why_open() is not None)
+        self.assertEqual(wait_until_gone(started), [])
+
+    def test_without_a_command_only_open_servers_are_of_use(self):
+        code, _, errors = self.call("serve", "local:2")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, "tf_placer: name a command to run with the servers: .* --open")
+        code, _, errors = self.call("serve", "local:1", "--", "./no_such_command")
+        self.assertEqual(code, 1)
+        self.assertEndsWith(errors, "cannot run './no_such_command': there is no such command\n")
 
 
 if __name__ == "__main__":

@@ -453,8 +453,8 @@ class SimulateCommandTest(ProblemCommandsTestCase):
             ('{"assignment": [0, 1, 1, 0]}', "'assignment' has 4 entries"),
             ('{"assignment": [0, 1, 2]}', r"assignment\[2\] is 2, but the devices .* 0 to 1"),
             ('{"assignment": [0, -1, 1]}', r"assignment\[1\] is -1, but the devices"),
-            ('{"assignment": [0, 1, "gpu"]}', r"assignment\[2\] is 'gpu', not a device index"),
-            ('{"assignment": [0, true, 1]}', r"assignment\[1\] is True, not a device index"),
+            ('{"assignment": [0, 1, "gpu"]}', r"assignment\[2\] is .gpu., not a device index"),
+            ('{"assignment": [0, true, 1]}', r"assignment\[1\] is true, not a device index"),
             ('{"assignment": [0.5, 1, 1]}', r"assignment\[0\] is 0.5, not a device index"),
         ):
             self.write("assignment.json", text)

@@ -96,8 +96,9 @@ class MeasurementTest(absltest.TestCase):
             Measurement.from_json({**value, "failure": {"kind": "timeout", "message": ""}})
         with self.assertRaises(ValueError):
             Measurement.from_json({**value, "reference_secs": [0.5, 0.5], "drift": 1.0})
-        with self.assertRaises(TypeError):
-            Measurement.from_json({**value, "step_secs": 0.25})
+        for step_secs in (0.25, [0.0], [-1.0], [float("inf")], ["1"], [True], [10**400]):
+            with self.assertRaisesRegex(ValueError, "step_secs"):
+                Measurement.from_json({**value, "step_secs": step_secs})
 
 
 if __name__ == "__main__":

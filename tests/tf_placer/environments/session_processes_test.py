@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +26,7 @@ from tf_placer.inputs.sources import read_source
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
+from tf_placer.private_network import OPEN_VARIABLE, why_open
 
 v1 = tf.compat.v1
 _LOCAL = find_machine("local:2")
@@ -121,6 +124,53 @@ class MemoryLimitTest(tf.test.TestCase):
         self.assertIsNone(split.failure)
         # The variables of "split" are not in its way.
         self.assertIsNone(swapped.failure)
+
+
+class ClosedDoorsTest(tf.test.TestCase):
+    """Who reaches the servers that a search has started."""
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        write_gate_graph(self.directory / "graph.pb")
+        (self.directory / "gate").write_text("go")
+
+    def networks_and_answers(self) -> tuple[set[str], list[bool]]:
+        """The networks that worker and servers are in, and which servers answer this process."""
+        step = Step(("loss:0",), {"gate:0": np.array(str(self.directory / "gate"))}, ("init",))
+        with SessionEnvironment(
+            self.directory / "graph.pb", step, _LOCAL, lambda row: {}
+        ) as environment:
+            self.assertIsNone(environment.measure_assignment({}).failure)
+            pids = environment.process_ids().values()
+            networks = {os.readlink(f"/proc/{pid}/ns/net") for pid in pids}
+            self.assertLen(pids, 3)
+            answers = []
+            for target in environment.processes.targets:
+                with socket.socket() as client:
+                    address = ("localhost", int(target.rpartition(":")[2]))
+                    answers.append(client.connect_ex(address) == 0)
+        return networks, answers
+
+    def test_servers_and_sessions_are_among_themselves(self):
+        if (reason := why_open()) is not None:
+            self.skipTest(reason)
+        networks, answers = self.networks_and_answers()
+        self.assertLen(networks, 1)
+        self.assertNotIn(os.readlink("/proc/self/ns/net"), networks)
+        self.assertEqual(answers, [False, False])
+
+    def test_where_that_is_not_wanted_or_denied_the_search_works_and_says_so(self):
+        with (
+            mock.patch.dict(os.environ, {OPEN_VARIABLE: "1"}),
+            self.assertLogs("absl", "WARNING") as logs,
+        ):
+            networks, answers = self.networks_and_answers()
+        self.assertEqual(networks, {os.readlink("/proc/self/ns/net")})
+        self.assertEqual(answers, [True, True])
+        self.assertRegex(
+            " ".join(logs.output), "local:2 listen without a password, because .*=1 asks for that"
+        )
 
 
 _HANGING_PARENT = """

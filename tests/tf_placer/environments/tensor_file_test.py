@@ -45,6 +45,11 @@ class TensorFileTest(tf.test.TestCase):
         with self.assertRaisesRegex(ValueError, "'x:0' cannot be stored as a tensor"):
             write_tensors(self.create_tempfile().full_path, {"x:0": np.array([object()])})
 
+    def test_a_full_disk_is_named(self):
+        with self.assertRaises(OSError) as raised:
+            write_tensors("/dev/full", {"x": np.ones(10)})
+        self.assertEqual(raised.exception.filename, "/dev/full")
+
 
 if __name__ == "__main__":
     tf.test.main()

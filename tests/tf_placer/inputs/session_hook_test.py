@@ -188,5 +188,12 @@ class ApplyPlacementTest(tf.test.TestCase):
             apply_placement(graph, Placement("f", _CPUS, {"other": _CPUS[0]}))
 
 
+class ArgumentTest(tf.test.TestCase):
+    def test_what_is_neither_a_placement_nor_a_path_is_refused_before_anything_runs(self):
+        for placement in (None, 7, {"a": "/cpu:0"}, [b"x"]):
+            with self.assertRaisesRegex(GraphError, "a hook takes a placement or the path of its"):
+                PlacementHook(placement)
+
+
 if __name__ == "__main__":
     tf.test.main()

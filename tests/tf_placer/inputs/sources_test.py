@@ -261,7 +261,7 @@ class FilesTest(tf.test.TestCase):
         before = sorted(os.listdir(self.directory))
         for path, message in (
             (file / "g.pb", "file"),
-            (self.directory / "no" / "such" / "g.pb", "no/such'?: No such file or directory"),
+            (self.directory / "no" / "such" / "g.pb", "no/such/g.pb': No such file or directory"),
             (self.directory / "folder.pb", "folder.pb': it is a directory"),
             (self.directory / "g.txt", "must end in"),
         ):

@@ -113,6 +113,38 @@ class GivenFeedsTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "'p0:0' is a handle"):
             complete_feeds(placeholders((tf.resource, [])), {"p0:0": 1})
 
+    def test_values_that_the_type_cannot_hold_are_refused_and_not_cast(self):
+        for dtype, values in (
+            (tf.int32, (0.5, np.nan, np.inf, 2**40, -(2**31) - 1, 10**30, 1 + 2j, "1", b"1")),
+            (tf.int32, (np.array([1, 2**40]), np.array([0.25], np.float32))),
+            (tf.uint8, (-1, 256, 0.1)),
+            (tf.bool, (2, 0.5, "True")),
+            (tf.float32, (1e39, 1j, "0.5", [1.0, 1e39])),
+            (tf.float16, (1e6,)),
+            (tf.bfloat16, (1e39,)),
+        ):
+            for value in values:
+                with self.assertRaisesRegex(
+                    GraphError, "the feed of 'p0:0' is not of type .*: it has"
+                ):
+                    complete_feeds(placeholders((dtype, None)), {"p0:0": value})
+
+    def test_values_that_the_type_can_hold_are_taken(self):
+        for dtype, value, expected in (
+            (tf.int32, 2.0, 2),
+            (tf.int64, np.uint8([3]), [3]),
+            (tf.bool, [0, 1], [False, True]),
+            (tf.float32, 0.1, np.float32(0.1)),
+            (tf.float32, [np.nan, np.inf, -np.inf], [np.nan, np.inf, -np.inf]),
+            (tf.float32, np.array([2**24], np.int64), [2.0**24]),
+            (tf.complex64, 1 + 2j, 1 + 2j),
+            (tf.bfloat16, 0.5, 0.5),
+            (tf.float32, [], []),
+        ):
+            fed = complete_feeds(placeholders((dtype, None)), {"p0:0": value})["p0:0"]
+            self.assertEqual(fed.dtype, np.dtype(dtype.as_numpy_dtype))
+            np.testing.assert_array_equal(fed, np.asarray(expected, fed.dtype))
+
     def test_ragged_values_are_named(self):
         with self.assertRaisesRegex(GraphError, "'p0:0' is not of type"):
             complete_feeds(placeholders((tf.float32, None)), {"p0:0": [[1], [1, 2]]})

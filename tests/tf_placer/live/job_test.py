@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import time
 from unittest import mock
 
@@ -345,6 +346,36 @@ class JobTest(tf.test.TestCase):
         self.assertEqual(self.run_search(again), Outcome.FASTER)
         self.assertEqual(again.measured, [])
         self.assertNotEmpty(again.confirmed)
+
+    def test_the_best_so_far_is_written_again_where_a_kill_has_left_none_or_an_older_one(self):
+        self.run_search(Script(secs=split_is_faster), max_trials=8)
+        before = self.directory.best.read_bytes()
+        for leave in (self.directory.best.unlink, lambda: self.directory.best.write_text("{}")):
+            leave()
+            self.directory.result.unlink()
+            self.run_search(Script(secs=split_is_faster), max_trials=8)
+            self.assertEqual(self.directory.best.read_bytes(), before)
+
+    def test_a_best_so_far_that_cannot_be_written_is_said_and_ends_nothing(self):
+        self.directory.path.mkdir()
+        self.directory.best.mkdir()
+        self.assertEqual(self.run_search(Script(secs=split_is_faster)), Outcome.FASTER)
+        said = [line for line in self.lines if "best_so_far.json: " in line]
+        self.assertNotEmpty(said)
+        self.assertStartsWith(said[0], "the best placement so far is not written: ")
+
+    def test_a_directory_that_is_deleted_meanwhile_is_noticed_at_the_next_trial(self):
+        measured = []
+
+        def secs(assignment) -> float:
+            measured.append(assignment)
+            if len(measured) == 5:
+                shutil.rmtree(self.directory.path)
+            return ORIGINAL_SECS
+
+        with self.assertRaisesRegex(OSError, "it was deleted or moved while a search wrote it"):
+            self.run_search(Script(secs=secs))
+        self.assertFalse(self.directory.path.exists())
 
     def test_a_log_whose_header_was_cut_short_counts_as_new(self):
         os.makedirs(self.directory.path)

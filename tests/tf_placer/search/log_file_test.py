@@ -80,6 +80,27 @@ class WritingTest(LogFileTestCase):
         self.assertEqual((log.header, log.path), (header, self.path))
         self.assertEqual(self.read(), (header, tuple(RECORDS)))
 
+    def test_a_file_that_is_deleted_or_moved_meanwhile_is_noticed(self):
+        moved = self.path + ".moved"
+        for remove in (os.unlink, lambda path: os.rename(path, moved)):
+            with self.open() as log:
+                log.extend(RECORDS[:1])
+                remove(self.path)
+                with self.assertRaisesRegex(OSError, "deleted or moved while") as raised:
+                    log.extend(RECORDS[1:])
+                self.assertEqual(raised.exception.filename, self.path)
+                self.assertEqual(log.records, RECORDS[:1])
+        self.path = moved
+        self.assertEqual(self.read()[1], tuple(RECORDS[:1]))
+
+    def test_a_file_that_is_replaced_meanwhile_is_noticed(self):
+        with self.open() as log:
+            os.unlink(self.path)
+            self.put(b"another")
+            with self.assertRaisesRegex(OSError, "deleted or moved while"):
+                log.extend(RECORDS)
+        self.assertEqual(self.content(), b"another")
+
     def test_makes_its_directory(self):
         self.path = os.path.join(os.path.dirname(self.path), "a", "b", "notes.jsonl")
         self.write()

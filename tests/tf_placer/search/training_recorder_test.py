@@ -40,10 +40,11 @@ class TrainingRecorderTest(absltest.TestCase):
         self.clock = FakeClock()
         self.enter_context(mock.patch.object(training_recorder, "time", self.clock))
         self.placer = learning_placer()
+        self.lines: list[str] = []
 
     def open(self) -> TrainingRecorder:
         log = self.enter_context(TrainingLog(self.directory, {}))
-        return TrainingRecorder(log, self.directory)
+        return TrainingRecorder(log, self.directory, self.lines.append)
 
     def saved(self) -> int | None:
         """After how many updates the policy was saved that there is."""
@@ -95,7 +96,7 @@ class TrainingRecorderTest(absltest.TestCase):
 
     def test_a_policy_that_has_learned_less_than_the_log_replaces_nothing(self):
         with TrainingLog(self.directory, {}) as log:
-            recorder = TrainingRecorder(log, self.directory)
+            recorder = TrainingRecorder(log, self.directory, self.lines.append)
             learn(self.placer, 1.0, 1.0, 1.0)
             recorder.observed(self.placer)
         again = learning_placer()
@@ -110,6 +111,27 @@ class TrainingRecorderTest(absltest.TestCase):
         recorder.observed(again)
         self.assertEqual(self.saved(), 4)
         self.assertEqual(read_training_log(self.directory)[1], tuple(again.updates))
+
+    def test_what_cannot_be_written_is_said_once_and_ends_nothing(self):
+        for method in ("extend", "save"):
+            self.lines.clear()
+            recorder = self.open()
+            target = TrainingLog if method == "extend" else doubles.LearningPlacer
+            error = OSError(28, "No space left on device", "policy.weights.h5")
+            with mock.patch.object(target, method, side_effect=error):
+                for _ in range(2):
+                    learn(self.placer, 1.0)
+                    recorder.observed(self.placer)
+                recorder.finish()
+            self.assertEqual(
+                self.lines,
+                [
+                    "policy.weights.h5: No space left on device: what the placer learns from now "
+                    "on is not written"
+                ],
+            )
+            self.placer = learning_placer()
+            self.directory = self.create_tempdir(method).full_path
 
 
 if __name__ == "__main__":

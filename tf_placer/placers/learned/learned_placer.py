@@ -13,7 +13,7 @@ from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
 from tf_placer.placers.learned.signal import Signal, SignalBatch
-from tf_placer.placers.learned.weights_file import write_weights
+from tf_placer.placers.learned.weights_file import most_bytes, write_weights
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
@@ -114,7 +114,8 @@ class LearnedPlacer(Placer):
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the weights of the agent, whole or not at all; see `Placer.save`."""
-        write_weights(self.agent.save_weights, os.path.join(directory, WEIGHTS_FILE))
+        path = os.path.join(directory, WEIGHTS_FILE)
+        write_weights(self.agent.save_weights, path, most_bytes(self.agent.weights))
 
     def _batch(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Returns the decisions and the placements of the batch that is being measured."""

@@ -1,0 +1,82 @@
+"""Tests of directories for files of the moment."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer.scratch import scratch_directory
+
+_USER = """
+import sys
+from tf_placer.scratch import scratch_directory
+with scratch_directory(sys.argv[1]) as path:
+    open(path + "/secret", "w").write("text")
+    print(path, flush=True)
+    sys.stdin.read()
+"""
+
+
+class ScratchDirectoryTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.base = self.create_tempdir().full_path
+
+    def start_user(self) -> tuple[subprocess.Popen[str], str]:
+        user = subprocess.Popen(
+            [sys.executable, "-c", _USER, self.base],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for each in (user.stdin, user.stdout):
+            self.addCleanup(each.close)
+        self.addCleanup(user.kill)
+        return user, user.stdout.readline().strip()
+
+    def test_it_is_private_and_gone_at_the_end(self):
+        with scratch_directory(self.base) as one, scratch_directory(self.base) as other:
+            self.assertNotEqual(one, other)
+            self.assertEqual(os.path.dirname(one), self.base)
+            self.assertEqual(stat.S_IMODE(os.stat(one).st_mode), 0o700)
+        self.assertEqual(os.listdir(self.base), [])
+
+    def test_what_a_kill_leaves_is_gone_at_the_next_start_and_what_is_in_use_stays(self):
+        user, path = self.start_user()
+        with scratch_directory(self.base):
+            self.assertTrue(os.path.exists(os.path.join(path, "secret")))
+        user.kill()
+        user.wait()
+        self.assertTrue(os.path.exists(path))
+        with scratch_directory(self.base) as new:
+            self.assertEqual(os.listdir(self.base), [os.path.basename(new)])
+
+    def test_what_others_have_there_stays(self):
+        victim = pathlib.Path(self.create_tempdir("victim").full_path)
+        (victim / "lock").touch()
+        link = pathlib.Path(self.base, "tf_placer_scratch_link")
+        link.symlink_to(victim)
+        others = pathlib.Path(self.base, "tf_placer_scratch_others")
+        others.mkdir()
+        (others / "lock").touch()
+        with (
+            mock.patch.object(os, "getuid", return_value=os.getuid() + 1),
+            scratch_directory(self.base),
+        ):
+            pass
+        self.assertTrue(others.exists())
+        with scratch_directory(self.base):
+            pass
+        self.assertFalse(others.exists())
+        self.assertTrue((victim / "lock").exists())
+
+
+if __name__ == "__main__":
+    absltest.main()
