@@ -11,6 +11,7 @@ from tf_placer.cli.arguments import (
     add_clear_devices,
     add_placer,
     add_step,
+    add_workers,
     placer_options,
     placers_help,
 )
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     add_clear_devices(parser)
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -88,6 +90,8 @@ def run(args: argparse.Namespace) -> None:
         max_secs=args.max_secs,
         log_dir=args.log_dir,
         seed=args.seed,
+        workers=args.workers,
+        num_workers=args.num_workers,
     )
     if args.output_graph is not None and is_saved:
         result.save(args.output_graph)

@@ -35,6 +35,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import AUTO, check_options
 from tf_placer.report.explanation import Explanation
+from tf_placer.search.distributed.workers import check_machine, find_workers
 from tf_placer.search.loop import Budget
 from tf_placer.search.trial_log import read_log
 
@@ -58,6 +59,8 @@ def optimize(
     log_dir: str | os.PathLike[str] | None = None,
     seed: int = 0,
     session_config: tf.compat.v1.ConfigProto | None = None,
+    workers: str | None = None,
+    num_workers: int | None = None,
 ) -> OptimizeResult:
     """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
 
@@ -125,6 +128,12 @@ def optimize(
             By default a new temporary directory.
         seed: of everything random.
         session_config: the configuration of the user's sessions.
+        workers: who measures trials in parallel, each on a machine of its own with devices like
+            those of `machine`: "ray" for workers that are started on this computer, "auto" for the
+            Ray cluster that runs here, "ray://HOST:PORT" for one elsewhere. By default this
+            computer measures, one trial at a time. Needs `tf_placer[ray]`.
+        num_workers: how many workers at most; by default one on this computer, and as many as a
+            cluster has.
 
     Returns:
         The graph, whether it has changed and why, and all measurements.
@@ -135,6 +144,7 @@ def optimize(
         LogError: the log is damaged, in use, or of another search.
         SearchError: the graph does not run, or the search died.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
+        ImportError: workers need Ray, which is not installed.
         OSError: the log cannot be written.
 
     Example:
@@ -143,6 +153,7 @@ def optimize(
     """
     start_secs = time.monotonic()
     options = check_options(placer, placer_options)
+    crew = find_workers(workers, num_workers)
     Budget(max_trials, max_secs)
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
@@ -172,6 +183,8 @@ def optimize(
             "`profile` computes a problem for it, which `search` places"
         )
     caller = check_python_functions_are_here(source, found)
+    if crew is not None:
+        check_machine(crew, found.kind, found.spec, calls_python=caller is not None)
     if len(found.devices) < 2:
         reason = f"the machine has one device only, {found.devices[0].name}: nothing to choose from"
         if caller is None:
@@ -189,6 +202,7 @@ def optimize(
         max_trials=max_trials,
         max_secs=max_secs,
         seed=seed,
+        workers=crew,
     )
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")

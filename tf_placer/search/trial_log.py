@@ -43,6 +43,9 @@ class Trial:
         elapsed_secs: time spent searching when it ended. Time between a stop and its resume does
             not count.
         time: when it ended, ISO 8601 in UTC.
+        position: its place in its batch, where trials of the batch did not end in the order in
+            which they were proposed; None where it comes behind those of the batch before it.
+        worker: who measured it; None where there were no workers.
     """
 
     index: int
@@ -53,10 +56,12 @@ class Trial:
     repeats: int | None
     elapsed_secs: float
     time: str
+    position: int | None = None
+    worker: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: the fields, with those of the measurement among them."""
-        return {
+        value = {
             "index": self.index,
             "placer": self.placer,
             "batch": self.batch,
@@ -65,6 +70,11 @@ class Trial:
             "repeats": self.repeats,
             "elapsed_secs": self.elapsed_secs,
             "time": self.time,
+        }
+        return value | {
+            name: known
+            for name, known in (("position", self.position), ("worker", self.worker))
+            if known is not None
         }
 
     @classmethod
@@ -75,6 +85,7 @@ class Trial:
             KeyError, TypeError, ValueError: the value is not a trial.
         """
         assignment, repeats = value["assignment"], value["repeats"]
+        position, worker = value.get("position"), value.get("worker")
         return cls(
             index=int(value["index"]),
             placer=str(value["placer"]),
@@ -84,6 +95,8 @@ class Trial:
             repeats=None if repeats is None else int(repeats),
             elapsed_secs=float(value["elapsed_secs"]),
             time=str(value["time"]),
+            position=None if position is None else int(position),
+            worker=None if worker is None else str(worker),
         )
 
 
