@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.live.verdict import verdict
     from tf_placer.report.training_table import training_table
     from tf_placer.report.trials_table import log_table
+    from tf_placer.search.distributed.tallies import workers_table
     from tf_placer.search.training_log import TRAINING, read_training_log
     from tf_placer.search.trial_log import read_log
 
@@ -36,6 +37,8 @@ def run(args: argparse.Namespace) -> None:
     # A search on a problem has no log of trials.
     if os.path.exists(trials) or not os.path.exists(training):
         print(log_table(*read_log(trials)))
+        if table := workers_table(read_log(trials)[1]):
+            print(f"\n{table}\n")
         result = RunDirectory(args.log_dir).read_result()
         if result is None:
             print("verdict: the search has not ended")

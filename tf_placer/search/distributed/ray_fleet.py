@@ -12,7 +12,16 @@ from typing import Any
 
 from tf_placer.errors import SearchError
 from tf_placer.search.distributed.fleet import WorkerLostError
-from tf_placer.search.distributed.workers import RESOURCE, Workers, require_ray
+from tf_placer.search.distributed.own_cluster import find_own_cluster
+from tf_placer.search.distributed.workers import (
+    LOOPBACK,
+    LOOPBACK_ENVIRONMENT,
+    OBJECT_STORE_BYTES,
+    QUIET_ENVIRONMENT,
+    RESOURCE,
+    Workers,
+    require_ray,
+)
 
 __all__ = ["RayFleet", "connected"]
 
@@ -20,25 +29,20 @@ __all__ = ["RayFleet", "connected"]
 _THREADS = "OMP_NUM_THREADS"
 # An actor has all GPUs of its machine: Ray is told to hide none.
 _ACTOR_ENVIRONMENT = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
-# To be set before Ray is imported: nothing is sent to anybody; several nodes of one computer may
-# talk by its loopback; and actors run at the priority of other processes.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_worker_niceness": "0",
-}
-_LOOPBACK = "127.0.0.1"
-_OBJECT_STORE_BYTES = 256 * 2**20
 
 
-def use_own_token() -> None:
-    """Has Ray refuse whoever does not know the token; makes one that only descendants know.
+def _environment(workers: Workers) -> dict[str, str]:
+    """Finds the environment variables of Ray by which it connects to some workers.
 
-    A token that the user has given stays.
+    Ray that is started here asks for a token that only this process and its descendants know.
     """
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
-    if os.environ["RAY_AUTH_MODE"] == "token" and "RAY_AUTH_TOKEN_PATH" not in os.environ:
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    if workers.are_here:
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **token}
+    own = find_own_cluster()
+    if own is not None and workers.address in ("auto", own.address):
+        return {**QUIET_ENVIRONMENT, **own.environment}
+    return QUIET_ENVIRONMENT
 
 
 @contextlib.contextmanager
@@ -53,13 +57,9 @@ def connected(workers: Workers) -> Iterator[None]:
         SearchError: there is nothing to connect to, or Ray does not start.
     """
     require_ray()
-    directory = None
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    if workers.are_here:
-        use_own_token()
-        # Short, because sockets are in it.
-        directory = tempfile.mkdtemp(prefix="tfp_ray_")
+    os.environ.update(_environment(workers))
+    # Short, because sockets are in it.
+    directory = tempfile.mkdtemp(prefix="tfp_ray_") if workers.are_here else None
     import ray
 
     options: dict[str, Any] = {"address": workers.address}
@@ -68,9 +68,9 @@ def connected(workers: Workers) -> Iterator[None]:
             "address": "local",
             "include_dashboard": False,
             "num_gpus": 0,
-            "object_store_memory": _OBJECT_STORE_BYTES,
+            "object_store_memory": OBJECT_STORE_BYTES,
             "resources": {RESOURCE: workers.count or 1},
-            "_node_ip_address": _LOOPBACK,
+            "_node_ip_address": LOOPBACK,
             "_temp_dir": directory,
         }
     try:

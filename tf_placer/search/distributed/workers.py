@@ -10,8 +10,27 @@ from typing import Any
 
 from tf_placer.errors import SearchError
 
-__all__ = ["RESOURCE", "Workers", "check_machine", "find_workers", "require_ray"]
+__all__ = [
+    "LOOPBACK",
+    "LOOPBACK_ENVIRONMENT",
+    "OBJECT_STORE_BYTES",
+    "QUIET_ENVIRONMENT",
+    "RESOURCE",
+    "Workers",
+    "check_machine",
+    "find_workers",
+    "require_ray",
+]
 
+#: Where Ray listens that is started here.
+LOOPBACK = "127.0.0.1"
+#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, and
+#: its actors run at the priority of other processes.
+QUIET_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+#: Those for a cluster on the loopback.
+LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+#: What Ray that is started here keeps for graphs on their way, in bytes.
+OBJECT_STORE_BYTES = 256 * 2**20
 #: The resource of Ray that a machine has if it may measure, one for each worker.
 RESOURCE = "tf_placer_worker"
 _HERE, _CLUSTER = "ray", "auto"

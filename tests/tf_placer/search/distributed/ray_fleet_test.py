@@ -90,9 +90,12 @@ class RayFleetTest(absltest.TestCase):
         )
 
     def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_counted_twice(self):
+        killed = []
+
         def kill(number):
-            if number == 3:
-                os.kill(next(iter(self.pids())), signal.SIGKILL)
+            if number >= 3 and not killed:
+                killed.append(next(iter(self.pids())))
+                os.kill(killed[0], signal.SIGKILL)
 
         self.measured(self.pool(self.fleet(0.3)), 10, kill)
         self.assertLen(self.pids(), 3)
@@ -102,7 +105,7 @@ class RayFleetTest(absltest.TestCase):
         stopped = []
 
         def stop(number):
-            if number == 3:
+            if number >= 3 and not stopped:
                 stopped.append(next(iter(self.pids())))
                 os.kill(stopped[0], signal.SIGSTOP)
 
