@@ -8,17 +8,25 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
 import os
 import pathlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.cli.arguments import (
+    PROBLEM_HELP,
+    add_placer,
+    add_workers,
+    placer_options,
+    placers_help,
+)
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, write_json
 from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
@@ -33,6 +41,9 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
 from tf_placer.report.limits import limits_of
 from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.search.distributed.island_search import IslandWorker, island_search
+from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.workers import Workers, find_workers
 from tf_placer.search.log_header import search_header
 from tf_placer.search.loop import Budget
 from tf_placer.search.simulated_search import SearchOutcome, search_problem
@@ -89,8 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="of everything random (default 0). The same seed gives the same result where "
-        "--max_trials ends the search",
+        "--max_trials ends the search, with --workers on the same number of workers",
     )
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -113,12 +125,18 @@ def run(args: argparse.Namespace) -> None:
     budget = Budget(args.max_trials, max_secs)
     options = placer_options(args.placer_option)
     check_output(args.output, args.problem, args.log_dir and os.path.join(args.log_dir, TRAINING))
+    workers = find_workers(args.workers, args.num_workers)
+    if workers is not None and args.placer != AUTO:
+        raise ValueError(
+            f"placer {args.placer!r} simulates a batch in less time than it takes to send it to "
+            "workers: --workers is for 'auto'"
+        )
     problem = read_problem(args.problem)
     if args.placer == AUTO:
         config = AutoConfig(**check_options(args.placer, options))
         if args.log_dir is not None:
             raise ValueError("placer 'auto' learns nothing that --log_dir could keep")
-        _search_auto(problem, args.output, config, budget, args.seed)
+        _search_auto(problem, args.output, config, budget, args.seed, workers)
     else:
         _search_placer(problem, args, options, budget)
 
@@ -180,6 +198,7 @@ def _search_auto(
     config: AutoConfig,
     budget: Budget,
     seed: int,
+    workers: Workers | None,
 ) -> None:
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
     groups = group_graph(problem)
@@ -209,7 +228,10 @@ def _search_auto(
         line.show(_progress(now, eta_secs))
 
     try:
-        result = refined_search(
+        search = refined_search
+        if workers is not None:
+            search = functools.partial(_search_by_workers, workers)
+        result = search(
             problem,
             groups,
             max_secs=budget.max_secs - explain_secs,
@@ -234,6 +256,36 @@ def _search_auto(
     elif result.is_near_bound:
         print("              no placement is better by more than 1 %: the search ended early")
     print(f"\n{auto_table(result, changes, limits)}\n\nresult: {output}")
+
+
+def _search_by_workers(
+    workers: Workers,
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    *,
+    max_secs: float,
+    max_simulated: float,
+    config: AutoConfig,
+    seed: int,
+    report: Callable[[AutoProgress], None],
+) -> AutoResult:
+    """Searches as `refined_search` does, on several workers."""
+    del groups  # Each worker finds them.
+    start_secs = time.monotonic()
+    with connected(workers):
+        # On one computer the workers share the cores.
+        cores = len(os.sched_getaffinity(0))
+        threads = max(1, cores // (workers.count or 1)) if workers.are_here else None
+        fleet = RayFleet(workers, IslandWorker, problem, config, threads)
+        return island_search(
+            fleet,
+            fleet.wanted(),
+            max_secs=max(1.0, max_secs - (time.monotonic() - start_secs)),
+            max_simulated=max_simulated,
+            seed=seed,
+            report=report,
+            say=lambda line: print(f"tf_placer: {line}", file=sys.stderr, flush=True),
+        )
 
 
 def _progress(outcome: SearchOutcome, eta_secs: float) -> str:
