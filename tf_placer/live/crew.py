@@ -100,6 +100,7 @@ class Crew:
         timeout_secs: Callable[[], float],
         best_secs: Callable[[], float | None],
         reference_secs: float | None,
+        num_before: int,
         should_break: Callable[[], bool],
     ) -> Iterator[Measurer]:
         """Starts the workers, and gives what measures by them; see `WorkerPool` for the arguments.
@@ -116,6 +117,7 @@ class Crew:
             timeout_secs=timeout_secs,
             best_secs=best_secs,
             reference_secs=reference_secs,
+            num_before=num_before,
             should_break=should_break,
             report=self._happened,
         )
@@ -220,7 +222,7 @@ class _CrewMeasurer:
 
 def _counts(tally: Tally) -> bool:
     """Says whether people want to see a worker: it is there, or it has measured something."""
-    return tally.state != "lost" or tally.trials > 0
+    return tally.state not in ("lost", "ended") or tally.trials > 0
 
 
 def _use(tally: Tally, now_secs: float) -> WorkerUse:

@@ -45,6 +45,7 @@ from tf_placer.placers.placer import Placer
 from tf_placer.report.progress import progress_line
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
+from tf_placer.search.distributed.tallies import num_workers
 from tf_placer.search.loop import Budget, LaterStage, Progress, best_trial, search
 from tf_placer.search.proposals import proposed
 from tf_placer.search.training_log import TrainingLog
@@ -183,6 +184,7 @@ class LiveJob:
                 timeout_secs=timeout_secs,
                 best_secs=best_secs,
                 reference_secs=original,
+                num_before=num_workers(log.trials),
                 should_break=lambda: self.interrupts.count > 0,
             )
         return OwnProcesses(

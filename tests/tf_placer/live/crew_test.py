@@ -148,6 +148,9 @@ class CrewTest(tf.test.TestCase):
         measured = [trial.assignment for trial in trials if trial.repeats is None]
         self.assertLen(set(measured), len(measured))
         self.assertLen(trials, 12)
+        # Names are not used twice.
+        self.assertEqual({trial.worker for trial in trials[1:5]} - {None}, {"worker 1"})
+        self.assertNotIn("worker 1", {trial.worker for trial in trials[5:]})
 
     def test_a_confirmation_whose_worker_is_lost_begins_again_with_another(self):
         fleet = ScriptedFleet(2, Script(split_is_faster))

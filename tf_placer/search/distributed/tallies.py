@@ -9,7 +9,7 @@ from tf_placer.search.trial_log import Trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration
 
-__all__ = ["Tally", "all_workers_line", "tally_line", "workers_table"]
+__all__ = ["Tally", "all_workers_line", "num_workers", "tally_line", "workers_table"]
 
 
 @dataclasses.dataclass
@@ -19,7 +19,8 @@ class Tally:
     Attributes:
         name: of the worker.
         place: the computer that it runs on; empty before it is known.
-        state: what it does: "starting", "waiting", "measuring", "set aside", "lost".
+        state: what it does: "waiting for a machine", "starting", "idle", "measuring", "set aside",
+            "lost", or "ended" where the search has ended it.
         trials: that it has measured.
         failures: how many of these failed.
         ready_secs: since when it can measure, in seconds of the clock of the pool; None before.
@@ -79,11 +80,11 @@ def all_workers_line(
         best: the best trial so far, in words.
         eta_secs: how long the search goes on; None where that is not known.
     """
-    there = [tally for tally in tallies if tally.state != "lost"]
+    there = [tally for tally in tallies if tally.state not in ("lost", "ended")]
     measuring = [tally for tally in there if tally.ready_secs is not None]
     rate = sum(tally.trials_per_minute(now_secs) for tally in measuring)
     idle = sum(tally.idle_share(now_secs) for tally in measuring) / max(1, len(measuring))
-    lost = len(tallies) - len(there)
+    lost = sum(tally.state == "lost" for tally in tallies)
     parts = [
         f"{len(measuring)} of {len(there)} workers ready" + (f", {lost} lost" if lost else ""),
         f"{sum(tally.trials for tally in tallies)} trials, {rate:.1f} a minute, idle {idle:.0%}",
@@ -92,6 +93,12 @@ def all_workers_line(
     if eta_secs is not None:
         parts.append(f"ETA {format_duration(eta_secs)}")
     return " | ".join(parts)
+
+
+def num_workers(trials: Iterable[Trial]) -> int:
+    """Finds the highest number of a worker in a log; 0 where there was none."""
+    names = {trial.worker for trial in trials if trial.worker is not None}
+    return max((int(name.rpartition(" ")[2]) for name in names), default=0)
 
 
 def workers_table(trials: Iterable[Trial]) -> str:

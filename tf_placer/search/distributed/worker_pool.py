@@ -46,6 +46,7 @@ class WorkerPool:
         timeout_secs: Callable[[], float],
         best_secs: Callable[[], float | None] = lambda: None,
         reference_secs: float | None = None,
+        num_before: int = 0,
         should_break: Callable[[], bool] = lambda: False,
         report: Callable[[str], None] = lambda line: None,
         times: PoolTimes | None = None,
@@ -60,6 +61,7 @@ class WorkerPool:
             best_secs: says what the fastest placement so far takes.
             reference_secs: what a step of the graph as it came took in trial 0; of a search that
                 goes on.
+            num_before: how many workers the search has had before, whose names are taken.
             should_break: says whether what is under way is of no interest any more.
             report: called with a line for people when a worker comes or goes.
             times: how long to wait for what.
@@ -76,7 +78,7 @@ class WorkerPool:
         self._times = times or PoolTimes()
         self._clock = clock
         self._workers: list[PooledWorker] = []
-        self._num_started = 0
+        self._num_started = num_before
         self._lost: list[Tally] = []
         self._waiting: collections.deque[Task] = collections.deque()
         self._ended: list[Finished] = []
@@ -182,7 +184,7 @@ class WorkerPool:
         """Ends the workers that are doing something, which is of no interest any more."""
         for worker in list(self._workers):
             if worker.doing in ("measure", "ask"):
-                self._remove(worker)
+                self._remove(worker, "ended")
         self._waiting.clear()
 
     def close(self) -> None:
@@ -197,7 +199,7 @@ class WorkerPool:
             if other is worker or other.doing == "release":
                 continue
             if other.doing:
-                self._remove(other)
+                self._remove(other, "ended")
             else:
                 self._do(other, "release", "release")
         while any(other.doing for other in self._workers):
@@ -405,11 +407,11 @@ class WorkerPool:
                 self._ended.append(Finished(task.key, Measurement(failure=failure), worker.name))
         self._report(f"{worker.name}{where} is lost: {reason}{then}")
 
-    def _remove(self, worker: PooledWorker) -> None:
+    def _remove(self, worker: PooledWorker, state: str = "lost") -> None:
         """Ends a worker."""
         self._workers.remove(worker)
         self._fleet.kill(worker.handle)
-        worker.tally.state, worker.doing, worker.task = "lost", "", None
+        worker.tally.state, worker.doing, worker.task = state, "", None
         self._lost.append(worker.tally)
 
     def _give_up_without_workers(self) -> None:
