@@ -34,11 +34,13 @@ _ACTOR_ENVIRONMENT = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
 def _environment(workers: Workers) -> dict[str, str]:
     """Finds the environment variables of Ray by which it connects to some workers.
 
-    Ray that is started here asks for a token that only this process and its descendants know.
+    Ray that is started here asks for a token that only this process and its descendants know, or
+    for the user's. A process has one token, because Ray reads it once.
     """
     if workers.are_here:
-        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **token}
+        token = os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
+        asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+        return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **asked}
     own = find_own_cluster()
     if own is not None and workers.address in ("auto", own.address):
         return {**QUIET_ENVIRONMENT, **own.environment}
