@@ -35,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         help="where to place: 'attached' (the CPU and GPUs of this computer; the default), "
-        "'local:N' (N worker processes on its cores) or 'grpc://HOST:PORT' (a running cluster); "
-        "sessions of the script run there",
+        "'local:N' (N worker processes on its cores) or 'grpc://HOST:PORT,HOST:PORT,...' (a "
+        "running cluster; sessions need its first address only); the script's sessions and "
+        "functions run there",
     )
     parser.add_argument(
         "--log_dir",

@@ -48,7 +48,9 @@ def run(args: argparse.Namespace) -> None:
         contextlib.suppress(KeyboardInterrupt),
         LocalCluster(find_machine(args.machine), port=args.port, placement=placement) as cluster,
     ):
+        addresses = ",".join(target.removeprefix("grpc://") for target in cluster.targets)
         print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
+        print(f"as a machine for functions it is grpc://{addresses}", flush=True)
         while True:
             cluster.wait(None if placement is None else _LOOK_SECS)
             _say_what_is_placed(cluster, said)

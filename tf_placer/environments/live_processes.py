@@ -127,7 +127,7 @@ class LiveProcesses:
     def _check_target(self) -> None:
         if self.machine.kind == "cluster":
             try:
-                check_reachable(self.machine.spec)
+                check_reachable(self.machine.target)
             except MachineError as error:
                 raise WorkerStartError(str(error)) from None
 
@@ -139,7 +139,7 @@ class LiveProcesses:
         if self._cluster is not None:
             target = self._cluster.target
         elif self.machine.kind == "cluster":
-            target = self.machine.spec
+            target = self.machine.target
         if isinstance(worker, HostedWorker):
             worker.wait_until_it_serves()
         # It imports TensorFlow and the graph while the servers start.

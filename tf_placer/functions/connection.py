@@ -12,10 +12,10 @@ from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["connect", "full_name"]
 
-_JOB = "worker"
-# A process can be connected to one cluster at a time. Its servers die with the process, and not
-# before: as it ends, TensorFlow still tells them which functions are not needed any more.
-_clusters: dict[str, LocalCluster] = {}
+# A process can be connected to one cluster at a time. Servers that were started for it die with the
+# process, and not before: as it ends, TensorFlow still tells them which functions are not needed
+# any more.
+_connected: dict[str, LocalCluster | None] = {}
 
 
 def connect(machine: Machine) -> None:
@@ -25,41 +25,61 @@ def connect(machine: Machine) -> None:
     process ends. Variables and functions of this process stay what they are.
 
     Args:
-        machine: attached to this process, "local:N", or a cluster that the process is connected to.
+        machine: attached to this process, "local:N", or a cluster that the process is connected to,
+            or of which the addresses of all tasks are known.
 
     Raises:
-        MachineError: the process is connected to another cluster, or not to this one.
+        MachineError: the process is connected to another cluster, or cannot be to this one.
         LocalClusterError: the servers do not start.
     """
     known = {full_name(device.name) for device in tf.config.list_logical_devices()}
     wanted = [full_name(device.name) for device in machine.devices]
-    if machine.spec in _clusters or all(name in known for name in wanted):
+    if machine.spec in _connected or all(name in known for name in wanted):
         return
-    if machine.kind != "local":
-        raise MachineError(
-            f"this process has no device {wanted[0]}: call tf.config.experimental_connect_to_"
-            f"cluster(tf.train.ClusterSpec({{{_JOB!r}: ['HOST:PORT', ...]}})) with the addresses "
-            "of all tasks first"
-        )
-    if any(f"/job:{_JOB}/" in name for name in known):
+    job = _check_tasks(machine)
+    if any(not name.startswith("/job:localhost/") for name in known):
         raise MachineError(
             f"this process is connected to another cluster: functions for {machine.spec!r} need a "
             "process of their own"
         )
-    cluster = LocalCluster(machine)
-    addresses = [target.removeprefix("grpc://") for target in cluster.targets]
+    cluster = LocalCluster(machine) if machine.kind == "local" else None
+    addresses = [*machine.addresses]
+    if cluster is not None:
+        addresses = [target.removeprefix("grpc://") for target in cluster.targets]
     _keep_functions()
     try:
-        cluster.wait_until_ready()
+        if cluster is not None:
+            cluster.wait_until_ready()
         tf.config.experimental_connect_to_cluster(
-            tf.train.ClusterSpec({_JOB: addresses}), protocol="grpc"
+            tf.train.ClusterSpec({job: addresses}), protocol="grpc"
         )
     except BaseException:
-        cluster.close()
+        if cluster is not None:
+            cluster.close()
         raise
-    _clusters[machine.spec] = cluster
+    _connected[machine.spec] = cluster
     # Python would drop it before TensorFlow is done.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(cluster))
+
+
+def _check_tasks(machine: Machine) -> str:
+    """Checks that the addresses of all tasks are known; returns the name of their job."""
+    tasks = sorted({device.name.rpartition("/device:")[0] for device in machine.devices})
+    job = tasks[0].removeprefix("/job:").partition("/")[0]
+    if machine.kind == "attached":
+        raise MachineError(f"this process has no device {machine.devices[0].name}")
+    if any(not task.startswith(f"/job:{job}/") for task in tasks):
+        raise MachineError(
+            f"{machine.spec!r} has several jobs: call tf.config.experimental_connect_to_cluster "
+            "with the addresses of all their tasks first"
+        )
+    is_whole = machine.kind == "local" or len(machine.addresses) == len(tasks)
+    if not is_whole or not machine.devices[0].name.startswith(f"/job:{job}/replica:0/task:0/"):
+        raise MachineError(
+            f"functions need the addresses of all {len(tasks)} tasks of {machine.spec!r}, in the "
+            "order of the tasks: 'grpc://HOST:PORT,HOST:PORT,...'"
+        )
+    return job
 
 
 def _keep_functions() -> None:

@@ -14,7 +14,9 @@ from graph_passes.placement import Placement, read_placement
 __all__ = ["PlacementHook", "apply_placement"]
 
 
-def apply_placement(graph: tf.Graph, placement: Placement, *, may_grow: bool = False) -> int:
+def apply_placement(
+    graph: tf.Graph, placement: Placement, *, may_grow: bool = False, sent: int = 0
+) -> int:
     """Puts a placement on a graph, in place.
 
     Operations that have a device keep it. Call it before the session is made: a session does not
@@ -24,6 +26,7 @@ def apply_placement(graph: tf.Graph, placement: Placement, *, may_grow: bool = F
         graph: the graph; it may be finalised, and it may have been built anew since.
         placement: the placement.
         may_grow: whether operations that the graph lacks are to come, and not worth a warning.
+        sent: how many operations, the first ones, sessions know; these stay as they are.
 
     Returns:
         How many operations were given a device.
@@ -33,7 +36,9 @@ def apply_placement(graph: tf.Graph, placement: Placement, *, may_grow: bool = F
     """
     op_graph = OpGraph.from_graph_def(graph.as_graph_def())
     fitted = fit(op_graph, placement)
-    for name, device in fitted.assignment.items():
+    known = {operation.name for operation in graph.get_operations()[:sent]}
+    assignment = {n: device for n, device in fitted.assignment.items() if n not in known}
+    for name, device in assignment.items():
         graph.get_operation_by_name(name)._set_device(device)
     if fitted.refused or (fitted.missing and not may_grow):
         logging.warning(
@@ -42,7 +47,7 @@ def apply_placement(graph: tf.Graph, placement: Placement, *, may_grow: bool = F
             len(fitted.missing),
             len(fitted.refused),
         )
-    return len(fitted.assignment)
+    return len(assignment)
 
 
 class PlacementHook(tf.compat.v1.train.SessionRunHook):

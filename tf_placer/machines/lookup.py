@@ -47,9 +47,10 @@ def find_machine(spec: str | None = None) -> Machine:
         spec: None or "attached": the CPU and the GPUs that TensorFlow sees on this computer;
             "local:N": N processes on this computer, each on its share of the cores that this
             process may use, with "local:N,memory_mb=M" at most M MiB of tensors in each;
-            "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there; a name of
-            the catalogue ("4xK80") or the path of a machine file (".json"): a machine that is not
-            there, see `tf_placer.machines.catalogue`.
+            "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there, and
+            "grpc://HOST:PORT,HOST:PORT,...": the same with the addresses of all its tasks in their
+            order, which functions need; a name of the catalogue ("4xK80") or the path of a machine
+            file (".json"): a machine that is not there, see `tf_placer.machines.catalogue`.
 
     Returns:
         The machine; its links are not measured, and are known only of a described machine.
@@ -68,8 +69,9 @@ def find_machine(spec: str | None = None) -> Machine:
     if spec.startswith("local:"):
         return _machine(spec, "local", _local_devices(spec))
     if spec.startswith("grpc://"):
-        check_reachable(spec)
-        devices = _ask_tensorflow(spec, environment_without_gpus())
+        for address in spec.removeprefix("grpc://").split(","):
+            check_reachable(f"grpc://{address}")
+        devices = _ask_tensorflow(spec.partition(",")[0], environment_without_gpus())
         return _machine(
             spec,
             "cluster",

@@ -109,6 +109,18 @@ class Machine:
     links: tuple[Link, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
 
+    @property
+    def target(self) -> str:
+        """What sessions on a running cluster connect to, "grpc://HOST:PORT"; "" for others."""
+        return self.spec.partition(",")[0] if self.kind == "cluster" else ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of a running cluster that are known, "HOST:PORT" each, task 0 first."""
+        if self.kind != "cluster":
+            return ()
+        return tuple(self.spec.removeprefix("grpc://").split(","))
+
     def class_of(self, device: Device) -> DeviceClass:
         """Finds the class of a device of a described machine.
 

@@ -320,6 +320,10 @@ def make_placer(
         )
     if isinstance(entry, System):
         composition = resolve(entry, options, owner=f"placer {name!r}")
+        start = composition.configs["start"].start
+        row = None
+        if start is not None:
+            row = _first_placement(start, groups, legal, seed, problem)
         compose = importlib.import_module("tf_placer.placers.learned.compose").compose
         placer: Placer = compose(
             name,
@@ -328,6 +332,7 @@ def make_placer(
             legal,
             seed=seed,
             problem=problem,
+            start=row,
         )
         return placer
     arguments: dict[str, Any] = {}
@@ -341,6 +346,24 @@ def make_placer(
     placer_type = getattr(importlib.import_module(entry.module), entry.class_name)
     made: Placer = placer_type(groups, legal, seed=seed, **arguments)
     return made
+
+
+def _first_placement(
+    name: str, groups: GroupGraph, legal: np.ndarray, seed: int, problem: PlacementProblem | None
+) -> np.ndarray:
+    """Asks a placer that does not learn for a placement, int32 [num_groups].
+
+    Raises:
+        ValueError: the placer learns, proposes nothing, or cannot be made.
+    """
+    entry = _entry(name)
+    if isinstance(entry, System) or name == AUTO:
+        raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
+    placements = make_placer(name, groups, legal, seed=seed, problem=problem).propose(1)
+    if not len(placements):
+        raise ValueError(f"option 'start': placer {name!r} has no placement for this graph")
+    first: np.ndarray = placements[0]
+    return first
 
 
 def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) -> Any:

@@ -143,6 +143,7 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
 SHARED_PARTS: Mapping[str, Part] = {
     "embedding": Part("what policies read of groups", f"{_LEARNED}.embedding", "EmbeddingConfig"),
     "optimizer": Part("of all gradients", f"{_ALGORITHMS}.optimizer", "OptimizerConfig"),
+    "start": Part("what is sampled at first", f"{_LEARNED}.start", "StartConfig"),
     "signal": Part("from step times to rewards", f"{_LEARNED}.signal", "SignalConfig"),
 }
-"""What several parts use; `signal` belongs to every learned placer."""
+"""What several parts use; `start` and `signal` belong to every learned placer."""

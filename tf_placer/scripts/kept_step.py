@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,14 +17,14 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
-from tf_placer.files import write_bytes
+from tf_placer.files import read_json, write_bytes, write_json
 from tf_placer.inputs.sources import Source, read_graph
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 
 __all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
 
-_EXAMPLE = "example.pb"
+_EXAMPLE, _TRAINED_BY = "example.pb", "trained_by.json"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,8 +35,8 @@ class KeptStep:
         title: what it is known by, for people: a directory or a file.
         placement: its placement; None where nothing faster was found.
         machine: the machine that it was placed on; None where that is not known.
-        fetches: what it fetches; nothing where that is not known.
-        fingerprint: of the operations that it needs; None where they are not known.
+        trained_by: what it fetches that trains; nothing where that is not known.
+        fingerprint: of the operations that these need; None where they are not known.
         example: of a Keras model, a batch of the shapes and types that it was placed with; else
             None.
     """
@@ -44,7 +44,7 @@ class KeptStep:
     title: str
     placement: Placement | None
     machine: Machine | None = None
-    fetches: tuple[str, ...] = ()
+    trained_by: tuple[str, ...] = ()
     fingerprint: str | None = None
     example: Any = None
 
@@ -55,9 +55,9 @@ class KeptStep:
             assert self.placement is not None
             known = self.placement.assignment
             return 2 * sum(name in names for name in known) >= len(known) > 0
-        if any(_operation(name) not in names for name in self.fetches):
+        if any(_operation(name) not in names for name in self.trained_by):
             return False
-        return step_fingerprint(graph_def, self.fetches) == self.fingerprint
+        return step_fingerprint(graph_def, self.trained_by) == self.fingerprint
 
 
 def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -> str:
@@ -90,6 +90,7 @@ def keep_step(
     request: Request,
     source: Source,
     session_config: tf.compat.v1.ConfigProto,
+    trained_by: Sequence[str],
     example: Any = None,
 ) -> None:
     """Writes down a step that is to be searched for.
@@ -99,6 +100,7 @@ def keep_step(
         request: what is asked.
         source: the graph and its step.
         session_config: of the script's sessions.
+        trained_by: those of the fetches that train; others only look at what is trained.
         example: of a Keras model, a batch.
 
     Raises:
@@ -109,6 +111,7 @@ def keep_step(
         specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), example)
         coded = nested_structure_coder.encode_structure(specs)
         write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
+    write_json(directory.path / _TRAINED_BY, [*trained_by])
     directory.write_request(
         request, source.graph_def.SerializeToString(), session_config.SerializeToString()
     )
@@ -137,7 +140,11 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
     try:
         request, _ = directory.read_request()
         graph_def = read_graph(directory.graph).graph_def
-    except (OSError, ValueError, KeyError) as error:
+        kept = directory.path / _TRAINED_BY
+        # Of a search that `run` did not make, all that it fetches.
+        trained_by = read_json(kept) if kept.exists() else request.step.fetches
+        fingerprint = step_fingerprint(graph_def, trained_by)
+    except (OSError, TypeError, ValueError, KeyError) as error:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
         ) from error
@@ -145,8 +152,8 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         os.fspath(path),
         placement,
         request.machine,
-        request.step.fetches,
-        step_fingerprint(graph_def, request.step.fetches),
+        tuple(trained_by),
+        fingerprint,
         _read_example(directory.path / _EXAMPLE),
     )
 

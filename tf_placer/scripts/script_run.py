@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import MachineError
+from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.watched_runs import watch_runs
 from tf_placer.start_up_messages import without_start_up_messages
 
@@ -46,8 +46,8 @@ def run_script(
     Args:
         script: a Python file.
         args: its arguments.
-        machine: where to place: "attached", "local:N" or "grpc://HOST:PORT"; None for the machine
-            that was searched for, or else the attached one.
+        machine: where to place: "attached", "local:N" or "grpc://HOST:PORT,..."; None for the
+            machine that was searched for, or else the attached one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
         search_secs: how long the search may take.
@@ -104,7 +104,7 @@ class _Beginning:
 class _Watching:
     """Makes what looks for steps when the script has imported TensorFlow, and has to do with it."""
 
-    def __init__(self, machine: str, make: Callable[[_Watching], Any]) -> None:
+    def __init__(self, machine: Machine, make: Callable[[_Watching], Any]) -> None:
         """Prepares to watch.
 
         Args:
@@ -120,10 +120,10 @@ class _Watching:
 
     def target(self) -> str:
         """Starts the servers of a machine "local:N" for the first session."""
-        if not self._machine.startswith("local:"):
-            return self._machine if self._machine.startswith("grpc://") else ""
+        if self._machine.kind != "local":
+            return self._machine.target
         if self.cluster is None:
-            self.cluster = LocalCluster(find_machine(self._machine))
+            self.cluster = LocalCluster(self._machine)
             # They die with the process, and not before: sessions may be open until then.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.cluster))
             self.cluster.wait_until_ready()
@@ -185,7 +185,7 @@ def _seeking(
             begin_again=lambda: beginning.again(watching.cluster),
         )
 
-    return _Watching(found.spec, make)
+    return _Watching(found, make)
 
 
 def _placing(path: str, machine: str | None) -> _Watching:
@@ -205,7 +205,7 @@ def _placing(path: str, machine: str | None) -> _Watching:
 
         return StepPlacer(read_kept_step(path), found, say=_say)
 
-    return _Watching(found.spec, make)
+    return _Watching(found, make)
 
 
 def _check_machine(directory: RunDirectory, machine: str | None) -> None:

@@ -15,7 +15,12 @@ from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.session_hook import apply_placement
 from tf_placer.machines.machine import Machine
 from tf_placer.scripts.kept_step import KeptStep
-from tf_placer.scripts.step_seeker import arguments, build, fetched_by_caller
+from tf_placer.scripts.step_seeker import (
+    arguments,
+    build,
+    check_sent_whole,
+    fetched_by_caller,
+)
 from tf_placer.scripts.training_steps import function_trains, step_trains
 
 __all__ = ["StepPlacer"]
@@ -36,34 +41,50 @@ class StepPlacer:
         self.has_met_step = False
         self._has_said_changed = False
         self._is_busy = False
-        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
-        self._graphs: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
+        # How many operations a graph had when sessions were sent what it had.
+        self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
+        # Of graphs with the step: whether they are placed.
+        self._graphs: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def graph_extended(self, session: Any) -> None:
-        """Places the graph of a session if the step is in it."""
+        """Places what a session is sent of its graph, from when the step is in it."""
         graph = session.graph
-        version = graph.version
-        if graph in self._graphs or self._looked_at.get(graph) == version:
+        count = len(graph.get_operations())
+        sent = self._sent.setdefault(graph, [0])
+        if sent[-1] == count:
             return
-        self._looked_at[graph] = version
-        if not all(_has(graph, name) for name in self._step.fetches):
-            return  # It is to come, or is another graph.
-        if not self._step.is_in(graph.as_graph_def()):
-            return
-        self._graphs.add(graph)
+        sent.append(count)
+        if graph not in self._graphs:
+            # If the step is not in it, it is to come, or this is another graph.
+            is_whole = all(_has(graph, name) for name in self._step.trained_by)
+            if is_whole and self._step.is_in(graph.as_graph_def()):
+                self._graphs[graph] = self._place_graph(graph, sent[:-1])
+        elif self._graphs[graph]:
+            self._apply(graph, sent[-2])
+
+    def _place_graph(self, graph: tf.Graph, sent: Sequence[int]) -> bool:
+        """Places the graph that has the step; says whether it could."""
         self._met()
-        if self._step.placement is None:
-            return
+        placement = self._step.placement
+        if placement is None:
+            return False
+        fetches = self._step.trained_by or [n for n in placement.assignment if _has(graph, n)]
         try:
-            known = self._step.fingerprint is not None
-            placed = apply_placement(graph, self._step.placement, may_grow=known)
+            check_sent_whole(graph, fetches, sent)
+            placed = self._apply(graph, sent[-1])
         except GraphError as error:
             self._say(f"the graph stays as it came: {error}")
-            return
+            return False
         self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
+        return True
+
+    def _apply(self, graph: tf.Graph, sent: int) -> int:
+        assert self._step.placement is not None
+        known = self._step.fingerprint is not None
+        return apply_placement(graph, self._step.placement, may_grow=known, sent=sent)
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Says so if a session is about to train something else."""

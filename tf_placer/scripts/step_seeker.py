@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +22,7 @@ from tf_placer.placers import AUTO, check_options
 from tf_placer.scripts.kept_step import keep_step
 from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
 
-__all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
+__all__ = ["StepSeeker", "arguments", "build", "check_sent_whole", "fetched_by_caller"]
 
 _MAX_TRIALS = 150
 
@@ -54,6 +54,7 @@ class StepSeeker:
         self._is_busy = False
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
         self._earlier_feeds: weakref.WeakKeyDictionary[tf.Graph, dict[str, Any]]
         self._earlier_feeds = weakref.WeakKeyDictionary()
 
@@ -63,7 +64,11 @@ class StepSeeker:
         return self.is_over
 
     def graph_extended(self, session: Any) -> None:
-        """Does nothing: what a step is shows when it runs."""
+        """Notes how much of a graph sessions know; what a step is shows when it runs."""
+        sent = self._sent.setdefault(session.graph, [])
+        count = len(session.graph.get_operations())
+        if not sent or sent[-1] != count:
+            sent.append(count)
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Looks whether a session is about to run a training step."""
@@ -82,8 +87,10 @@ class StepSeeker:
             earlier.update(fed)
             return
         config = session._config
+        trained_by = [name for name in names if step_trains(graph, [name], fed)]
 
         def read() -> Source:
+            check_sent_whole(graph, trained_by, self._sent.get(graph, ()))
             # What other runs were given may be for initialisers, but not for this step.
             needed = operations_behind(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
@@ -91,7 +98,7 @@ class StepSeeker:
             feeds = {n: v for n, v in source.step.feeds.items() if n in fed or n not in given}
             return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
 
-        self._found(f"the session that runs {_some(names)}", read, config)
+        self._found(f"the session that runs {_some(names)}", read, config, trained_by)
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -137,6 +144,7 @@ class StepSeeker:
         title: str,
         read: Callable[[], Source],
         config: tf.compat.v1.ConfigProto | None = None,
+        trained_by: Sequence[str] | None = None,
         example: Any = None,
     ) -> None:
         config = config or tf.compat.v1.ConfigProto()
@@ -157,7 +165,9 @@ class StepSeeker:
             max_secs=self._search_secs,
             seed=0,
         )
-        keep_step(self._directory, request, source, config, example)
+        if trained_by is None:
+            trained_by = source.step.fetches
+        keep_step(self._directory, request, source, config, trained_by, example)
         if caller is not None:
             # It needs functions of this process.
             optimize(
@@ -172,6 +182,31 @@ class StepSeeker:
             "placement was searched for"
         )
         self._begin_again()
+
+
+def check_sent_whole(graph: tf.Graph, fetches: Iterable[str], sent: Iterable[int]) -> None:
+    """Checks that sessions were not sent a part of a step before the rest of it was there.
+
+    A session takes no device for an operation that it knows.
+
+    Args:
+        graph: the graph.
+        fetches: what the step fetches.
+        sent: how many operations the graph had when sessions were sent what it had.
+
+    Raises:
+        GraphError: an operation of the step was sent without another one; the message names both.
+    """
+    operations = graph.get_operations()
+    needed = operations_behind(graph, fetches)
+    places = [place for place, each in enumerate(operations) if each.name in needed]
+    for count in sent:
+        if places[0] < count <= places[-1]:
+            raise GraphError(
+                f"a session ran {operations[places[0]].name!r} before "
+                f"{operations[places[-1]].name!r} was in the graph: make the whole step before the "
+                "first run, that of the initialisers included"
+            )
 
 
 def build(model: Any, batch: Any) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import unittest
 
 import tensorflow as tf
@@ -10,7 +13,7 @@ from tensorflow.python.eager import context
 
 from tf_placer.functions.connection import connect, full_name
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import MachineError
+from tf_placer.machines.machine import Device, Machine, MachineError
 
 _NUM_CHAINS, _LENGTH, _SIZE = 6, 30, 400
 
@@ -58,6 +61,60 @@ class ConnectionTest(unittest.TestCase):
         connect(self.machine)
         with self.assertRaisesRegex(MachineError, "connected to another cluster: .* 'local:2'"):
             connect(find_machine("local:2"))
+
+    def test_the_tasks_of_a_cluster_must_be_known(self):
+        def cluster(spec: str, *tasks: str) -> Machine:
+            names = [f"/job:{task}/device:CPU:0" for task in tasks]
+            return Machine(spec, "cluster", tuple(Device(name, "CPU") for name in names))
+
+        first, second = "work/replica:0/task:0", "work/replica:0/task:1"
+        for machine, message in (
+            (cluster("grpc://a:1", first, second), "addresses of all 2 tasks of 'grpc://a:1'"),
+            (cluster("grpc://a:1,b:2", second, first), "in the order of the tasks"),
+            (cluster("grpc://a:1,b:2", first, "ps/replica:0/task:0"), "has several jobs: call tf"),
+            (cluster("grpc://a:1,b:2", first, second), "connected to another cluster"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(MachineError, message):
+                connect(machine)
+
+
+class RunningClusterTest(unittest.TestCase):
+    def test_functions_run_on_a_cluster_that_somebody_else_runs(self):
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        value, device = done.stdout.split()
+        self.assertEqual(float(value), 9.0)
+        self.assertEqual(device, "/job:worker/replica:0/task:1/device:CPU:0")
+
+
+# A process is connected to one cluster only.
+_PROGRAM = """
+import tensorflow as tf
+from tf_placer.functions.connection import connect
+from tf_placer.machines.local_cluster import LocalCluster
+from tf_placer.machines.local_cluster import LocalCluster
+from tf_placer.machines.lookup import find_machine
+
+cluster = LocalCluster(find_machine("local:2"))
+cluster.wait_until_ready()
+machine = find_machine("grpc://" + ",".join(t.removeprefix("grpc://") for t in cluster.targets))
+connect(machine)
+connect(machine)
+
+with tf.device(machine.devices[1].name):
+    variable = tf.Variable(3.0)
+
+@tf.function
+def square():
+    return variable * variable
+
+print(float(square()), variable.handle.backing_device)
+"""
 
 
 if __name__ == "__main__":

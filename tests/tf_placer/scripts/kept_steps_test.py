@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -116,6 +117,65 @@ class KeptStepsTest(tf.test.TestCase):
             self.assertEqual({op.device for op in graph.get_operations()}, {""})
         self.assertIn("it has changed since", self.said[2])
         self.assertFalse(placer.has_met_step)
+
+    def test_what_a_step_fetches_may_come_after_the_initialisers_but_not_what_trains(self):
+        config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
+        values = {"x:0": np.ones([4, 3], np.float32)}
+
+        def train(steps: Any, late: str) -> tuple[list[float], dict[str, str]]:
+            """Runs the initialisers before some of the graph is there; returns losses."""
+            with tf.Graph().as_default() as graph, tf1.Session(config=config) as session:
+                x = tf1.placeholder(tf.float32, [None, 3], name="x")
+                initial = tf1.ones_initializer()
+                weights = tf1.get_variable("weights", [3, 2], initializer=initial)
+                loss = tf.reduce_sum(tf.matmul(x, weights)) ** 2
+
+                def initialize() -> None:
+                    steps.graph_extended(session)
+                    session.run(tf1.global_variables_initializer())
+
+                if late == "step":
+                    initialize()
+                step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+                if late == "norm":
+                    initialize()
+                norm = tf.norm(weights, name="norm")
+                losses = []
+                for _ in range(3):
+                    steps.graph_extended(session)
+                    steps.session_runs(session, [step, loss, norm], values)
+                    losses.append(session.run([step, loss, norm], values)[1])
+                return losses, {each.name: each.device for each in graph.get_operations()}
+
+        losses, _ = train(self.seeker, "step")
+        self.assertRegex(
+            self.said[0],
+            "cannot be placed.*: a session ran 'x' before '.*GradientDescent.*' was in the graph",
+        )
+        self.setUp()
+        with self.assertRaises(BeginAgainError):
+            train(self.seeker, "norm")
+        placement = self.place()
+        moved = {name: DEVICES[1] for name in placement.assignment}
+        self.assertIn("norm/Sqrt", moved)
+        write_placement(dataclasses.replace(placement, assignment=moved), self.directory.placement)
+
+        placed, devices = train(self.placer(), "norm")
+        self.assertAllEqual(placed, losses)
+        # TensorFlow has the read of a variable go with it.
+        self.assertEqual(devices.pop("norm/ReadVariableOp"), "")
+        del moved["norm/ReadVariableOp"]
+        self.assertEqual({name: devices[name] for name in moved}, moved)
+        self.assertRegex(self.said[-1], "^placed")
+
+        alone = pathlib.Path(self.create_tempdir().full_path) / "placement.json"
+        alone.write_bytes(self.directory.placement.read_bytes())
+        for path in (self.path, alone):
+            steps = StepPlacer(read_kept_step(path), MACHINE, say=self.said.append)
+            placed, devices = train(steps, "step")
+            self.assertAllEqual(placed, losses)
+            self.assertEqual({*devices.values()}, {""})
+            self.assertRegex(self.said[-1], "the graph stays as it came: a session ran 'x' before")
 
     def test_a_function_is_found_and_replaced(self):
         def make() -> tuple[tf.Variable, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import merge_group_graph
@@ -24,6 +26,7 @@ from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.placers.learned.legality import group_legal
 from tf_placer.placers.learned.policy import FixedGroups, Policy, PolicySizes
 from tf_placer.placers.learned.signal import Signal
+from tf_placer.placers.learned.start import Start
 from tf_placer.placers.parts import PARTS
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.edge_costs import edge_secs
@@ -41,6 +44,7 @@ def compose(
     *,
     seed: int = 0,
     problem: PlacementProblem | None = None,
+    start: np.ndarray | None = None,
 ) -> LearnedPlacer:
     """Makes a learned placer.
 
@@ -52,6 +56,7 @@ def compose(
         seed: of everything random; the parts derive their own from it.
         problem: what the units cost on these devices; None if that is not known. Only policy
             graph_neural reads it.
+        start: int32 [num_units], a placement to start from; None for none.
 
     Raises:
         ValueError: the parts do not go together, or an argument does not fit.
@@ -62,6 +67,9 @@ def compose(
     seeds = _Seeds(*(int(word) for word in np.random.SeedSequence(seed).generate_state(3) >> 1))
     policy_type: type[Policy] = PARTS["policy"][parts["policy"]].made_by()
     group = PARTS["grouper"][parts["grouper"]].made_by()
+    begun = None
+    if start is not None:
+        begun = Start(start, configs["start"].start_uniform, legal.shape[1])
     agent: Agent
     if isinstance(group, type):
         if policy_type.needs_fixed_groups:
@@ -69,13 +77,15 @@ def compose(
                 f"policy {parts['policy']} is for groups that stay as they are, and grouper "
                 f"{parts['grouper']} makes new ones for every placement; use policy seq2seq or gcn"
             )
-        agent = _learned_groups(group, policy_type, parts, configs, units, legal, seeds)
+        agent = _learned_groups(group, policy_type, parts, configs, units, legal, seeds, begun)
     else:
         if group is None:
             membership = np.arange(units.num_groups, dtype=np.int32)
         else:
             membership = group(configs[parts["grouper"]], units, seeds.grouper)
-        agent = _fixed_groups(policy_type, parts, configs, units, legal, membership, seeds, problem)
+        agent = _fixed_groups(
+            policy_type, parts, configs, units, legal, membership, seeds, problem, begun
+        )
     algorithm = _algorithm(parts["algorithm"], configs, agent)
     return LearnedPlacer(name, units, legal, agent, algorithm, Signal(configs["signal"]), seed=seed)
 
@@ -94,6 +104,7 @@ def _learned_groups(
     units: GroupGraph,
     legal: np.ndarray,
     seeds: _Seeds,
+    start: Start | None,
 ) -> LearnedGroupsAgent:
     config: FeedForwardConfig = configs[parts["grouper"]]
     embedding: EmbeddingConfig = configs["embedding"]
@@ -106,7 +117,7 @@ def _learned_groups(
     )
     policy = policy_type.make(sizes, None, configs.get(parts["policy"]), seeds.policy)
     bridge = None if config.bridge == "none" else Bridge(grouper, config, seed=seeds.bridge)
-    return LearnedGroupsAgent(grouper, policy, units, legal, embedding, bridge=bridge)
+    return LearnedGroupsAgent(grouper, policy, units, legal, embedding, bridge=bridge, start=start)
 
 
 def _fixed_groups(
@@ -118,17 +129,19 @@ def _fixed_groups(
     membership: np.ndarray,
     seeds: _Seeds,
     problem: PlacementProblem | None,
+    start: Start | None,
 ) -> FixedGroupsAgent:
     groups = merge_group_graph(units, membership)
     legal_groups = group_legal(legal, membership, groups.num_groups)
-    fixed = FixedGroups(groups, legal_groups)
+    start_probabilities = None if start is None else start.of_groups(membership, groups.num_groups)
+    fixed = FixedGroups(groups, legal_groups, start=start_probabilities)
     if problem is not None and policy_type.reads_costs:
         unit_secs, sending_secs = device_secs(problem), edge_secs(problem, units)
         if groups.num_groups < units.num_groups:
             unit_secs, sending_secs = _merged_secs(
                 units, membership, groups, unit_secs, sending_secs
             )
-        fixed = FixedGroups(groups, legal_groups, unit_secs, sending_secs)
+        fixed = dataclasses.replace(fixed, device_secs=unit_secs, edge_secs=sending_secs)
     embedding: EmbeddingConfig | None = configs.get("embedding")
     sizes = PolicySizes(
         groups.num_groups,
@@ -142,6 +155,9 @@ def _fixed_groups(
         inputs = legal_inputs(legal_groups)
     else:
         inputs = fixed_inputs(groups, legal_groups, embedding)
+    if start_probabilities is not None:
+        prior = tf.constant(np.log(start_probabilities)[np.newaxis], tf.float32)
+        inputs = inputs._replace(prior=prior)
     return FixedGroupsAgent(policy, inputs, membership, legal)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import tensorflow as tf
 
 from tf_placer.placers.learned import weights
-from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
 __all__ = ["GCNConfig", "GCNPolicy"]
@@ -94,7 +94,8 @@ class GCNPolicy(Policy):
         spread = _normalised(inputs.adjacency)
         items = tf.concat([inputs.types, inputs.features], axis=2)
         hidden = self._first(tf.matmul(spread, items))
-        return self._logits(self._second(tf.matmul(spread, hidden)))
+        logits = self._logits(self._second(tf.matmul(spread, hidden)))
+        return with_prior(logits, inputs.prior)
 
 
 def _normalised(adjacency: tf.Tensor) -> tf.Tensor:

@@ -28,7 +28,7 @@ from tf_placer.placers.learned.graph_features import (
     GraphFeatures,
 )
 from tf_placer.placers.learned.graph_tensors import GraphTensors
-from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
 from tf_placer.placers.learned.policy import FixedGroups, GroupInputs, Policy, PolicySizes
 from tf_placer.placers.learned.sparse_matrix import SparseMatrix
 from tf_placer.placers.ranges import check_fields
@@ -169,7 +169,7 @@ class GraphNeuralPolicy(Policy):
     """The network applied to one graph on one machine.
 
     Groups are placed in topological order; a group's distribution depends on the groups before it.
-    Of the inputs that policies are called with it reads `legal` alone.
+    Of the inputs that policies are called with it reads `legal` and `prior` alone.
 
     Attributes:
         network: what is trained; other policies may share it.
@@ -213,6 +213,7 @@ class GraphNeuralPolicy(Policy):
         described = self.network.describe(graph)
         legal = tf.gather(inputs.legal, graph.order, axis=1)
         noise = tf.gather(noise, graph.order, axis=1)
+        prior = None if inputs.prior is None else tf.gather(inputs.prior, graph.order, axis=1)
 
         def step(position, loads, used, chosen):  # type: ignore[no-untyped-def]
             def near(matrix: SparseMatrix) -> tf.Tensor:
@@ -225,6 +226,7 @@ class GraphNeuralPolicy(Policy):
                 secs, allowed, loads, used, near(graph.near_bytes), near(graph.near_secs)
             )
             scores = self.network.scores(described[position], facts)
+            scores = with_prior(scores, None if prior is None else prior[:, position])
             devices = choose(scores, allowed, noise[:, position])
             here = tf.one_hot(devices, num_devices)
             return (
@@ -266,7 +268,11 @@ class GraphNeuralPolicy(Policy):
             tf.reshape(graph.near_secs @ flat, shape),
         )
         described = self.network.describe(graph)[:, tf.newaxis]
-        log_dists = masked_log_softmax(self.network.scores(described, facts), legal)
+        scores = self.network.scores(described, facts)
+        if inputs.prior is not None:
+            prior = tf.transpose(tf.gather(inputs.prior, graph.order, axis=1), [1, 0, 2])
+            scores = with_prior(scores, prior)
+        log_dists = masked_log_softmax(scores, legal)
         return tf.transpose(tf.gather(log_dists, graph.positions), [1, 0, 2])
 
     def _facts(

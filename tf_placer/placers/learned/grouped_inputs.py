@@ -15,6 +15,7 @@ import tensorflow as tf
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.learned.embedding import EmbeddingConfig, group_shapes
 from tf_placer.placers.learned.policy import GroupInputs
+from tf_placer.placers.learned.start import Start
 
 __all__ = ["GroupedInputs"]
 
@@ -27,7 +28,12 @@ class GroupedInputs:
     """
 
     def __init__(
-        self, units: GroupGraph, legal: np.ndarray, num_groups: int, config: EmbeddingConfig
+        self,
+        units: GroupGraph,
+        legal: np.ndarray,
+        num_groups: int,
+        config: EmbeddingConfig,
+        start: Start | None = None,
     ) -> None:
         """Prepares the sums.
 
@@ -36,11 +42,15 @@ class GroupedInputs:
             legal: bool [num_units, num_devices], true where a unit may go; every row has one.
             num_groups: how many groups there are.
             config: how groups are described.
+            start: a placement of the units that policies start from; None for none.
         """
+        self._start = start
         self._num_groups = num_groups
         self._log_edges = config.adjacency == "bytes"
         members = np.ones([units.num_groups, 1])
         blocks = [units.type_counts, group_shapes(units, config), legal, members]
+        if start is not None:
+            blocks.append(np.eye(legal.shape[1])[start.devices])
         self._widths = [block.shape[1] for block in blocks]
         # Sums over columns of one matrix, so that its rows are visited once.
         self._units = tf.constant(np.concatenate(blocks, axis=1), tf.float32)
@@ -70,7 +80,10 @@ class GroupedInputs:
             grouping,
             fn_output_signature=tf.TensorSpec([self._num_groups, sum(self._widths)], tf.float32),
         )
-        types, shapes, allowed, members = tf.split(sums, self._widths, axis=2)
+        types, shapes, allowed, members, *placed = tf.split(sums, self._widths, axis=2)
+        prior = None
+        if self._start is not None:
+            prior = tf.math.log(self._start.probabilities(placed[0], members))
         everyone = tf.equal(allowed, members)
         producers, consumers = (
             tf.gather(grouping, end, axis=1) for end in tf.unstack(self._edges, axis=1)
@@ -88,6 +101,7 @@ class GroupedInputs:
             adjacency=_scaled(tf.math.log1p(edges) if self._log_edges else edges),
             legal=tf.where(tf.reduce_any(everyone, axis=2, keepdims=True), everyone, allowed > 0),
             counted=tf.cast(members[:, :, 0] > 0, tf.float32),
+            prior=prior,
         )
 
 

@@ -21,6 +21,7 @@ from tf_placer.placers.learned.groupers.feed_forward import FeedForwardGrouper
 from tf_placer.placers.learned.legality import check_legal, legal_placements
 from tf_placer.placers.learned.noise import gumbel_noise, uniform_noise
 from tf_placer.placers.learned.policy import GroupInputs, Policy
+from tf_placer.placers.learned.start import Start
 
 __all__ = ["LearnedGroupsAgent"]
 
@@ -46,6 +47,7 @@ class LearnedGroupsAgent(Agent):
         embedding: EmbeddingConfig,
         *,
         bridge: Bridge | None = None,
+        start: Start | None = None,
     ) -> None:
         """Puts a grouper and a policy together.
 
@@ -56,6 +58,7 @@ class LearnedGroupsAgent(Agent):
             legal: bool [num_units, num_devices], true where a unit may go; every row has one.
             embedding: how groups are described to the policy.
             bridge: of this grouper, if there is one.
+            start: a placement of the units that the policy starts from; None for none.
 
         Raises:
             ValueError: the arguments do not fit each other.
@@ -73,7 +76,7 @@ class LearnedGroupsAgent(Agent):
         self.grouper = grouper
         self.policy = policy
         self.bridge = bridge
-        self._grouped_inputs = GroupedInputs(units, legal, grouper.num_groups, embedding)
+        self._grouped_inputs = GroupedInputs(units, legal, grouper.num_groups, embedding, start)
         self._legal = legal
         self.built = True
 

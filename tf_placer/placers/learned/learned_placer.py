@@ -142,7 +142,7 @@ class LearnedPlacer(Placer):
             samples=self._num_observed,
             kind=update.kind,
             mean_reward=float(batch.rewards.mean()),
-            baseline=batch.baseline,
+            baseline=float(batch.baseline[-1]),
             entropy=update.entropy,
             divergence=update.divergence,
             loss=update.loss,

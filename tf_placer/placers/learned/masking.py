@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tf_placer.placers.learned.decisions import IMPOSSIBLE
 
-__all__ = ["choose", "masked_log_softmax"]
+__all__ = ["choose", "masked_log_softmax", "with_prior"]
 
 
 def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
@@ -22,6 +22,16 @@ def masked_log_softmax(logits: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
     """
     log_dists = tf.nn.log_softmax(tf.where(legal, logits, IMPOSSIBLE))
     return tf.where(legal, log_dists, IMPOSSIBLE)
+
+
+def with_prior(scores: tf.Tensor, prior: tf.Tensor | None) -> tf.Tensor:
+    """Adds what devices score before anything is learned, if there is anything.
+
+    Args:
+        scores: float32 [..., num_devices].
+        prior: float32, of a shape that broadcasts with `scores`; None for nothing.
+    """
+    return scores if prior is None else scores + prior
 
 
 def choose(scores: tf.Tensor, legal: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:

@@ -40,12 +40,15 @@ class FixedGroups:
         device_secs: float [num_groups, num_devices], what they take; None if that is not known, or
             the policy does not read it.
         edge_secs: float [num_edges], what it takes to send along the edges; None as above.
+        start: float [num_groups, num_devices], how probable devices are at first; None for what
+            the policy makes of its initial weights.
     """
 
     groups: GroupGraph
     legal: np.ndarray
     device_secs: np.ndarray | None = None
     edge_secs: np.ndarray | None = None
+    start: np.ndarray | None = None
 
 
 class GroupInputs(NamedTuple):
@@ -58,6 +61,8 @@ class GroupInputs(NamedTuple):
             one; 0 where it sends nothing.
         legal: bool [n, num_groups, num_devices], true where a group may go; every row has one.
         counted: float32 [n, num_groups], 0 for an empty group, 1 for the others.
+        prior: float32 [n, num_groups, num_devices], added to the scores of devices, so that the
+            policy starts near a placement; None for nothing.
     """
 
     types: tf.Tensor
@@ -65,6 +70,7 @@ class GroupInputs(NamedTuple):
     adjacency: tf.Tensor
     legal: tf.Tensor
     counted: tf.Tensor
+    prior: tf.Tensor | None = None
 
 
 class Policy(tf.keras.Model, abc.ABC):

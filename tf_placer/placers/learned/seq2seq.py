@@ -18,7 +18,7 @@ from tf_placer.placers.learned import weights
 from tf_placer.placers.learned.attention import Memory
 from tf_placer.placers.learned.decoder import Attention, DecoderWeights, decode, decoder_step
 from tf_placer.placers.learned.lstm import lstm
-from tf_placer.placers.learned.masking import choose, masked_log_softmax
+from tf_placer.placers.learned.masking import choose, masked_log_softmax, with_prior
 from tf_placer.placers.learned.policy import GroupInputs, Policy
 
 __all__ = ["Seq2SeqConfig", "Seq2SeqPolicy"]
@@ -175,6 +175,7 @@ class Seq2SeqPolicy(Policy):
         encoded = self._encode(inputs)
         legal = tf.transpose(inputs.legal, [1, 0, 2])
         noise = tf.transpose(noise, [1, 0, 2])
+        prior = None if inputs.prior is None else tf.transpose(inputs.prior, [1, 0, 2])
 
         def step(index, previous, hidden, cell, chosen):  # type: ignore[no-untyped-def]
             gates = self._gates(encoded, previous)
@@ -184,6 +185,7 @@ class Seq2SeqPolicy(Policy):
                 self._config.attention, encoded.decoder, encoded.memory, gates, hidden, cell
             )
             logits = self._compute_logits(result.hidden, result.context)
+            logits = with_prior(logits, None if prior is None else prior[index])
             devices = choose(logits, legal[index], noise[index])
             return index + 1, devices, result.hidden, result.cell, chosen.write(index, devices)
 
@@ -213,7 +215,7 @@ class Seq2SeqPolicy(Policy):
             self._config.attention, encoded.decoder, encoded.memory, gates, *state
         )
         logits = tf.transpose(self._compute_logits(outputs, contexts), [1, 0, 2])
-        return masked_log_softmax(logits, inputs.legal)
+        return masked_log_softmax(with_prior(logits, inputs.prior), inputs.legal)
 
     def _encode(self, inputs: GroupInputs) -> _Encoded:
         """Reads the groups."""

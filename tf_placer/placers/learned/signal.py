@@ -57,7 +57,12 @@ class SignalConfig:
         "what rewards are compared with: exponential moving average of batches, mean of all "
         "samples so far, or mean of the batch",
     ] = "ema"
-    baseline_decay: Annotated[float, "of baseline ema: share that stays at each batch"] = 0.9
+    baseline_decay: Annotated[float, "of baseline ema: share that stays at each move"] = 0.9
+    baseline_moves: Annotated[
+        Literal["batch", "sample"],
+        "when baseline ema moves: after each batch, by its mean, or after each sample (EAGLE: "
+        "'sampled at time step t')",
+    ] = "batch"
     baseline_start: Annotated[
         Literal["failing", "first_batch"],
         "where baseline ema starts: at the failing signal, or at the mean of what ran in the first "
@@ -87,14 +92,14 @@ class SignalBatch:
 
     Attributes:
         rewards: float64 [count], larger is better.
-        baseline: what the rewards are compared with.
+        baseline: float64 [count], what the rewards are compared with.
         advantages: float64 [count], reward minus baseline; 0 for what does not count.
         counted: bool [count], false for a failure that must not contribute.
         step_secs: float64 [count], infinite for a failure.
     """
 
     rewards: np.ndarray
-    baseline: float
+    baseline: np.ndarray
     advantages: np.ndarray
     counted: np.ndarray
     step_secs: np.ndarray
@@ -161,7 +166,7 @@ class Signal:
         if self._config.normalise and counted.any():
             deviation = float(np.std(rewards[counted]))
             # From placements that are all equally good, but for rounding, nothing can be learnt.
-            is_any = deviation > _SAME * abs(baseline)
+            is_any = deviation > _SAME * abs(baseline[0])
             advantages = advantages / deviation if is_any else np.zeros_like(advantages)
         self._num_batches += bool(counted.any())
         return SignalBatch(rewards, baseline, advantages, counted, step_secs)
@@ -179,8 +184,33 @@ class Signal:
     def _signals(self, step_secs: np.ndarray) -> np.ndarray:
         return np.sqrt(step_secs) if self._config.signal == "sqrt" else step_secs
 
-    def _compared_with(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
-        """Computes the baseline of a batch, and moves it for the next."""
+    def _compared_with(
+        self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray
+    ) -> np.ndarray:
+        """Computes what each sample is compared with, and moves it for the next."""
+        if self._config.baseline == "ema" and self._config.baseline_moves == "sample":
+            return self._moved_by_samples(rewards, ran, counted)
+        return np.full(len(rewards), self._moved_by_batch(rewards, ran, counted))
+
+    def _moved_by_samples(
+        self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray
+    ) -> np.ndarray:
+        average = self._average
+        if average is None:
+            average = -float(self._failing_signal or 0.0)
+            if self._config.baseline_start == "first_batch":
+                if not ran.any():
+                    return np.full(len(rewards), average)
+                average = float(rewards[ran].mean())
+        baseline, decay = np.empty(len(rewards)), self._config.baseline_decay
+        for sample, reward in enumerate(rewards):
+            baseline[sample] = average
+            if counted[sample]:
+                average = decay * average + (1 - decay) * float(reward)
+        self._average = average
+        return baseline
+
+    def _moved_by_batch(self, rewards: np.ndarray, ran: np.ndarray, counted: np.ndarray) -> float:
         failing = -float(self._failing_signal or 0.0)
         if not counted.any():
             return failing if self._average is None else self._average

@@ -22,7 +22,8 @@ _LEAST_PROBABILITY = 1e-8
 class SoftmaxPolicy(Policy):
     """Devices of groups that are independent of each other and of what the groups are.
 
-    Starts uniform over the legal devices.
+    Starts uniform over the legal devices. What a prior would add to it are its weights: it starts
+    with other ones instead.
 
     Attributes:
         legal: bool [num_groups, num_devices], see `__init__`.
@@ -34,9 +35,12 @@ class SoftmaxPolicy(Policy):
     def make(
         cls, sizes: PolicySizes, fixed: FixedGroups | None, config: None, seed: int
     ) -> SoftmaxPolicy:
-        """Makes a uniform policy; see `Policy.make`."""
+        """Makes a policy that is uniform, or as `fixed` says; see `Policy.make`."""
         assert fixed is not None
-        return cls(fixed.legal)
+        policy = cls(fixed.legal)
+        if fixed.start is not None:
+            policy.assign(fixed.start)
+        return policy
 
     def __init__(self, legal: np.ndarray) -> None:
         """Makes a uniform policy.

@@ -69,6 +69,32 @@ class ComposeTest(parameterized.TestCase, tf.test.TestCase):
         self.assertIn(True, changed)
         self.assertAllEqual([np.isfinite(weight).all() for weight in after], [True] * len(after))
 
+    @parameterized.parameters("colocrl", "post", "eagle", "eagle_gcn", "graph_neural")
+    def test_a_policy_may_start_at_what_another_placer_proposes(self, name):
+        _run_as_it_can(name)
+        groups, legal = graphs.two_chains(4), np.ones([8, 2], np.bool_)
+        expert = make_placer("expert", groups, legal).propose(1)[0]
+        self.assertCountEqual(expert.tolist(), [0] * 4 + [1] * 4)
+        shares = []
+        for options in ({}, {"start": "expert", "start_uniform": 0.1}):
+            placer = make_placer(name, groups, legal, seed=3, options=_small(name) | options)
+            placements = placer.propose(placer.batch_size)
+            shares.append(np.mean(placements == expert))
+        # Learned groups hold units of both devices, at first.
+        self.assertGreater(shares[1], 0.7 if name == "eagle" else 0.85)
+        self.assertLess(shares[0], shares[1])
+
+    def test_it_may_start_at_none_that_learns_or_is_not_there(self):
+        groups, legal = graphs.two_chains(4), np.ones([8, 2], np.bool_)
+        for start, message in (
+            ("eagle", "'start' takes a placer that does not learn, not 'eagle'"),
+            ("auto", "'start' takes a placer that does not learn"),
+            ("exprt", "no placer 'exprt' .did you mean 'expert'"),
+            ("heft", "placer 'heft' needs to know what the operations cost"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                make_placer("post", groups, legal, options={"start": start})
+
     @parameterized.parameters("metis", "fluid")
     def test_units_of_a_group_go_where_the_group_goes(self, grouper):
         options = SMALL | {"grouper": grouper, "num_groups": 2}

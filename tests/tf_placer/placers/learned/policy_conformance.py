@@ -35,7 +35,7 @@ def inputs(*legal: np.ndarray, seed: int = 0) -> GroupInputs:
 
 def row(given: GroupInputs, *indices: int) -> GroupInputs:
     """The inputs of some placements."""
-    return GroupInputs(*(tf.gather(field, indices) for field in given))
+    return GroupInputs(*(None if field is None else tf.gather(field, indices) for field in given))
 
 
 def every_placement(legal: np.ndarray) -> np.ndarray:
@@ -69,6 +69,8 @@ class PolicyConformance:
 
     #: Whether the distribution depends on what the groups are.
     reads_inputs = True
+    #: Whether what it starts from are scores besides its own.
+    reads_prior = True
 
     def make(self, legal: np.ndarray, num_types: int, num_features: int, seed: int = 0) -> Policy:
         """A small policy."""
@@ -102,6 +104,23 @@ class PolicyConformance:
             both = every_placement(LEGAL & OTHER_LEGAL)
             odds = [log_probs(policy, row(given, index), both) for index in (0, 1)]
             self.assertNotAllClose(np.diff(odds[0]), np.diff(odds[1]), atol=0.01)
+
+    def test_a_prior_is_added_to_the_scores(self: Any) -> None:
+        policy, given = self._policy(), inputs(LEGAL)
+        placements = tf.constant(every_placement(LEGAL))
+        prior = np.random.default_rng(1).normal(size=[1, 3, 3]).astype(np.float32)
+        with_prior = given._replace(prior=tf.constant(prior))
+        scores = policy.log_dists(given, placements).numpy()
+        if self.reads_prior:
+            scores += prior
+        expected = np.where(LEGAL, scores, -np.inf)
+        expected -= np.log(np.exp(expected).sum(axis=-1, keepdims=True))
+        found = policy.log_dists(with_prior, placements).numpy()
+        self.assertAllClose(np.exp(found), np.exp(expected), atol=1e-5)
+        if self.reads_prior:
+            strong = given._replace(prior=tf.constant(1000 * np.eye(3)[[[2, 0, 1]]], tf.float32))
+            samples = policy.sample(strong, gumbel([20, 3, 3]))
+            self.assertAllEqual(samples, np.tile([2, 0, 1], [20, 1]))
 
     def test_samples_have_the_distribution_of_the_policy(self: Any) -> None:
         policy, given = self._policy(), inputs(LEGAL)

@@ -40,7 +40,7 @@ class RewardTest(parameterized.TestCase):
         self.assertIsNone(signal.advantages([_FAILED, _FAILED]))
         batch = signal.advantages([*_timed(4.0, 9.0, 1.0), _FAILED])
         self.assertAlmostEqual(batch.rewards[3], -failing)
-        self.assertAlmostEqual(batch.baseline, -failing)
+        np.testing.assert_allclose(batch.baseline, -failing)
         batch = signal.advantages([*_timed(16.0), _FAILED])
         self.assertAlmostEqual(batch.rewards[1], -failing)
 
@@ -67,13 +67,33 @@ class BaselineTest(absltest.TestCase):
     def test_ema_from_the_failing_signal_moves_after_each_batch_by_hand_worked_steps(self):
         signal = Signal(SignalConfig(failing_signal=10.0))
         batch = signal.advantages([*_timed(4.0), _FAILED])
-        self.assertAlmostEqual(batch.baseline, -10.0)
+        np.testing.assert_allclose(batch.baseline, -10.0)
         np.testing.assert_allclose(batch.advantages, [8, 0])
         batch = signal.advantages(_timed(9.0, 1.0))
-        self.assertAlmostEqual(batch.baseline, -(0.9 * 10 + 0.1 * 6))
+        np.testing.assert_allclose(batch.baseline, -(0.9 * 10 + 0.1 * 6))
         np.testing.assert_allclose(batch.advantages, [-3 + 9.6, -1 + 9.6])
         batch = signal.advantages(_timed(1.0))
-        self.assertAlmostEqual(batch.baseline, -(0.9 * 9.6 + 0.1 * 2))
+        np.testing.assert_allclose(batch.baseline, -(0.9 * 9.6 + 0.1 * 2))
+
+    def test_ema_may_move_after_each_sample_by_hand_worked_steps(self):
+        config = SignalConfig(failing_signal=10.0, baseline_moves="sample", ignore_failures_after=1)
+        signal = Signal(config)
+        batch = signal.advantages([*_timed(4.0), _FAILED, *_timed(9.0)])
+        np.testing.assert_allclose(batch.baseline, [-10, -9.2, -9.28])
+        np.testing.assert_allclose(batch.advantages, [8, -0.8, 6.28])
+        # Failures do not count any more, and do not move it.
+        batch = signal.advantages([*_timed(1.0), _FAILED, *_timed(1.0)])
+        np.testing.assert_allclose(batch.baseline, [-8.652, -7.8868, -7.8868])
+        np.testing.assert_allclose(batch.advantages, [7.652, 0, 6.8868])
+
+    def test_ema_that_moves_after_each_sample_may_start_at_the_mean_of_what_ran(self):
+        config = SignalConfig(
+            baseline_moves="sample", baseline_start="first_batch", penalty_secs=100.0
+        )
+        signal = Signal(config)
+        np.testing.assert_allclose(signal.advantages([_FAILED, _FAILED]).advantages, [0, 0])
+        batch = signal.advantages([_FAILED, *_timed(4.0, 16.0)])
+        np.testing.assert_allclose(batch.baseline, [-3, -3.7, -3.53])
 
     def test_ema_from_the_first_batch_starts_at_the_mean_of_what_ran(self):
         config = SignalConfig(baseline_start="first_batch", penalty_secs=100.0)
@@ -83,21 +103,21 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(batch.advantages, [0, 0])
         self.assertTrue(batch.counted.all())
         batch = signal.advantages([*_timed(4.0, 16.0), _FAILED])
-        self.assertAlmostEqual(batch.baseline, -3.0)
+        np.testing.assert_allclose(batch.baseline, -3.0)
         np.testing.assert_allclose(batch.advantages, [1, -1, -7])
         batch = signal.advantages([*_timed(1.0), _FAILED])
-        self.assertAlmostEqual(batch.baseline, -3.0)
+        np.testing.assert_allclose(batch.baseline, -3.0)
         batch = signal.advantages(_timed(1.0))
-        self.assertAlmostEqual(batch.baseline, -(0.9 * 3 + 0.1 * 5.5))
+        np.testing.assert_allclose(batch.baseline, -(0.9 * 3 + 0.1 * 5.5))
 
     def test_mean_is_of_all_samples_so_far_failures_included(self):
         config = SignalConfig(signal="seconds", baseline="mean", penalty_secs=100.0)
         signal = Signal(config)
         batch = signal.advantages([*_timed(2.0), _FAILED])
-        self.assertAlmostEqual(batch.baseline, -51.0)
+        np.testing.assert_allclose(batch.baseline, -51.0)
         np.testing.assert_allclose(batch.advantages, [49, -49])
         batch = signal.advantages(_timed(4.0, 6.0))
-        self.assertAlmostEqual(batch.baseline, -28.0)
+        np.testing.assert_allclose(batch.baseline, -28.0)
 
     def test_batch_is_of_the_batch_alone(self):
         signal = Signal(SignalConfig(signal="seconds", baseline="batch", failing_signal=9.0))
@@ -109,7 +129,7 @@ class BaselineTest(absltest.TestCase):
             signal="seconds", baseline="batch", penalty_secs=100.0, advantage_clip=3.0
         )
         batch = Signal(config).advantages([*_timed(40.0, 69.0), _FAILED, *_timed(71.0)])
-        self.assertAlmostEqual(batch.baseline, -70.0)
+        np.testing.assert_allclose(batch.baseline, -70.0)
         np.testing.assert_allclose(batch.advantages, [3, 1, -3, -1])
 
 
@@ -127,7 +147,7 @@ class CountedTest(absltest.TestCase):
         signal.advantages([*_timed(4.0), _FAILED, *_timed(1.0), _FAILED])
         moved = -(0.9 * 5 + 0.1 * 1.5)
         batch = signal.advantages([_FAILED, _FAILED])
-        self.assertAlmostEqual(batch.baseline, moved)
+        np.testing.assert_allclose(batch.baseline, moved)
         self.assertFalse(batch.counted.any())
         self.assertAlmostEqual(signal.advantages(_timed(1.0)).baseline, moved)
 

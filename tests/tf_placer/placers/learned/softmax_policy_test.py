@@ -8,6 +8,7 @@ from tf_placer.placers.learned.softmax_policy import SoftmaxPolicy
 
 class SoftmaxPolicyTest(PolicyConformance, tf.test.TestCase):
     reads_inputs = False
+    reads_prior = False
 
     def make(self, legal, num_types, num_features, seed=0):
         return SoftmaxPolicy(legal)

@@ -1,0 +1,78 @@
+"""A placement that a policy starts from: at first it is sampled, mostly."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import numpy as np
+
+from tf_placer.placers.ranges import check_fields
+
+__all__ = ["Start", "StartConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class StartConfig:
+    """Settings of the start, each with its line of help.
+
+    Raises:
+        ValueError: a share is not above 0 and at most 1.
+    """
+
+    start: Annotated[
+        str | None,
+        "placer that does not learn, such as expert; what it proposes first is what the policy "
+        "samples at first; none to start with any placement",
+    ] = None
+    start_uniform: Annotated[
+        float, "share of the devices sampled at first that are any, each as often"
+    ] = 0.03
+
+    def __post_init__(self) -> None:
+        check_fields(self, ("start_uniform",), lambda share: 0 < share <= 1, "above 0, at most 1")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Start:
+    """A placement of units to start from.
+
+    Attributes:
+        devices: int32 [num_units], the device of each.
+        uniform: share of the devices sampled at first that are any.
+        num_devices: how many devices there are.
+    """
+
+    devices: np.ndarray
+    uniform: float
+    num_devices: int
+
+    def of_groups(self, membership: np.ndarray, num_groups: int) -> np.ndarray:
+        """Computes how probable the devices of groups are at first.
+
+        Args:
+            membership: int32 [num_units], the group of each unit.
+            num_groups: how many groups there are.
+
+        Returns:
+            float64 [num_groups, num_devices], positive rows that sum to 1.
+        """
+        places = membership.astype(np.int64) * self.num_devices + self.devices
+        placed = np.bincount(places, minlength=num_groups * self.num_devices)
+        placed = placed.reshape(num_groups, self.num_devices).astype(np.float64)
+        members = placed.sum(axis=1, keepdims=True)
+        return np.asarray(self.probabilities(placed, members))
+
+    def probabilities(self, placed: Any, members: Any) -> Any:
+        """Computes how probable devices are at first; of arrays or tensors.
+
+        Args:
+            placed: float [..., num_devices], how many units of a group each device has.
+            members: float [..., 1], how many units a group has; it may have none.
+
+        Returns:
+            float [..., num_devices], positive.
+        """
+        # Of an empty group every device is as probable.
+        shares = (placed + 1e-6 / self.num_devices) / (members + 1e-6)
+        return (1 - self.uniform) * shares + self.uniform / self.num_devices
