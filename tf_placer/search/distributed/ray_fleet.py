@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -146,6 +147,7 @@ class RayFleet:
     def ended(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
         """Waits for calls to end; see `Fleet.ended`."""
         if not calls:
+            time.sleep(timeout_secs)
             return []
         first, _ = self._ray.wait(list(calls), timeout=timeout_secs)
         if not first:

@@ -83,7 +83,7 @@ class WorkerPool:
         self._waiting: collections.deque[Task] = collections.deque()
         self._ended: list[Finished] = []
         self._failed_starts = 0
-        self._next_start_secs = -float("inf")
+        self._next_start_secs = -math.inf
         self._reasons: list[str] = []
         self._is_one_enough = False
         self._had_worker_secs = clock()
@@ -245,7 +245,8 @@ class WorkerPool:
             if worker.doing or not worker.is_ready:
                 continue
             if worker.aside_secs is not None and is_any_usable:
-                if now_secs - worker.aside_secs >= self._times.check:
+                is_due = now_secs - worker.aside_secs >= self._times.check
+                if is_due and not self._is_one_enough:
                     worker.aside_secs = now_secs
                     self._do(worker, "check", "measure_original", self._timeout_secs())
             elif self._waiting:
@@ -393,6 +394,9 @@ class WorkerPool:
             self._failed_starts += 1
             back_off_secs = min(_MOST_BACK_OFF_SECS, 2.0**self._failed_starts)
             self._next_start_secs = self._clock() + back_off_secs
+        else:
+            # What it had may do for another.
+            self._failed_starts, self._next_start_secs = 0, -math.inf
         self._remove(worker)
         where = f" on {worker.tally.place}" if worker.tally.place else ""
         then = ""
@@ -412,6 +416,8 @@ class WorkerPool:
         self._workers.remove(worker)
         self._fleet.kill(worker.handle)
         worker.tally.state, worker.doing, worker.task = state, "", None
+        # What it may still answer is not heard.
+        worker.call = worker.ping = None
         self._lost.append(worker.tally)
 
     def _give_up_without_workers(self) -> None:

@@ -254,6 +254,44 @@ class LossTest(PoolTestCase):
         self.assertTrue(any("worker 2 on host1 is lost: the graph" in each for each in self.lines))
         self.assertEmpty(fleet.workers[1].measured)
 
+    def test_a_machine_that_never_begins_does_not_end_the_search_when_another_dies(self):
+        good = {0}
+
+        class HalfBroken(FakeFleet):
+            def result(self, call):
+                if call.method == "begin" and call.worker.number not in good:
+                    raise WorkerLostError("it has other devices", has_failed=True)
+                return super().result(call)
+
+        fleet = HalfBroken(2)
+        pool = self.pool(fleet)
+        self.measured(pool, 30)
+        self.assertGreater(len(fleet.workers), 6)
+        fleet.workers[0].dead_secs = fleet.now_secs + 15
+        good.update((len(fleet.workers), len(fleet.workers) + 1))
+        self.measured(pool, 10)
+
+    def test_what_a_worker_answers_after_it_was_given_up_is_not_heard(self):
+        class Late(FakeFleet):
+            def call(self, worker, method, *args):
+                call = super().call(worker, method, *args)
+                # Its machine is cut off: the ping fails just when the measurement comes.
+                if method == "ping" and worker.number == 0 and worker.measured:
+                    call.method = "cut off"
+                    call.end_secs = self.measurement.end_secs
+                elif method == "measure" and worker.number == 0:
+                    self.measurement = call
+                return call
+
+            def result(self, call):
+                if call.method == "cut off":
+                    raise WorkerLostError("its machine cannot be reached")
+                return super().result(call)
+
+        fleet = Late(2)
+        self.measured(self.pool(fleet), 6)
+        self.assertTrue(any("cannot be reached" in line for line in self.lines))
+
     def test_what_is_broken_off_ends_as_a_failure(self):
         interrupted = []
         fleet = FakeFleet(2)
