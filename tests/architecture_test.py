@@ -94,7 +94,13 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.placers.systems",
     "tf_placer.problem",
     "tf_placer.report",
+    "tf_placer.search.distributed.alikeness",
+    "tf_placer.search.distributed.island_search",
+    "tf_placer.search.distributed.ray_fleet",
+    "tf_placer.search.distributed.worker_events",
+    "tf_placer.search.distributed.workers",
     "tf_placer.search.loop",
+    "tf_placer.search.measuring",
     "tf_placer.search.proposals",
     "tf_placer.search.simulated_search",
     "tf_placer.search.training_log",
@@ -102,6 +108,8 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.simulation",
     "tf_placer.text",
 )
+# The only module that imports Ray.
+RAY = "tf_placer.search.distributed.ray_fleet"
 GRAPH_PASSES_MAY_IMPORT = {
     "absl",
     "google",
@@ -378,6 +386,18 @@ class ArchitectureTest(absltest.TestCase):
                 for needed, path in reachable(name, edges).items():
                     heavy = {i for i in self.imports[needed] if is_in(i, ("keras", "tensorflow"))}
                     self.assertEmpty(heavy, " -> ".join(path))
+
+    def test_ray_is_imported_by_one_module_and_not_with_it(self):
+        """Ray is an extra: importing that module must work without it."""
+        importing = {
+            name
+            for name, imports in self.imports.items()
+            if any(is_in(i, ("ray",)) for i in imports) and not is_in(name, ("tests",))
+        }
+        self.assertEqual(importing, {RAY})
+        for node in self.modules[RAY].tree.body:
+            if isinstance(node, ast.Import):
+                self.assertNotIn("ray", [alias.name for alias in node.names])
 
     def test_every_module_is_a_source_of_one_target(self):
         for name, module in self.modules.items():

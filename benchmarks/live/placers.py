@@ -32,6 +32,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import granularity_of, make_placer
 from tf_placer.report.progress import progress_line
 from tf_placer.search.loop import Budget, search
+from tf_placer.search.measuring import InTurn
 from tf_placer.search.trial_log import ORIGINAL, TrialLog
 from tf_placer.text.units import format_step
 
@@ -50,7 +51,7 @@ def _search(live: LiveModel, placer_name: str, seed: int, args: argparse.Namespa
     with TrialLog(path, header) as log, live.environment(placer_name) as environment:
         trials = search(
             lambda: environment.measure_assignment({}),
-            environment,
+            InTurn(environment),
             [placer],
             log,
             Budget(args.trials + 1, 1e9),

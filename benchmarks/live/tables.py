@@ -45,6 +45,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.report.progress import progress_line
 from tf_placer.search.loop import Budget, best_trial, search
+from tf_placer.search.measuring import InTurn
 from tf_placer.search.trial_log import ORIGINAL, TrialLog
 from tf_placer.text.units import format_duration
 
@@ -175,7 +176,7 @@ def _cells(model: str, args: argparse.Namespace, directory: str) -> list[LiveCel
             with TrialLog(path, header) as log:
                 trials = search(
                     functools.partial(environment.measure_assignment, {}),
-                    _Measuring(live, environment, name),
+                    InTurn(_Measuring(live, environment, name)),
                     [placer],
                     log,
                     Budget(args.trials + 1, args.max_secs),

@@ -21,6 +21,7 @@ from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.loop import Budget, search
+from tf_placer.search.measuring import InTurn
 from tf_placer.search.trial_log import Trial, TrialLog
 
 NUM_GROUPS = 6
@@ -230,7 +231,7 @@ def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial
     environment = FakeEnvironment(0.003, measured_path)
     with TrialLog(log_path, HEADER) as log:
         budget = Budget(max_trials, 3600.0)
-        return search(lambda: ORIGINAL_MEASUREMENT, environment, stages, log, budget)
+        return search(lambda: ORIGINAL_MEASUREMENT, InTurn(environment), stages, log, budget)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ __all__ = [
     "add_placer_options",
     "add_signature",
     "add_step",
+    "add_workers",
     "comma_separated",
     "placer_options",
     "placers_help",
@@ -82,6 +83,23 @@ def add_clear_devices(parser: argparse._ActionsContainer) -> None:
         "--clear_devices",
         action="store_true",
         help="clear the devices that the graph came with; otherwise they are kept",
+    )
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Adds what says who measures in parallel: --workers and --num_workers."""
+    parser.add_argument(
+        "--workers",
+        metavar="ADDRESS",
+        help="who works in parallel, each on a machine of its own: 'ray' (workers that are started "
+        "on this computer), 'auto' (the Ray cluster that runs here) or 'ray://HOST:PORT' (one "
+        "elsewhere); needs tf_placer[ray]. By default this computer alone",
+    )
+    parser.add_argument(
+        "--num_workers",
+        type=int,
+        metavar="N",
+        help="workers at most (default: one on this computer; as many as a cluster has)",
     )
 
 

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.live.run_directory import TRIALS
     from tf_placer.live.search_state import read_search_state
     from tf_placer.report.trials_table import log_table
+    from tf_placer.search.distributed.tallies import workers_table
     from tf_placer.search.training_log import TRAINING
 
     if args.follow:
@@ -60,7 +61,9 @@ def run(args: argparse.Namespace) -> None:
     if os.path.exists(trials) or not os.path.exists(training):
         state = read_search_state(args.log_dir)
         shown = log_table(state.header, state.trials, width=terminal_width())
-        parts = [f"{shown}\n{_verdict_line(state)}"]
+        by_worker = workers_table(state.trials)
+        tables = [shown, *([f"\n{by_worker}\n"] if by_worker else [])]
+        parts = ["\n".join([*tables, _verdict_line(state)])]
         values: dict[str, Any] = {
             "header": state.header,
             "trials": [_trial_values(trial) for trial in state.trials],
@@ -87,7 +90,8 @@ def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
 
 def _trial_values(trial: Trial) -> dict[str, Any]:
     """Makes the JSON form of a trial: all have the same entries, unlike in the log."""
-    return {"reference_secs": None, "drift": None, **trial.to_json()}
+    missing = dict.fromkeys(("reference_secs", "drift", "position", "worker"))
+    return {**missing, **trial.to_json()}
 
 
 def _verdict_line(state: SearchState) -> str:

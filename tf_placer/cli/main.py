@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "tf_placer.cli.build_pass_command",
         "build what places graphs of programs that stay as they are",
     ),
+    "cluster": ("tf_placer.cli.cluster_command", "run a cluster of workers on this computer"),
     "serve": ("tf_placer.cli.serve_command", "run the worker processes of a local machine"),
 }
 # What a script is given is the script's, a flag file included, and what it shows.

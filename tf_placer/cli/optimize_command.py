@@ -13,6 +13,7 @@ from tf_placer.cli.arguments import (
     add_clear_devices,
     add_placer,
     add_step,
+    add_workers,
     placer_options,
     placers_help,
 )
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only say what would be placed where, how long it may take, and what is missing",
     )
+    add_workers(parser)
     add_json(parser)
 
 
@@ -79,6 +81,7 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.live.given_step import read_step
     from tf_placer.live.optimization import optimize
     from tf_placer.live.preparation import Settings, prepare
+    from tf_placer.search.distributed.workers import find_workers
 
     graph = read_graph(args.input_graph, args.signature)
     is_saved = graph.signature is not None
@@ -105,11 +108,18 @@ def run(args: argparse.Namespace) -> None:
         "seed": args.seed,
     }
     if args.dry_run:
-        checked = Settings(**settings)
+        checked = Settings(**settings, workers=find_workers(args.workers, args.num_workers))
         plan = plan_search(prepare(read_step(graph, **step), checked), args.log_dir)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
-    result = optimize(graph, **{**step, **settings}, log_dir=args.log_dir, report=args.report)
+    result = optimize(
+        graph,
+        **{**step, **settings},
+        log_dir=args.log_dir,
+        report=args.report,
+        workers=args.workers,
+        num_workers=args.num_workers,
+    )
     if args.output_graph is not None and is_saved:
         result.save(args.output_graph)
     elif args.output_graph is not None:

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import functools
 import hashlib
 import math
 import os
@@ -16,13 +17,20 @@ import pathlib
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.cli.answer import add_json, answer, check_standard_output
-from tf_placer.cli.arguments import PROBLEM_HELP, add_placer, placer_options, placers_help
+from tf_placer.cli.arguments import (
+    PROBLEM_HELP,
+    add_placer,
+    add_workers,
+    placer_options,
+    placers_help,
+)
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, is_stream, write_bytes, write_json
 from tf_placer.live.arguments import check_seed
@@ -40,6 +48,9 @@ from tf_placer.report.limits import limits_of
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.search.distributed.island_search import IslandWorker, island_search
+from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.workers import Workers, find_workers
 from tf_placer.search.log_header import search_header
 from tf_placer.search.loop import Budget
 from tf_placer.search.sampled_steps import SampledSteps
@@ -97,8 +108,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="of everything random (default 0). The same seed gives the same result where "
-        "--max_trials ends the search",
+        "--max_trials ends the search, with --workers on the same number of workers",
     )
+    add_workers(parser)
     add_json(parser)
 
 
@@ -128,10 +140,16 @@ def run(args: argparse.Namespace) -> None:
         check_output(args.output, args.problem, log)
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
+    workers = find_workers(args.workers, args.num_workers)
+    if workers is not None and args.placer != AUTO:
+        raise ValueError(
+            f"placer {args.placer!r} simulates a batch in less time than it takes to send it to "
+            "workers: --workers is for 'auto'"
+        )
     problem = read_problem(args.problem)
     if args.placer == AUTO:
         config = AutoConfig(**check_options(args.placer, options))
-        _search_auto(problem, args, options, config, budget)
+        _search_auto(problem, args, options, config, budget, workers)
     else:
         _search_placer(problem, args, options, budget)
 
@@ -201,6 +219,7 @@ def _search_auto(
     options: Mapping[str, str],
     config: AutoConfig,
     budget: Budget,
+    workers: Workers | None,
 ) -> None:
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
     groups, seed = group_graph(problem), args.seed
@@ -234,7 +253,10 @@ def _search_auto(
         line.show(_progress(now, eta_secs))
 
     try:
-        result = refined_search(
+        search = refined_search
+        if workers is not None:
+            search = functools.partial(_search_by_workers, workers)
+        result = search(
             problem,
             groups,
             max_secs=budget.max_secs - explain_secs,
@@ -269,6 +291,36 @@ def _search_auto(
         lines += ["", *places]
     values = {"output": args.output, "log_dir": args.log_dir}
     answer(args, "\n".join(lines), search_values(problem, found, result, limits, changes) | values)
+
+
+def _search_by_workers(
+    workers: Workers,
+    problem: PlacementProblem,
+    groups: GroupGraph,
+    *,
+    max_secs: float,
+    max_simulated: float,
+    config: AutoConfig,
+    seed: int,
+    report: Callable[[AutoProgress], None],
+) -> AutoResult:
+    """Searches as `refined_search` does, on several workers."""
+    del groups  # Each worker finds them.
+    start_secs = time.monotonic()
+    with connected(workers):
+        # On one computer the workers share the cores.
+        cores = len(os.sched_getaffinity(0))
+        threads = max(1, cores // (workers.count or 1)) if workers.are_here else None
+        fleet = RayFleet(workers, IslandWorker, problem, config, threads)
+        return island_search(
+            fleet,
+            fleet.wanted(),
+            max_secs=max(1.0, max_secs - (time.monotonic() - start_secs)),
+            max_simulated=max_simulated,
+            seed=seed,
+            report=report,
+            say=lambda line: print(f"tf_placer: {line}", file=sys.stderr, flush=True),
+        )
 
 
 def _progress(outcome: SearchOutcome, eta_secs: float) -> str:

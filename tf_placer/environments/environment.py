@@ -59,8 +59,8 @@ class Measurement:
         reference_secs: seconds of the steps of the graph as it came that took turns with
             `step_secs`, each shortly before or after the one at its position; None where the
             placement was measured alone.
-        drift: how many times as slow the machine was meanwhile as when the graph as it came was
-            measured first; 1 where that is not known.
+        drift: how many times as slow the machine was meanwhile as the one on which the graph as it
+            came was measured first, then; 1 where that is not known.
 
     Raises:
         ValueError: neither or both of `step_secs` and `failure` were given, or the steps of the
@@ -123,7 +123,9 @@ class Measurement:
         if self.peak_bytes is not None:
             value["peak_bytes"] = list(self.peak_bytes)
         if self.reference_secs is not None:
-            value |= {"reference_secs": list(self.reference_secs), "drift": self.drift}
+            value["reference_secs"] = list(self.reference_secs)
+        if self.reference_secs is not None or self.drift != 1.0:
+            value["drift"] = self.drift
         return value
 
     @classmethod

@@ -121,9 +121,20 @@ class PairedEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        return [self._measure(self._assign(placement)) for placement in placements]
+        return [self.measure_assignment(self._assign(placement)) for placement in placements]
 
-    def _measure(self, assignment: Mapping[str, str]) -> Measurement:
+    def measure_assignment(self, assignment: Mapping[str, str]) -> Measurement:
+        """Measures the graph with the given devices.
+
+        Args:
+            assignment: full device names by operation name.
+
+        Returns:
+            Step times or a failure.
+
+        Raises:
+            WorkerStartError: the processes do not start, which is no placement's fault.
+        """
         if self.reference_secs is None or not self._fits_beside or not self._has_reference():
             return self._sessions.measure_assignment(assignment)
         measurement = self._measure_beside(assignment, self.reference_secs)

@@ -8,14 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from graph_passes.op_graph import OpGraph
-from tf_placer.costs.costed_graph import cost_graph
-from tf_placer.environments.session import SessionEnvironment
 from tf_placer.errors import SearchError, error_text
 from tf_placer.files import read_json, write_json
-from tf_placer.inputs.sources import Source
 from tf_placer.live.header import of_costs
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -88,12 +82,10 @@ def read_costs(
 def profile_costs(
     directory: RunDirectory,
     request: Request,
-    op_graph: OpGraph,
-    session_config: tf.compat.v1.ConfigProto,
     header: Mapping[str, Any],
     report: Callable[[str], None],
     *,
-    environment: SessionEnvironment,
+    make_problem: Callable[..., PlacementProblem],
     trials: Sequence[Trial],
 ) -> LiveCosts:
     """Profiles the graph on the machine of a search and keeps the costs in its directory.
@@ -101,11 +93,9 @@ def profile_costs(
     Args:
         directory: of the search.
         request: what is asked.
-        op_graph: the graph, with what a step needs marked.
-        session_config: the configuration of the user's sessions.
         header: what the search is of, as `live_header` says it.
         report: called with lines of text for people.
-        environment: runs steps of the graph on the machine.
+        make_problem: finds out what the graph costs on the machine, as `Measurer.make_problem`.
         trials: what was measured on the machine already.
 
     Returns:
@@ -120,14 +110,9 @@ def profile_costs(
     start_secs = time.monotonic()
     directory.work.mkdir(parents=True, exist_ok=True)
     try:
-        costed = cost_graph(
-            Source(op_graph, request.step),
-            request.machine,
+        problem = make_problem(
             steps=_STEPS,
             granularity=header["granularity"],
-            session_config=session_config,
-            work_dir=directory.work,
-            environment=environment,
             report=report,
             known_secs={
                 trial.assignment: trial.measurement.median_secs
@@ -137,7 +122,6 @@ def profile_costs(
         )
     except SearchError as error:
         raise SearchError(f"{needs}, but {error}") from None
-    problem = costed.problem()
     secs = round(time.monotonic() - start_secs, 3)
     try:
         _keep(directory, problem, secs, header)

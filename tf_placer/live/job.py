@@ -21,17 +21,18 @@ from graph_passes.whole_file import remove_what_is_left
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.costs.known_links import known_links
 from tf_placer.environments.live_processes import LiveProcesses
-from tf_placer.environments.paired import PairedEnvironment
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError, error_text
+from tf_placer.inputs.sources import Source
 from tf_placer.interrupts import Interrupts
-from tf_placer.live.breakable import BreakableEnvironment
 from tf_placer.live.choice import choose_finalists, choose_winner, hopeful_finalists
 from tf_placer.live.comparable_tensors import comparable_tensors
 from tf_placer.live.confirmation import Confirmation, confirm
 from tf_placer.live.costs import LiveCosts, profile_costs, read_costs
+from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
 from tf_placer.live.explanation import explain_trials
 from tf_placer.live.header import live_header, request_digest, with_costs
+from tf_placer.live.measurer import Measurer, OwnProcesses
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.live.search_result import (
     confirmed_measurement,
@@ -44,6 +45,9 @@ from tf_placer.placers import granularity_of, make_placer, needs_problem
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.progress import progress_line
+from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.remote_sessions import RemoteSessions
+from tf_placer.search.distributed.tallies import num_workers
 from tf_placer.search.loop import Budget, LaterStage, Progress, best_trial, search
 from tf_placer.search.proposals import proposed
 from tf_placer.search.training_log import TrainingLog
@@ -84,6 +88,7 @@ class LiveJob:
         costs: what is known of the costs.
         hosted: what runs the sessions of all environments in the process that called; None where
             each has processes of its own.
+        crew: the workers that measure; None where this computer does.
         notes: what the result should say beside how it ended.
         begun: the names of the placers that were made.
     """
@@ -100,6 +105,7 @@ class LiveJob:
     stages: Stages
     costs: LiveCosts | None
     hosted: LiveProcesses | None = None
+    crew: Crew | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     begun: set[str] = dataclasses.field(default_factory=set)
 
@@ -114,23 +120,13 @@ class LiveJob:
         """
         with (
             TrainingLog(self.directory.path, self.header) as training,
-            self._environment(meta_optimizer=False) as environment,
+            self._measurer(log) as measurer,
         ):
             if not log.trials:
                 training.restart()
-            original = log.trials[0].measurement if log.trials else None
-            paired = PairedEnvironment(
-                environment,
-                self._assign,
-                reference_secs=None if original is None else original.median_secs,
-                best_secs=lambda: _median_secs(best_trial(log.trials)),
-            )
-            live = BreakableEnvironment(
-                environment, paired, self.interrupts, lambda: self._timeout_secs(log.trials)
-            )
             names = dict.fromkeys([*BASELINES, self.request.placer])
             stages = [
-                LaterStage(name, functools.partial(self._made, name, log, environment))
+                LaterStage(name, functools.partial(self._made, name, log, measurer))
                 for name in names
             ]
             recorder = TrainingRecorder(training, self.directory.path, self.stages.say)
@@ -138,13 +134,15 @@ class LiveJob:
             if best is not None and best.assignment is not None:
                 # A kill, or a disk that was full, may have left an older one.
                 self._write_best(best)
-            if original is None:
+            if not log.trials:
                 self.stages.enter("starting processes and measuring the graph as it came")
 
             def on_trial(trial: Trial, progress: Progress) -> None:
                 if progress.best is trial and trial.assignment is not None:
                     self._write_best(trial)
-                self.stages.say(progress_line(trial, self._with_all_that_counts(progress, log)))
+                now = self._with_all_that_counts(progress, log)
+                self.stages.say(progress_line(trial, now))
+                measurer.on_trial(trial, now)
                 self.stages.enter("measuring placements")
                 if len(log.trials) == 1:
                     self._say_what_is_needed(log.trials)
@@ -152,8 +150,8 @@ class LiveJob:
                     self._warn_of_too_little_time(log.trials)
 
             trials = search(
-                live.measure_original,
-                live,
+                measurer.measure_original,
+                measurer.measuring,
                 stages,
                 log,
                 Budget(self.request.max_trials, self.request.max_secs),
@@ -176,12 +174,44 @@ class LiveJob:
             eta_secs=min(progress.eta_secs, to_search_secs) + rest_secs,
         )
 
-    def _made(self, name: str, log: TrialLog, environment: SessionEnvironment) -> Placer | None:
+    def _measurer(self, log: TrialLog) -> contextlib.AbstractContextManager[Measurer]:
+        """Makes what measures in the search: by the processes of this computer, or by workers."""
+        original = log.trials[0].measurement.median_secs if log.trials else None
+
+        def timeout_secs() -> float:
+            return self._timeout_secs(log.trials)
+
+        def best_secs() -> float | None:
+            return _median_secs(best_trial(log.trials))
+
+        if self.crew is not None:
+            return self.crew.measurer(
+                self._assign,
+                timeout_secs=timeout_secs,
+                best_secs=best_secs,
+                reference_secs=original,
+                num_before=num_workers(log.trials),
+                should_break=lambda: self.interrupts.count > 0,
+            )
+        return OwnProcesses(
+            self._environment(meta_optimizer=False),
+            self._assign,
+            Source(self.grouped.op_graph, self.request.step),
+            self.request.machine,
+            self.session_config,
+            self.directory.work,
+            interrupts=self.interrupts,
+            timeout_secs=timeout_secs,
+            best_secs=best_secs,
+            reference_secs=original,
+        )
+
+    def _made(self, name: str, log: TrialLog, measurer: Measurer) -> Placer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
             with self.interrupts.breakable():
                 if name == self.request.placer and needs_problem(name) and self.costs is None:
-                    self._profile(name, log, environment)
+                    self._profile(name, log, measurer)
                 placer = self._placer(name, log)
             self.begun.add(name)
             return placer
@@ -202,7 +232,7 @@ class LiveJob:
         except KeyboardInterrupt:
             return np.zeros([0, self.grouped.group_graph.num_groups], np.int32)
 
-    def _profile(self, name: str, log: TrialLog, environment: SessionEnvironment) -> None:
+    def _profile(self, name: str, log: TrialLog, measurer: Measurer) -> None:
         """Finds out what the operations cost.
 
         Raises:
@@ -216,22 +246,16 @@ class LiveJob:
                 f"takes about {format_duration(needed_secs)}, and of {self.request.max_secs:g} s "
                 f"{format_duration(max(0.0, left_secs))} are left for that: allow more"
             )
-        environment.timeout_secs = max(_SHORTEST_TIMEOUT_SECS, left_secs)
-        try:
-            self.costs = profile_costs(
-                self.directory,
-                self.request,
-                self.grouped.op_graph,
-                self.session_config,
-                self.header,
-                self.stages.begin,
-                environment=environment,
-                trials=log.trials,
-            )
-        except KeyboardInterrupt:
-            # What the processes are doing is of no interest any more.
-            environment.stop()
-            raise
+        self.costs = profile_costs(
+            self.directory,
+            self.request,
+            self.header,
+            self.stages.begin,
+            make_problem=functools.partial(
+                measurer.make_problem, timeout_secs=max(_SHORTEST_TIMEOUT_SECS, left_secs)
+            ),
+            trials=log.trials,
+        )
 
     def _profile_secs(self, trials: Sequence[Trial]) -> float:
         known = known_links(self.request.machine, self.session_config) is not None
@@ -283,6 +307,12 @@ class LiveJob:
             timeout_secs=self._first_timeout_secs(),
             **shared,
         )
+
+    def _confirming(self) -> SessionEnvironment | RemoteSessions:
+        """Makes what a confirmation runs in."""
+        if self.crew is None:
+            return self._environment(meta_optimizer=True)
+        return self.crew.sessions(self._first_timeout_secs())
 
     def _assign(self, row: np.ndarray) -> dict[str, str]:
         devices = tuple(device.name for device in self.request.machine.devices)
@@ -346,6 +376,22 @@ class LiveJob:
         Returns:
             How it ended, what was measured, the label of what was found, and what else to say.
         """
+        while True:
+            try:
+                return self._confirm_hopeful(trials, finalists)
+            except WorkerLostError as error:
+                self.stages.say(
+                    f"{error}: what it has confirmed does not count, and another begins"
+                )
+
+    def _confirm_hopeful(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial]
+    ) -> tuple[Outcome, Confirmation | None, str | None, str | None]:
+        """Does what `confirm` says, by one worker if there are workers.
+
+        Raises:
+            WorkerLostError: that worker was lost.
+        """
         asked_before = self.interrupts.count
         if asked_before:
             self.stages.say("interrupted: confirming the best so far; once more ends this, too")
@@ -361,7 +407,7 @@ class LiveJob:
         if math.isfinite(plan.max_secs):
             stage += f", {format_duration(plan.max_secs)} at most"
         self.stages.begin(stage)
-        with self._environment(meta_optimizer=True) as fresh:
+        with self._confirming() as fresh:
             fresh.timeout_secs = min(
                 fresh.timeout_secs, max(_LEAST_TIMEOUT_SECS, self._timeout_secs(trials))
             )
@@ -397,7 +443,7 @@ class LiveJob:
 
     def _confirm(
         self,
-        fresh: SessionEnvironment,
+        fresh: SessionEnvironment | RemoteSessions,
         plan: ConfirmationPlan,
         labels: Mapping[str, Mapping[str, str]],
         finalists: Mapping[str, Trial],
@@ -503,6 +549,7 @@ def run(
     start_secs: float | None = None,
     interrupts: Interrupts | None = None,
     host: int | None = None,
+    fleet: FleetMaker = ray_fleet,
 ) -> Outcome:
     """Searches, confirms and writes what came out.
 
@@ -517,6 +564,7 @@ def run(
             the next breaks that off.
         host: file descriptor of a `WorkerHost` that runs all sessions; None for processes of their
             own.
+        fleet: connects to the machines of workers, if the request is for some.
 
     Returns:
         How it ended.
@@ -535,6 +583,7 @@ def run(
             start_secs,
             interrupts or Interrupts(),
             host,
+            fleet,
         )
 
 
@@ -546,6 +595,7 @@ def _run(
     start_secs: float,
     interrupts: Interrupts,
     host: int | None,
+    fleet: FleetMaker,
 ) -> Outcome:
     stages.enter("reading the graph")
     request, config_bytes = request_directory.read_request()
@@ -576,6 +626,11 @@ def _run(
         hosted = None
         if host is not None:
             hosted = LiveProcesses(request.machine, directory.path, host)
+        crew = None
+        if request.workers is not None:
+            crew = Crew(
+                request.workers, request, request_directory, directory, header, stages.say, fleet
+            )
         job = LiveJob(
             request=request,
             directory=directory,
@@ -589,6 +644,7 @@ def _run(
             stages=stages,
             costs=costs,
             hosted=hosted,
+            crew=crew,
         )
         stages.say(f"searching; the log is in {directory.path}")
         for line in _size_lines(request, grouped):
@@ -601,6 +657,8 @@ def _run(
         finally:
             if hosted is not None:
                 hosted.stop()
+            if crew is not None:
+                crew.close()
 
 
 def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:

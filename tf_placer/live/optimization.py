@@ -39,6 +39,7 @@ from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.scratch import scratch_directory
+from tf_placer.search.distributed.workers import find_workers
 from tf_placer.search.trial_log import read_log
 
 __all__ = ["optimize"]
@@ -62,6 +63,8 @@ def optimize(
     report: str | os.PathLike[str] | None = None,
     seed: int = 0,
     session_config: tf.compat.v1.ConfigProto | None = None,
+    workers: str | None = None,
+    num_workers: int | None = None,
 ) -> OptimizeResult:
     """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
 
@@ -131,6 +134,12 @@ def optimize(
             `pip install 'tf_placer[report]'`.
         seed: of everything random.
         session_config: the configuration of the user's sessions.
+        workers: who measures trials in parallel, each on a machine of its own with devices like
+            those of `machine`: "ray" for workers that are started on this computer, "auto" for the
+            Ray cluster that runs here, "ray://HOST:PORT" for one elsewhere. By default this
+            computer measures, one trial at a time. Needs `tf_placer[ray]`.
+        num_workers: how many workers at most; by default one on this computer, and as many as a
+            cluster has.
 
     Returns:
         The graph, whether it has changed and why, and all measurements.
@@ -142,6 +151,7 @@ def optimize(
         SearchError: the graph does not run, or the search died.
         ImportError: a report is wanted, and what it needs is not installed.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
+        ImportError: workers need Ray, which is not installed.
         OSError: the log cannot be written.
 
     Example:
@@ -149,7 +159,10 @@ def optimize(
         >>> print(result.reason, result.table())
     """
     start_secs = time.monotonic()
-    settings = Settings(machine, placer, placer_options, max_trials, max_secs, seed, session_config)
+    crew = find_workers(workers, num_workers)
+    settings = Settings(
+        machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
+    )
     check_directory(log_dir)
     if log_dir is not None:
         check_writable(log_dir)

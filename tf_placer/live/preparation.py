@@ -18,6 +18,7 @@ from tf_placer.live.given_step import GivenStep
 from tf_placer.live.run_directory import Request
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.search.distributed.workers import Workers, check_is_for_workers
 
 __all__ = ["Prepared", "Settings", "prepare"]
 
@@ -39,6 +40,7 @@ class Settings:
     max_secs: float
     seed: int
     session_config: tf.compat.v1.ConfigProto | None = None
+    workers: Workers | None = None
 
     def __post_init__(self) -> None:
         check_machine(self.machine)
@@ -106,6 +108,10 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
             "`profile` computes a problem for it, which `search` places"
         )
     caller = check_python_functions_are_here(source, found)
+    if settings.workers is not None:
+        check_is_for_workers(
+            settings.workers, found.kind, found.spec, calls_python=caller is not None
+        )
     config = settings.session_config or tf.compat.v1.ConfigProto()
     if len(found.devices) > 1:
         check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
@@ -118,5 +124,6 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         max_trials=max_trials,
         max_secs=max_secs,
         seed=check_seed(settings.seed),
+        workers=settings.workers,
     )
     return Prepared(source, step, request, config, caller)

@@ -4,6 +4,7 @@ request.json, graph.pb, feeds, initializer_feeds, session_config    what was ask
 problem.json, profile.json                       what the operations cost, and what that is of, if
                                                  the placer needs to know
 trials.jsonl                                     every trial, as it was measured
+workers.jsonl                                    what workers did, if there were any
 best_so_far.json                                 the fastest placement of these, not confirmed
 training.jsonl, tensorboard/, policy.weights.h5  what the placer has learned, if it learns
 result.json, placement.json                      what came out, when the search has ended
@@ -27,6 +28,8 @@ from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.files import write_bytes
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.machine import Machine
+from tf_placer.search.distributed.worker_events import WORKER_EVENTS
+from tf_placer.search.distributed.workers import Workers
 
 __all__ = ["TRIALS", "Outcome", "Request", "RunDirectory", "check_writable"]
 
@@ -64,6 +67,7 @@ class Request:
         max_secs: seconds at most, from the call to its end; what trials of earlier calls took
             counts.
         seed: of everything random.
+        workers: what measures; None where this computer does.
     """
 
     step: Step
@@ -73,6 +77,7 @@ class Request:
     max_trials: int
     max_secs: float
     seed: int
+    workers: Workers | None = None
 
 
 class RunDirectory:
@@ -101,6 +106,11 @@ class RunDirectory:
     def trials(self) -> pathlib.Path:
         """The log."""
         return self.path / TRIALS
+
+    @property
+    def workers(self) -> pathlib.Path:
+        """What workers did; only there if there were any."""
+        return self.path / WORKER_EVENTS
 
     @property
     def work(self) -> pathlib.Path:
@@ -177,6 +187,7 @@ class RunDirectory:
             "max_secs": request.max_secs,
             "seed": request.seed,
             "command": shlex.join(sys.argv),
+            "workers": None if request.workers is None else request.workers.to_json(),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 
@@ -194,6 +205,7 @@ class RunDirectory:
         request = Request(
             step=step,
             machine=Machine.from_json(value["machine"]),
+            workers=Workers.from_json(value.get("workers")),
             **{
                 name: value[name]
                 for name in ("placer", "placer_options", "max_trials", "max_secs", "seed")

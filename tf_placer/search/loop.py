@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import time
@@ -10,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from absl import logging
 
-from tf_placer.environments.environment import Environment, FailureKind, Measurement
+from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.placer import Placer
+from tf_placer.search.measuring import Measuring
 from tf_placer.search.proposals import Measured, propose_and_observe, proposed
-from tf_placer.search.replay import as_measured, complete, logged_batches
+from tf_placer.search.replay import as_measured, by_position, complete, logged_batches
 from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
 
 __all__ = [
@@ -97,7 +99,7 @@ def best_trial(trials: Iterable[Trial]) -> Trial | None:
 
 def search(
     measure_original: Callable[[], Measurement],
-    environment: Environment,
+    measuring: Measuring,
     stages: Sequence[Placer | LaterStage],
     log: TrialLog,
     budget: Budget,
@@ -111,8 +113,10 @@ def search(
 
     Trial 0 is the graph as it came. Then each stage in turn proposes batches of `batch_size`
     placements and observes their measurements, until it proposes nothing; the last one usually
-    goes on until the budget ends. A stage observes its own batches only. Placements are measured
-    one at a time, and each is in the log before the next one starts.
+    goes on until the budget ends. A stage observes its own batches only. Of a batch as many
+    placements are measured at once as can be, each goes to the log when it ends, and the placer
+    observes the batch, in its own order, when all have ended. Where several can be measured at
+    once, a placer whose batches are smaller is asked for so many.
 
     A placement that any stage has had measured is not measured again: its trial takes over the
     measurement and says which trial it `repeats`. Such a trial counts towards `max_trials` like
@@ -124,7 +128,7 @@ def search(
 
     Args:
         measure_original: measures the graph as it came.
-        environment: measures placements.
+        measuring: measures placements.
         stages: placers with different names, not yet used.
         log: a new log, or that of the search to go on with.
         budget: when to end. It may be larger than the budget that the log was written under.
@@ -141,15 +145,15 @@ def search(
     Raises:
         GraphDoesNotRunError: the graph as it came fails with RUNTIME_ERROR or INVALID_PLACEMENT.
         LogError: the log has trials that these stages did not propose.
-        ValueError: two stages have one name, or a placer or the environment broke its contract.
+        ValueError: two stages have one name, or a placer broke its contract.
     """
     names = [stage.name for stage in stages]
     if len({ORIGINAL, *names}) <= len(names):
         raise ValueError(f"stages need names of their own, other than {ORIGINAL!r}: {names}")
     batches = logged_batches(log, names)
-    run = _Run(environment, log, budget, ask, report, observed, should_stop)
+    run = _Run(measuring, log, budget, ask, report, observed, should_stop)
     if not log.trials:
-        if run.measure(ORIGINAL, 0, None, measure_original) is None:
+        if run.original(measure_original) is None:
             return []
         resumed = ""
     else:
@@ -187,7 +191,7 @@ class _Run:
 
     def __init__(
         self,
-        environment: Environment,
+        measuring: Measuring,
         log: TrialLog,
         budget: Budget,
         ask: Callable[[Placer, int], np.ndarray],
@@ -195,7 +199,7 @@ class _Run:
         observed: Callable[[Placer], None] | None,
         should_stop: Callable[[], bool] | None,
     ) -> None:
-        self._environment = environment
+        self._measuring = measuring
         self._log = log
         self._budget = budget
         self._ask = ask
@@ -212,10 +216,10 @@ class _Run:
         earlier_secs = log.trials[-1].elapsed_secs if log.trials else 0.0
         self._start_secs = time.monotonic() - earlier_secs
 
-    def is_over(self) -> bool:
-        """Says whether no further trial may start."""
+    def is_over(self, under_way: int = 0) -> bool:
+        """Says whether no further trial may start, where some are being measured."""
         return (
-            self._num_trials >= self._budget.max_trials
+            self._num_trials + under_way >= self._budget.max_trials
             or self._elapsed_secs() >= self._budget.max_secs
             or self._is_stopped()
         )
@@ -232,19 +236,15 @@ class _Run:
         def count() -> int:
             # The whole batch even where the budget has no room for it: so a search that goes on
             # with a larger budget completes the same batch.
-            return 0 if self.is_over() else placer.batch_size
+            known = max(by_position(logged), default=-1) + 1
+            return 0 if self.is_over() else max(placer.batch_size, self._measuring.capacity, known)
 
         def measure(proposal: np.ndarray) -> Measured | None:
             nonlocal batch, logged
-            assignments = complete(placer, batch, logged, [tuple(row) for row in proposal.tolist()])
-            trials = list(logged)
-            for assignment in assignments[len(logged) :]:
-                if self.is_over():
-                    return None
-                trial = self._measure_placement(placer.name, batch, assignment)
-                if trial is None:
-                    return None
-                trials.append(trial)
+            rows = [tuple(row) for row in proposal.tolist()]
+            trials = self._batch(placer, batch, logged, rows)
+            if trials is None:
+                return None
             batch, logged = batch + 1, []
             return as_measured(trials) if trials else None
 
@@ -261,33 +261,67 @@ class _Run:
         if self._observed is not None:
             self._observed(placer)
 
-    def _measure_placement(
-        self, placer: str, batch: int, assignment: tuple[int, ...]
-    ) -> Trial | None:
-        known = self._measured.get(assignment)
-        if known is not None:
-            return self._record(placer, batch, assignment, known.measurement, known.index)
+    def _batch(
+        self, placer: Placer, batch: int, logged: Sequence[Trial], rows: list[tuple[int, ...]]
+    ) -> list[Trial] | None:
+        """Measures what a log lacks of a batch; None if the search is over before it is whole.
 
-        def measure() -> Measurement:
-            [measurement] = self._environment.measure(np.array([assignment], dtype=np.int32))
-            return measurement
+        Args:
+            placer: who proposed it.
+            batch: its number.
+            logged: its trials in the log.
+            rows: what was proposed for it.
+        """
+        known = by_position(logged)
+        assignments = complete(placer, batch, known, rows)
+        waiting = collections.deque(n for n in assignments if n not in known)
+        trials, under_way = list(logged), set[int]()
+        while waiting or under_way:
+            while waiting and len(under_way) < self._measuring.capacity:
+                row = assignments[waiting[0]]
+                if row in (assignments[n] for n in under_way):
+                    break  # It takes over that measurement.
+                if self.is_over(len(under_way)):
+                    waiting.clear()
+                    break
+                n = waiting.popleft()
+                same = self._measured.get(row)
+                if same is not None:
+                    measurement, repeats = same.measurement, same.index
+                    trials.append(
+                        self._record(placer.name, batch, row, measurement, repeats, n, trials)
+                    )
+                else:
+                    self._measuring.start(n, np.array(row, dtype=np.int32))
+                    under_way.add(n)
+            if not under_way:
+                continue
+            for ended in self._measuring.finished():
+                under_way.remove(ended.key)
+                row, measurement = assignments[ended.key], ended.measurement
+                if measurement.failure is None or not self._is_stopped():
+                    trials.append(
+                        self._record(
+                            placer.name,
+                            batch,
+                            row,
+                            measurement,
+                            None,
+                            ended.key,
+                            trials,
+                            ended.worker,
+                        )
+                    )
+        return trials if len(trials) == len(assignments) else None
 
-        return self.measure(placer, batch, assignment, measure)
-
-    def measure(
-        self,
-        placer: str,
-        batch: int,
-        assignment: tuple[int, ...] | None,
-        measure: Callable[[], Measurement],
-    ) -> Trial | None:
-        """Measures one trial and logs it; None if it failed while the search was stopped."""
+    def original(self, measure: Callable[[], Measurement]) -> Trial | None:
+        """Measures the graph as it came and logs it; None if it failed while being stopped."""
         if self._is_stopped():
             return None
         measurement = measure()
         if measurement.failure is not None and self._is_stopped():
             return None
-        return self._record(placer, batch, assignment, measurement, None)
+        return self._record(ORIGINAL, 0, None, measurement)
 
     def _record(
         self,
@@ -295,8 +329,12 @@ class _Run:
         batch: int,
         assignment: tuple[int, ...] | None,
         measurement: Measurement,
-        repeats: int | None,
+        repeats: int | None = None,
+        position: int = 0,
+        before: Sequence[Trial] = (),
+        worker: str | None = None,
     ) -> Trial:
+        """Puts a trial into the log, behind those of its batch that ended before it."""
         elapsed_secs = self._elapsed_secs()
         trial = Trial(
             index=self._num_trials,
@@ -307,6 +345,8 @@ class _Run:
             repeats=repeats,
             elapsed_secs=round(elapsed_secs, 3),
             time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            position=None if position == len(before) else position,
+            worker=worker,
         )
         self._log.append(trial)
         self._num_trials += 1

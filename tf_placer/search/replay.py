@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from absl import logging
@@ -12,7 +12,7 @@ from tf_placer.placers.placer import Placer
 from tf_placer.search.proposals import Measured
 from tf_placer.search.trial_log import ORIGINAL, LogError, Trial, TrialLog
 
-__all__ = ["as_measured", "complete", "logged_batches"]
+__all__ = ["as_measured", "by_position", "complete", "logged_batches"]
 
 
 def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
@@ -39,31 +39,47 @@ def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[T
             raise LogError(f"{where} is of batch {batch} of {placer!r}, which is out of order")
         if any(trial.assignment is None for trial in trials):
             raise LogError(f"{where} and its batch lack an assignment")
+        if len(by_position(trials)) < len(trials):
+            raise LogError(f"{where} and its batch have two trials at one position")
         batches[placer].append(trials)
     return batches
 
 
+def by_position(trials: Sequence[Trial]) -> dict[int, Trial]:
+    """Finds the place that each trial of a batch has in it, in the order of the places."""
+    placed = {
+        number if trial.position is None else trial.position: trial
+        for number, trial in enumerate(trials)
+    }
+    return dict(sorted(placed.items()))
+
+
 def complete(
-    placer: Placer, batch: int, logged: Sequence[Trial], proposal: list[tuple[int, ...]]
-) -> list[tuple[int, ...]]:
-    """Lists the assignments of a batch: those in the log, then what was proposed beyond them.
+    placer: Placer, batch: int, logged: Mapping[int, Trial], proposal: list[tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """Lists the assignments of a batch: those in the log, and what was proposed beside them.
 
     Args:
         placer: who proposed it.
         batch: its number.
-        logged: its trials in the log; all of it in a batch that was measured to the end.
+        logged: its trials in the log, by their place in it.
         proposal: what the placer proposes (again) for it.
+
+    Returns:
+        The assignments by their place in the batch.
     """
-    kept = [trial.assignment for trial in logged if trial.assignment is not None]
-    if kept != proposal[: len(kept)]:
+    kept = {n: trial.assignment for n, trial in logged.items() if trial.assignment is not None}
+    proposed = dict(enumerate(proposal))
+    if any(proposed.get(n) != assignment for n, assignment in kept.items()):
         logging.warning(
             "batch %d of placer %r in the log is not what it proposes now; the log is kept",
             *(batch, placer.name),
         )
-    return kept + proposal[len(kept) :]
+    return dict(sorted((proposed | kept).items()))
 
 
 def as_measured(trials: Sequence[Trial]) -> Measured:
-    """Turns the trials of a batch into what its placer observes."""
-    placements = np.array([trial.assignment for trial in trials], dtype=np.int32)
-    return placements, [trial.measurement for trial in trials]
+    """Turns the trials of a batch, in the order of the log, into what its placer observes."""
+    ordered = list(by_position(trials).values())
+    placements = np.array([trial.assignment for trial in ordered], dtype=np.int32)
+    return placements, [trial.measurement for trial in ordered]

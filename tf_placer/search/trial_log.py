@@ -44,6 +44,9 @@ class Trial:
         elapsed_secs: time spent searching when it ended. Time between a stop and its resume does
             not count.
         time: when it ended, ISO 8601 in UTC.
+        position: its place in its batch, where trials of the batch did not end in the order in
+            which they were proposed; None where it comes behind those of the batch before it.
+        worker: who measured it; None where there were no workers.
     """
 
     index: int
@@ -54,10 +57,12 @@ class Trial:
     repeats: int | None
     elapsed_secs: float
     time: str
+    position: int | None = None
+    worker: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: the fields, with those of the measurement among them."""
-        return {
+        value = {
             "index": self.index,
             "placer": self.placer,
             "batch": self.batch,
@@ -66,6 +71,11 @@ class Trial:
             "repeats": self.repeats,
             "elapsed_secs": self.elapsed_secs,
             "time": self.time,
+        }
+        return value | {
+            name: known
+            for name, known in (("position", self.position), ("worker", self.worker))
+            if known is not None
         }
 
     @classmethod
@@ -88,6 +98,8 @@ class Trial:
             repeats=None if value["repeats"] is None else whole_entry(value, "repeats"),
             elapsed_secs=number_entry(value, "elapsed_secs"),
             time=text_entry(value, "time"),
+            position=None if value.get("position") is None else whole_entry(value, "position"),
+            worker=None if value.get("worker") is None else text_entry(value, "worker"),
         )
 
 

@@ -22,8 +22,8 @@ from tf_placer.errors import SearchError
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import confirmation as live_confirmation
-from tf_placer.live import costs as live_costs
 from tf_placer.live import job as live_job
+from tf_placer.live import measurer as live_measurer
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.optimization import optimize
 from tf_placer.live.round_statistics import LEAST_ROUNDS
@@ -178,7 +178,7 @@ class LiveSearchTest(tf.test.TestCase):
             for trial in found:
                 self.assertLen(trial.assignment, problem.num_groups)
                 self.assertIsNotNone(trial.measurement.median_secs)
-            with mock.patch.object(live_costs, "cost_graph", None):
+            with mock.patch.object(live_measurer, "cost_graph", None):
                 live_job.run(asked, directory, lines.append)
         self.assertEqual(read_log(directory.trials)[1], trials)
 

@@ -16,6 +16,7 @@ from tests.tf_placer import doubles
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.search import loop as search_module
 from tf_placer.search.loop import ORIGINAL, Budget, GraphDoesNotRunError, best_trial, search
+from tf_placer.search.measuring import InTurn
 from tf_placer.search.trial_log import LogError, TrialLog, read_log
 
 
@@ -61,7 +62,7 @@ class SearchTestCase(parameterized.TestCase):
         with TrialLog(self.path, doubles.HEADER) as log:
             return search(
                 lambda: original,
-                self.environment,
+                InTurn(self.environment),
                 stages,
                 log,
                 Budget(max_trials, max_secs),
@@ -260,7 +261,7 @@ class SearchTest(SearchTestCase):
         ):
             search(
                 measure_original,
-                self.environment,
+                InTurn(self.environment),
                 [doubles.ScriptedPlacer("p", [[row(1), row(2), row(3)]])],
                 log,
                 Budget(11, 100.0),

@@ -44,7 +44,7 @@ class TrainingScalarsTest(tf.test.TestCase):
             None, None, "{{function_node __wrapped__Flush}} f.v2; No space left\nmore"
         )
         with (
-            mock.patch.object(scalars._writer, "flush", side_effect=full),
+            mock.patch.object(scalars._scalars._writer, "flush", side_effect=full),
             self.assertRaises(OSError) as raised,
         ):
             scalars.write([update_record(0)])

@@ -1,0 +1,206 @@
+"""Whole searches by workers with scripted measurements: the log, the verdict, what is said."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tests import graphs
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, measurement, uses_two_devices
+from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.inputs.sources import read_source
+from tf_placer.live import job as live_job
+from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.machines.lookup import find_machine
+from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
+from tf_placer.search.distributed.worker_events import read_worker_log
+from tf_placer.search.distributed.workers import Workers
+from tf_placer.search.trial_log import read_log
+
+tf1 = tf.compat.v1
+
+
+def split_is_faster(assignment: Mapping[str, str]) -> float:
+    return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+class ScriptedFleet(FakeFleet):
+    """Workers that measure what a script says, in no time.
+
+    Attributes:
+        confirmations: by which worker each thing of a confirmation was done.
+        dies_confirming: after so many of them that worker dies.
+    """
+
+    def __init__(self, size: int, script: Script) -> None:
+        super().__init__(size)
+        self.script = script
+        self.confirmations: list[int] = []
+        self.dies_confirming: int | None = None
+        self._sessions: dict[int, Any] = {}
+
+    def result(self, call):
+        worker = call.worker
+        if call.method == "confirm":
+            self.confirmations.append(worker.number)
+            if len(self.confirmations) == self.dies_confirming:
+                worker.dead_secs = self.now_secs
+        if worker.dead_secs <= self.now_secs:
+            raise WorkerLostError("its process died")
+        if call.method == "begin":
+            return Greeting("host", worker.number, {}, measurement(ORIGINAL_SECS))
+        if call.method == "measure":
+            assignment = call.args[0]
+            self.script.measured.append(assignment)
+            return measurement(self.script.secs(assignment)), ORIGINAL_SECS
+        if call.method == "confirm":
+            method, _, args, options = call.args
+            if worker.number not in self._sessions:
+                made = self.script.environment(None, None, None, dict, meta_optimizer=True)
+                self._sessions[worker.number] = made
+            return getattr(self._sessions[worker.number], method)(*args, **options)
+        return None
+
+    def call(self, worker, method, *args):
+        if method == "measure":
+            call = super().call(worker, "ping")
+            call.method, call.args = method, args
+            return call
+        return super().call(worker, method, *args)
+
+
+class CrewTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
+        self.lines: list[str] = []
+        self.graph_def = graphs.two_branches().graph.as_graph_def()
+
+    def run_search(self, fleet: FakeFleet, **changes) -> Outcome:
+        source = read_source(self.graph_def, graphs.two_branches().fetches)
+        values = {
+            "step": source.step,
+            "machine": find_machine("local:2"),
+            "placer": "random",
+            "placer_options": {},
+            "max_trials": 12,
+            "max_secs": 60.0,
+            "seed": 0,
+            "workers": Workers("ray", fleet.size),
+            **changes,
+        }
+        asked = RunDirectory(self.create_tempdir().full_path)
+        asked.write_request(
+            Request(**values),
+            source.graph_def.SerializeToString(),
+            tf1.ConfigProto().SerializeToString(),
+        )
+
+        @contextlib.contextmanager
+        def make_fleet(workers, setup):
+            self.assertEqual(setup.graph, asked.graph.read_bytes())
+            self.assertEqual(setup.step.fetches, source.step.fetches)
+            yield fleet
+
+        return live_job.run(
+            asked, self.directory, self.lines.append, fleet.script.environment, fleet=make_fleet
+        )
+
+    def test_a_placement_is_found_and_confirmed_by_workers_alone(self):
+        fleet = ScriptedFleet(3, Script(split_is_faster))
+        self.assertEqual(self.run_search(fleet), Outcome.FASTER)
+        _, trials = read_log(self.directory.trials)
+        self.assertEqual([trial.index for trial in trials], list(range(12)))
+        self.assertTrue(all(t.worker for t in trials[1:] if t.repeats is None))
+        placement = json.loads(self.directory.placement.read_text())
+        self.assertAlmostEqual(placement["measurement"]["speedup"], 2.0)
+        # One worker has confirmed, and nothing was measured outside of workers.
+        self.assertLen(set(fleet.confirmations), 1)
+        self.assertEqual([made["meta_optimizer"] for made in fleet.script.made], [True])
+        self.assertLen(fleet.killed, 3)
+
+    def test_the_winner_is_that_of_a_search_without_workers(self):
+        self.run_search(ScriptedFleet(1, Script(split_is_faster)))
+        placed = json.loads(self.directory.placement.read_text())
+        header, trials = read_log(self.directory.trials)
+        self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "alone")
+        self.run_search(ScriptedFleet(1, Script(split_is_faster)), workers=None)
+        alone = json.loads(self.directory.placement.read_text())
+        self.assertEqual(placed["assignment"], alone["assignment"])
+        header_alone, trials_alone = read_log(self.directory.trials)
+        self.assertEqual(header, header_alone)
+        self.assertEqual(
+            [(t.placer, t.batch, t.assignment) for t in trials],
+            [(t.placer, t.batch, t.assignment) for t in trials_alone],
+        )
+
+    def test_a_search_goes_on_with_another_number_of_workers(self):
+        self.run_search(ScriptedFleet(1, Script(split_is_faster)), max_trials=5)
+        fleet = ScriptedFleet(3, Script(split_is_faster))
+        self.assertEqual(self.run_search(fleet, max_trials=12), Outcome.FASTER)
+        _, trials = read_log(self.directory.trials)
+        measured = [trial.assignment for trial in trials if trial.repeats is None]
+        self.assertLen(set(measured), len(measured))
+        self.assertLen(trials, 12)
+        # Names are not used twice.
+        self.assertEqual({trial.worker for trial in trials[1:5]} - {None}, {"worker 1"})
+        self.assertNotIn("worker 1", {trial.worker for trial in trials[5:]})
+
+    def test_a_confirmation_whose_worker_is_lost_begins_again_with_another(self):
+        fleet = ScriptedFleet(2, Script(split_is_faster))
+        fleet.dies_confirming = 9
+        self.assertEqual(self.run_search(fleet), Outcome.FASTER)
+        self.assertLen(set(fleet.confirmations), 2)
+        self.assertIn("does not count, and another begins", " ".join(self.lines))
+        # Rounds of the lost worker are not in the result.
+        rounds = self.directory.read_result()["confirmation"]["rounds"]
+        opened = [each for each in fleet.script.confirmed if each == {}]
+        self.assertGreater(len(opened), len(rounds))
+
+    def test_a_graph_that_runs_nowhere_ends_with_the_reason(self):
+        class Broken(ScriptedFleet):
+            def result(self, call):
+                value = super().result(call)
+                if call.method != "begin":
+                    return value
+                failure = Failure(FailureKind.RUNTIME_ERROR, "no kernel")
+                original = Measurement(failure=failure)
+                return Greeting("host", 0, {}, original)
+
+        with self.assertRaisesRegex(Exception, "the graph does not run as it came.*no kernel"):
+            self.run_search(Broken(2, Script(split_is_faster)))
+
+    def test_what_workers_did_is_said_and_logged(self):
+        fleet = ScriptedFleet(2, Script(split_is_faster))
+        self.run_search(fleet)
+        said = "\n".join(self.lines)
+        self.assertRegex(said, r"worker 1 on host is ready: a step takes 1\.00x as long there")
+        self.assertRegex(said, r"worker 2 on host: \w+, \d+ trials, [\d.]+ a minute, idle \d+%")
+        self.assertRegex(said, r"2 of 2 workers ready \| \d+ trials, [\d.]+ a minute")
+        events = read_worker_log(self.directory.path)
+        self.assertEqual([use.name for use in events[-1].workers], ["worker 1", "worker 2"])
+        _, trials = read_log(self.directory.trials)
+        measured = [trial.worker for trial in trials if trial.worker]
+        self.assertEqual(
+            {use.name: use.trials for use in events[-1].workers},
+            {name: measured.count(name) for name in sorted(set(measured))},
+        )
+        curves = list((self.directory.path / "tensorboard" / "workers").iterdir())
+        tags = {
+            value.tag
+            for path in curves
+            for event in tf1.train.summary_iterator(str(path))
+            for value in event.summary.value
+        }
+        self.assertIn("worker_1/trials_per_minute", tags)
+        self.assertIn("worker_2/idle_share", tags)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,158 @@
+"""Workers as actors of Ray, on this computer; skipped where Ray is not installed."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import os
+import pathlib
+import signal
+import sys
+import time
+import unittest
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.search.distributed import fake_fleet
+from tests.tf_placer.search.distributed.waiting_worker import WaitingWorker
+from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.pooled_worker import PoolTimes
+from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.worker_pool import WorkerPool
+from tf_placer.search.distributed.workers import Workers
+
+_WORKERS = Workers("ray", 2)
+
+
+@unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
+class RayFleetTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # Actors import the modules of the tests, too.
+        cls.enterClassContext(mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+        # Every test has the same Ray: to start one takes long.
+        cls.enterClassContext(connected(_WORKERS))
+
+    def setUp(self):
+        super().setUp()
+        self.log = pathlib.Path(self.create_tempdir().full_path, "measured")
+        self.lines: list[str] = []
+
+    def fleet(self, trial_secs: float = 0.05) -> RayFleet:
+        fleet = RayFleet(_WORKERS, WaitingWorker, trial_secs, str(self.log))
+        self.addCleanup(fleet.close)
+        return fleet
+
+    def pool(self, fleet: RayFleet, **changes) -> WorkerPool:
+        times = PoolTimes(poll=0.05, ping=0.5, silence=2.0)
+        return WorkerPool(
+            fleet,
+            fake_fleet.assign,
+            timeout_secs=lambda: 60.0,
+            report=self.lines.append,
+            times=times,
+            **changes,
+        )
+
+    def measured(self, pool: WorkerPool, count: int, on_ended=lambda number: None):
+        pool.measure_original()
+        while pool.capacity < 2:
+            pool._advance()
+        for number in range(count):
+            pool.start(number, np.array([number], np.int32))
+        ended = []
+        while len(ended) < count:
+            ended += pool.finished()
+            on_ended(len(ended))
+        self.assertCountEqual([each.key for each in ended], range(count))
+        for each in ended:
+            expected_secs = fake_fleet.ORIGINAL_SECS * fake_fleet.relative_secs([each.key])
+            self.assertAlmostEqual(each.measurement.median_secs, expected_secs)
+
+    def pids(self) -> collections.Counter[int]:
+        return collections.Counter(map(int, self.log.read_text().split()))
+
+    def test_two_workers_measure_at_once_in_processes_of_their_own(self):
+        self.measured(self.pool(self.fleet()), 12)
+        self.assertLen(self.pids(), 2)
+        self.assertNotIn(os.getpid(), self.pids())
+
+    def test_what_ray_sets_for_actors_is_not_seen_by_tensorflow(self):
+        fleet = self.fleet()
+        worker = fleet.start()
+        environ = fleet.result(fleet.call(worker, "begin", 1.0)).versions
+        self.assertEqual(environ.get("OMP_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS"))
+        self.assertEqual(
+            environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_VISIBLE_DEVICES")
+        )
+
+    def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_counted_twice(self):
+        killed = []
+
+        def kill(number):
+            if number >= 3 and not killed:
+                killed.append(next(iter(self.pids())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        pool = self.pool(self.fleet(0.3))
+        self.measured(pool, 10, kill)
+        # Where all else was done before another one was ready, that is so soon.
+        while pool.capacity < 2:
+            pool._advance()
+        self.assertTrue(any("is lost" in line for line in self.lines), self.lines)
+
+    def test_a_worker_that_hangs_is_replaced(self):
+        stopped = []
+
+        def stop(number):
+            if number >= 3 and not stopped:
+                stopped.append(next(iter(self.pids())))
+                os.kill(stopped[0], signal.SIGSTOP)
+
+        self.measured(self.pool(self.fleet(0.3)), 16, stop)
+        self.assertRegex(" ".join(self.lines), "has not answered for")
+        deadline = time.monotonic() + 30
+        while os.path.exists(f"/proc/{stopped[0]}") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertFalse(os.path.exists(f"/proc/{stopped[0]}"))
+
+    def test_an_error_of_a_method_is_told_as_it_is(self):
+        fleet = self.fleet()
+        call = fleet.call(fleet.start(), "fail")
+        with self.assertRaisesRegex(WorkerLostError, "^it cannot be done$") as raised:
+            fleet.result(call)
+        self.assertTrue(raised.exception.has_failed)
+
+    def test_nobody_listens_beyond_this_computer_and_a_token_is_asked_for(self):
+        self.assertEqual(os.environ["RAY_AUTH_MODE"], "token")
+        self.assertLen(os.environ["RAY_AUTH_TOKEN"], 64)
+        self.assertEqual(_open_to_others(), [])
+
+
+def _open_to_others() -> list[str]:
+    """The command lines of Ray's processes that listen on more than the loopback."""
+    sockets = {}
+    for name in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            address = local.partition(":")[0]
+            loopback = ("0100007F", "0" * 24 + "01000000", "0000000000000000FFFF00000100007F")
+            if state == "0A" and address not in loopback:
+                sockets[f"socket:[{rest[5]}]"] = local
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            links = [os.readlink(each) for each in (process / "fd").iterdir()]
+        except OSError:
+            continue
+        mine = "tfp_ray_" in command
+        found += [f"{sockets[each]} {command[:80]}" for each in links if each in sockets and mine]
+    return found
+
+
+if __name__ == "__main__":
+    absltest.main()

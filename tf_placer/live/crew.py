@@ -1,0 +1,247 @@
+"""The workers of one live search: from the connection to Ray to what is said of them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tf_placer.environments.environment import Measurement
+from tf_placer.errors import SearchError
+from tf_placer.live.measurer import Measurer
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
+from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
+from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.remote_sessions import RemoteSessions
+from tf_placer.search.distributed.tallies import Tally, all_workers_line, tally_line
+from tf_placer.search.distributed.worker_events import WorkerEvent, WorkerLog, WorkerUse
+from tf_placer.search.distributed.worker_pool import WorkerPool
+from tf_placer.search.distributed.workers import Workers
+from tf_placer.search.loop import Progress
+from tf_placer.search.measuring import Measuring
+from tf_placer.search.training_log import TENSORBOARD
+from tf_placer.search.training_scalars import Scalars
+from tf_placer.search.trial_log import Trial
+from tf_placer.text.units import format_step
+
+__all__ = ["Crew", "FleetMaker", "ray_fleet"]
+
+# Between two looks at all workers, for people and the log.
+_STATUS_SECS = 30.0
+
+
+class FleetMaker(Protocol):
+    """Connects to machines and makes what starts workers there."""
+
+    def __call__(self, workers: Workers, setup: Setup) -> contextlib.AbstractContextManager[Fleet]:
+        """Gives the fleet of some workers, each made with a setup."""
+        ...
+
+
+@contextlib.contextmanager
+def ray_fleet(workers: Workers, setup: Setup) -> Iterator[Fleet]:
+    """Starts workers by Ray; see `FleetMaker`."""
+    with connected(workers):
+        yield RayFleet(workers, MeasuringWorker, setup)
+
+
+class Crew:
+    """The workers of one search, its log of them, and what it says of them."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        request: Request,
+        asked: RunDirectory,
+        directory: RunDirectory,
+        header: Mapping[str, Any],
+        say: Callable[[str], None],
+        make_fleet: FleetMaker,
+    ) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            workers: who measures.
+            request: what is asked.
+            asked: where the graph of the request is.
+            directory: of the run.
+            header: what the search is of.
+            say: called with lines of text for people.
+            make_fleet: connects to the machines.
+        """
+        self._workers = workers
+        self._setup = Setup(
+            asked.graph.read_bytes(),
+            request.step,
+            request.machine,
+            asked.read_request()[1],
+        )
+        self._directory = directory
+        self._header = header
+        self._say = say
+        self._make_fleet = make_fleet
+        self._stack = contextlib.ExitStack()
+        self._pool: WorkerPool | None = None
+        self._log: WorkerLog | None = None
+        self._scalars: Scalars | None = None
+        self._told_secs = time.monotonic()
+
+    @contextlib.contextmanager
+    def measurer(
+        self,
+        assign: Callable[[np.ndarray], Mapping[str, str]],
+        *,
+        timeout_secs: Callable[[], float],
+        best_secs: Callable[[], float | None],
+        reference_secs: float | None,
+        num_before: int,
+        should_break: Callable[[], bool],
+    ) -> Iterator[Measurer]:
+        """Starts the workers, and gives what measures by them; see `WorkerPool` for the arguments.
+
+        Raises:
+            SearchError: there is nothing to connect to.
+        """
+        self._say(f"starting workers={self._workers.address!r}")
+        fleet = self._stack.enter_context(self._make_fleet(self._workers, self._setup))
+        self._log = self._stack.enter_context(WorkerLog(self._directory.path, self._header))
+        self._pool = WorkerPool(
+            fleet,
+            assign,
+            timeout_secs=timeout_secs,
+            best_secs=best_secs,
+            reference_secs=reference_secs,
+            num_before=num_before,
+            should_break=should_break,
+            report=self._happened,
+        )
+        self._stack.callback(self._pool.close)
+        # Trial 0 is to take what it takes to start processes, and not what Ray needs before.
+        self._pool.wait_for_machine()
+        yield _CrewMeasurer(self._pool, self._on_trial)
+        self._tell(None)
+
+    def sessions(self, timeout_secs: float) -> RemoteSessions:
+        """Makes what a confirmation runs in, by one of the workers."""
+        assert self._pool is not None
+        return RemoteSessions(self._pool, timeout_secs)
+
+    def close(self) -> None:
+        """Ends all workers."""
+        if self._scalars is not None:
+            self._scalars.close()
+        self._stack.close()
+
+    def _happened(self, text: str) -> None:
+        """Says and logs that a worker has come or gone."""
+        self._say(text)
+        self._write(text, ())
+
+    def _on_trial(self, trial: Trial, progress: Progress) -> None:
+        """Says and logs now and then how the workers are used."""
+        if time.monotonic() - self._told_secs >= _STATUS_SECS:
+            self._tell(progress)
+
+    def _tell(self, progress: Progress | None) -> None:
+        assert self._pool is not None
+        self._told_secs = time.monotonic()
+        tallies, now_secs = self._pool.tallies(), self._pool.now_secs()
+        best, eta_secs = _best(progress), None if progress is None else progress.eta_secs
+        line = all_workers_line(tallies, now_secs, best, eta_secs)
+        for text in [*(tally_line(each, now_secs) for each in tallies if _counts(each)), line]:
+            self._say(text)
+        uses = [_use(tally, now_secs) for tally in tallies]
+        self._write(line, uses)
+        if self._scalars is None:
+            self._scalars = Scalars(self._directory.path / TENSORBOARD / "workers")
+        step = sum(tally.trials for tally in tallies)
+        self._scalars.write(
+            (f"{use.name.replace(' ', '_')}/{name}", value, step)
+            for use in uses
+            for name, value in (
+                ("trials_per_minute", use.trials_per_minute),
+                ("idle_share", use.idle_share),
+                ("slowness", use.slowness),
+            )
+            if value is not None
+        )
+
+    def _write(self, text: str, uses: Sequence[WorkerUse]) -> None:
+        if self._log is not None:
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            self._log.extend([WorkerEvent(now, text, tuple(uses))])
+
+
+class _CrewMeasurer:
+    """Measures by workers; see `Measurer`."""
+
+    def __init__(self, pool: WorkerPool, on_trial: Callable[[Trial, Progress], None]) -> None:
+        self._pool = pool
+        self._on_trial = on_trial
+        self.measuring: Measuring = pool
+
+    def measure_original(self) -> Measurement:
+        """Measures the graph as it came; see `Measurer.measure_original`."""
+        return self._pool.measure_original()
+
+    def make_problem(
+        self,
+        *,
+        steps: int,
+        granularity: str,
+        known_secs: Mapping[tuple[int, ...], float],
+        timeout_secs: float,
+        report: Callable[[str], None],
+    ) -> PlacementProblem:
+        """Has a worker profile the graph; see `Measurer.make_problem`."""
+        while True:
+            report(f"tracing {steps} steps of the graph on each kind of device of a worker")
+            try:
+                problem: PlacementProblem = self._pool.ask(
+                    "profile", steps, granularity, known_secs, timeout_secs
+                )
+                return problem
+            except WorkerLostError as error:
+                if error.has_failed:
+                    raise SearchError(str(error)) from None
+                report(f"{error}: another one profiles")
+            except KeyboardInterrupt:
+                self._pool.drop()
+                raise
+
+    def on_trial(self, trial: Trial, progress: Progress) -> None:
+        """Says now and then how the workers are used; see `Measurer.on_trial`."""
+        self._on_trial(trial, progress)
+
+
+def _counts(tally: Tally) -> bool:
+    """Says whether people want to see a worker: it is there, or it has measured something."""
+    return tally.state not in ("lost", "ended") or tally.trials > 0
+
+
+def _use(tally: Tally, now_secs: float) -> WorkerUse:
+    return WorkerUse(
+        tally.name,
+        tally.place,
+        tally.state,
+        tally.trials,
+        tally.failures,
+        round(tally.trials_per_minute(now_secs), 3),
+        round(tally.idle_share(now_secs), 4),
+        None if tally.slowness is None else round(tally.slowness, 4),
+    )
+
+
+def _best(progress: Progress | None) -> str:
+    if progress is None:
+        return "the search is over"
+    best = progress.best
+    if best is None or best.measurement.median_secs is None:
+        return "best none"
+    return f"best {format_step(best.measurement.median_secs)} (trial {best.index})"

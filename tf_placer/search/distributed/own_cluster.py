@@ -1,0 +1,171 @@
+"""A Ray cluster on this computer, for several searches: on the loopback, and with a token."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+from tf_placer.errors import SearchError
+from tf_placer.files import cache_directory
+from tf_placer.search.distributed.workers import (
+    LOOPBACK,
+    LOOPBACK_ENVIRONMENT,
+    OBJECT_STORE_BYTES,
+    QUIET_ENVIRONMENT,
+    RESOURCE,
+    require_ray,
+)
+
+__all__ = ["OwnCluster", "find_own_cluster", "own_cluster"]
+
+_START_SECS, _STOP_SECS = 120.0, 20.0
+# Where `find_own_cluster` finds the token; for the user alone.
+_FILE = "cluster.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnCluster:
+    """A cluster that runs on this computer.
+
+    Attributes:
+        address: "ray://127.0.0.1:PORT".
+        token: without which it refuses to talk.
+        process: id of the process that runs it.
+    """
+
+    address: str
+    token: str
+    process: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables of Ray that a process needs to connect to it."""
+        return {**LOOPBACK_ENVIRONMENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+
+
+def find_own_cluster() -> OwnCluster | None:
+    """Finds the cluster of this user that `own_cluster` runs; None where none runs."""
+    try:
+        found = OwnCluster(**json.loads((cache_directory() / _FILE).read_text()))
+        os.kill(found.process, 0)
+    except (OSError, TypeError, ValueError):
+        return None
+    return found
+
+
+@contextlib.contextmanager
+def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
+    """Runs a cluster with room for some workers, which ends with the context.
+
+    It listens on the loopback alone and asks for a token, which is in a file that only this user
+    can read.
+
+    Args:
+        count: how many workers there is room for.
+        port: where it listens; a free one when None.
+
+    Yields:
+        The cluster, when it runs.
+
+    Raises:
+        ImportError: Ray is not installed.
+        SearchError: a cluster runs already, the port is in use, or Ray does not start.
+        ValueError: there is no room for a worker.
+    """
+    require_ray()
+    if count < 1:
+        raise ValueError(f"a cluster has room for at least 1 worker, not {count}")
+    running = find_own_cluster()
+    if running is not None:
+        raise SearchError(
+            f"a cluster of yours runs already, at {running.address} (process {running.process})"
+        )
+    port = _free_port(port)
+    # Short, because sockets are in it.
+    directory = tempfile.mkdtemp(prefix="tfp_ray_")
+    cluster = OwnCluster(f"ray://{LOOPBACK}:{port}", secrets.token_hex(32), os.getpid())
+    file = cache_directory() / _FILE
+    process = _start(count, port, directory, cluster)
+    try:
+        _wait(process, port, directory)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+            json.dump(dataclasses.asdict(cluster), opened)
+        yield cluster
+    finally:
+        file.unlink(missing_ok=True)
+        _stop(process)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subprocess.Popen[bytes]:
+    command = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        *("--port=0", f"--node-ip-address={LOOPBACK}", f"--ray-client-server-port={port}"),
+        *("--include-dashboard=false", "--num-gpus=0", "--log-style=record", "--log-color=false"),
+        f"--object-store-memory={OBJECT_STORE_BYTES}",
+        f"--resources={json.dumps({RESOURCE: count})}",
+        f"--temp-dir={directory}",
+    ]
+    environ = {**os.environ, **QUIET_ENVIRONMENT, **cluster.environment}
+    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    with open(pathlib.Path(directory, "start.log"), "wb") as log:
+        return subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C in a terminal reaches this process alone, which then ends the other.
+            start_new_session=True,
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, directory: str) -> None:
+    """Waits until the cluster takes connections."""
+    deadline = time.monotonic() + _START_SECS
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0):
+            return
+        time.sleep(0.2)
+    lines = pathlib.Path(directory, "start.log").read_text(errors="replace").strip().splitlines()
+    raise SearchError(f"Ray does not start: {lines[-1] if lines else 'it says nothing'}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends the cluster: Ray ends its processes when it is asked to."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sent)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECS)
+            return
+
+
+def _free_port(port: int | None) -> int:
+    """Finds a port where nobody listens.
+
+    Raises:
+        SearchError: somebody listens on the given one.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, port or 0))
+        except OSError as error:
+            raise SearchError(f"cannot listen on port {port}: {error}") from None
+        found: int = listener.getsockname()[1]
+        return found

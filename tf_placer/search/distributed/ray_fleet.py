@@ -1,0 +1,204 @@
+"""Workers as actors of Ray. Nothing else imports Ray, which is an extra of the package."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tf_placer.errors import SearchError
+from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.own_cluster import find_own_cluster
+from tf_placer.search.distributed.workers import (
+    LOOPBACK,
+    LOOPBACK_ENVIRONMENT,
+    OBJECT_STORE_BYTES,
+    QUIET_ENVIRONMENT,
+    RESOURCE,
+    Workers,
+    require_ray,
+)
+
+__all__ = ["RayFleet", "connected"]
+
+# What Ray sets for its actors, and what TensorFlow would take for the user's wish.
+_THREADS = "OMP_NUM_THREADS"
+# An actor has all GPUs of its machine: Ray is told to hide none.
+_ACTOR_ENVIRONMENT = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+
+
+def _environment(workers: Workers) -> dict[str, str]:
+    """Finds the environment variables of Ray by which it connects to some workers.
+
+    Ray that is started here asks for a token that only this process and its descendants know, or
+    for the user's. A process has one token, because Ray reads it once.
+    """
+    if workers.are_here:
+        token = os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
+        asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+        return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **asked}
+    own = find_own_cluster()
+    if own is not None and workers.address in ("auto", own.address):
+        return {**QUIET_ENVIRONMENT, **own.environment}
+    return QUIET_ENVIRONMENT
+
+
+@contextlib.contextmanager
+def connected(workers: Workers) -> Iterator[None]:
+    """Connects this process to Ray, which is started on this computer where that is asked for.
+
+    Ray that is started here listens on the loopback alone, asks for a token, and ends with this
+    process.
+
+    Raises:
+        ImportError: Ray is not installed.
+        SearchError: there is nothing to connect to, or Ray does not start.
+    """
+    require_ray()
+    os.environ.update(_environment(workers))
+    # Short, because sockets are in it.
+    directory = tempfile.mkdtemp(prefix="tfp_ray_") if workers.are_here else None
+    import ray
+
+    options: dict[str, Any] = {"address": workers.address}
+    if workers.are_here:
+        options = {
+            "address": "local",
+            "include_dashboard": False,
+            "num_gpus": 0,
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "resources": {RESOURCE: workers.count or 1},
+            "_node_ip_address": LOOPBACK,
+            "_temp_dir": directory,
+        }
+    try:
+        ray.init(log_to_driver=False, logging_level="ERROR", namespace="tf_placer", **options)
+    except Exception as error:
+        _remove(directory)
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise SearchError(
+            f"cannot connect to workers={workers.address!r}: {first[0]}. `python -m tf_placer "
+            "cluster start` starts a cluster on this computer; RAY_AUTH_TOKEN must be its token"
+        ) from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        _remove(directory)
+
+
+def _remove(directory: str | None) -> None:
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class RayFleet:
+    """Starts actors of a class, one for each machine that has room for a worker; see `Fleet`."""
+
+    def __init__(self, workers: Workers, worker_type: type, *args: Any) -> None:
+        """Starts nothing yet; this process must be connected.
+
+        Args:
+            workers: how many are wanted.
+            worker_type: the class of the workers, in a module that all machines have.
+            args: what workers are made with; sent to each machine once.
+        """
+        import ray
+
+        self._ray: Any = ray
+        self._workers = workers
+        self._args = [ray.put(arg) for arg in args]
+        self._type: Any = ray.remote(_actor_type(worker_type)).options(
+            num_cpus=0,
+            resources={RESOURCE: 1},
+            max_restarts=0,
+            max_task_retries=0,
+            # One that measures can still answer.
+            max_concurrency=2,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": _ACTOR_ENVIRONMENT},
+        )
+        self._threads = os.environ.get(_THREADS)
+        self._started: list[Any] = []
+
+    def wanted(self) -> int:
+        """Counts how many workers there should be; see `Fleet.wanted`."""
+        if self._workers.count is not None:
+            return self._workers.count
+        if self._workers.are_here:
+            return 1
+        return max(1, int(self._ray.cluster_resources().get(RESOURCE, 0)))
+
+    def start(self) -> Any:
+        """Begins to start an actor; see `Fleet.start`."""
+        actor = self._type.remote(self._threads, *self._args)
+        self._started.append(actor)
+        return actor
+
+    def call(self, worker: Any, method: str, *args: Any) -> Any:
+        """Calls a method of an actor; see `Fleet.call`."""
+        return getattr(worker, method).remote(*args)
+
+    def ended(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
+        """Waits for calls to end; see `Fleet.ended`."""
+        if not calls:
+            time.sleep(timeout_secs)
+            return []
+        first, _ = self._ray.wait(list(calls), timeout=timeout_secs)
+        if not first:
+            return []
+        all_ended, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        return list(all_ended)
+
+    def result(self, call: Any) -> Any:
+        """Gives what a call returned; see `Fleet.result`."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(call)
+        except errors.RayTaskError as error:
+            cause = getattr(error, "cause", None) or error
+            is_plain = isinstance(cause, RuntimeError | ValueError)
+            text = str(cause) if is_plain else f"{type(cause).__name__}: {cause}"
+            raise WorkerLostError(text, has_failed=True) from None
+        except errors.RayActorError as error:
+            raise WorkerLostError(_why_dead(str(error))) from None
+        except errors.RayError as error:
+            raise WorkerLostError(str(error).strip().splitlines()[0]) from None
+
+    def kill(self, worker: Any) -> None:
+        """Ends an actor; see `Fleet.kill`."""
+        with contextlib.suppress(ValueError):
+            self._started.remove(worker)
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.kill(worker)
+
+    def close(self) -> None:
+        """Ends all actors; see `Fleet.close`."""
+        for worker in list(self._started):
+            self.kill(worker)
+
+
+def _why_dead(text: str) -> str:
+    """Picks from Ray's page about a death the sentence that says why."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    because = [line for line in lines if "because" in line or "node" in line.lower()[:12]]
+    return " ".join((because or lines or ["it died"])[0].split())[:160].rstrip(".")
+
+
+def _actor_type(worker_type: type) -> type:
+    """Makes a worker an actor of Ray."""
+
+    class Worker(worker_type):
+        def __init__(self, threads: str | None, *args: Any) -> None:
+            # As in the process that searches, and not what Ray sets.
+            os.environ.pop(_THREADS, None)
+            if threads is not None:
+                os.environ[_THREADS] = threads
+            super().__init__(*args)
+
+    return Worker

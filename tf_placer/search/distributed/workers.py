@@ -1,0 +1,128 @@
+"""Which workers measure: none, those of this computer, or those of a Ray cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tf_placer.errors import SearchError
+
+__all__ = [
+    "LOOPBACK",
+    "LOOPBACK_ENVIRONMENT",
+    "OBJECT_STORE_BYTES",
+    "QUIET_ENVIRONMENT",
+    "RESOURCE",
+    "Workers",
+    "check_is_for_workers",
+    "find_workers",
+    "require_ray",
+]
+
+#: Where Ray listens that is started here.
+LOOPBACK = "127.0.0.1"
+#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, and
+#: its actors run at the priority of other processes.
+QUIET_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+#: Those for a cluster on the loopback.
+LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+#: What Ray that is started here keeps for graphs on their way, in bytes.
+OBJECT_STORE_BYTES = 256 * 2**20
+#: The resource of Ray that a machine has if it may measure, one for each worker.
+RESOURCE = "tf_placer_worker"
+_HERE, _CLUSTER = "ray", "auto"
+
+
+@dataclasses.dataclass(frozen=True)
+class Workers:
+    """What measures placements in parallel.
+
+    Attributes:
+        address: "ray" for workers that are started on this computer, "auto" for the Ray cluster
+            that runs here, "ray://HOST:PORT" for one elsewhere.
+        count: how many there are at most; None for one on this computer, and for as many as the
+            cluster has.
+    """
+
+    address: str
+    count: int | None = None
+
+    @property
+    def are_here(self) -> bool:
+        """Whether they are started on this computer for this search."""
+        return self.address == _HERE
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes the JSON form: all fields."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> Workers | None:
+        """Reads what `to_json` wrote; None of None."""
+        return None if value is None else cls(value["address"], value["count"])
+
+
+def find_workers(address: str | None, count: int | None) -> Workers | None:
+    """Checks which workers are wanted; connects to nothing.
+
+    Args:
+        address: see `Workers`; None for none.
+        count: see `Workers`.
+
+    Returns:
+        The workers, or None where none are wanted.
+
+    Raises:
+        ImportError: Ray is not installed.
+        ValueError: there are no such workers.
+    """
+    if address is None:
+        if count is not None:
+            raise ValueError("num_workers is for searches with workers: workers='ray' starts some")
+        return None
+    if address not in (_HERE, _CLUSTER) and not re.fullmatch(r"ray://[^/\s]+:\d{1,5}", address):
+        raise ValueError(
+            f"there are no workers {address!r}: 'ray' starts some on this computer, 'auto' and "
+            "'ray://HOST:PORT' are those of a Ray cluster"
+        )
+    if count is not None and count < 1:
+        raise ValueError(f"num_workers must be at least 1, not {count}")
+    require_ray()
+    return Workers(address, count)
+
+
+def require_ray() -> None:
+    """Makes sure that Ray is installed, without importing it.
+
+    Raises:
+        ImportError: it is not; the message says how to install it.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise ImportError("workers need Ray: pip install 'tf_placer[ray]'")
+
+
+def check_is_for_workers(workers: Workers, kind: str, spec: str, calls_python: bool) -> None:
+    """Makes sure that workers can measure on a machine.
+
+    Args:
+        workers: who measures.
+        kind: of the machine.
+        spec: its name.
+        calls_python: whether a step calls functions of this process.
+
+    Raises:
+        SearchError: they cannot; the message says why.
+    """
+    if kind not in ("attached", "local"):
+        raise SearchError(
+            f"workers={workers.address!r} measure each on devices of its own, which {spec!r} is "
+            "not: use machine='attached' or 'local:N'"
+        )
+    if calls_python:
+        raise SearchError(
+            f"a step that calls Python functions runs in this process only, and workers="
+            f"{workers.address!r} are others: leave workers out"
+        )
