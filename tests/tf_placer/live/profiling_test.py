@@ -66,7 +66,7 @@ class ProfilingTest(tf.test.TestCase):
         self.assertTrue(any(name.startswith("sgd") for name in problem.operation_names))
 
     def test_what_is_wrong_is_said(self):
-        with self.assertRaisesRegex(ValueError, "steps must be at least 1, not 0"):
+        with self.assertRaisesRegex(ValueError, "steps must be a whole number from 1 on, not 0"):
             profile(tf.Graph(), machine=_MACHINE, output=self.output, steps=0)
         with self.assertRaisesRegex(ValueError, "needs example="):
             profile(tf.function(tf.sin), machine=_MACHINE, output=self.output)
