@@ -37,7 +37,7 @@ _SECS = 0.1
 #: What an answer consists of: module, function, and what it does.
 PHASES: Mapping[str, tuple[str, str, str]] = {
     "read": ("tf_placer.live.given_step", "read_source", "read the graph, and work out its step"),
-    "machine": ("tf_placer.live.optimization", "find_machine", "look at the machine"),
+    "machine": ("tf_placer.live.preparation", "find_machine", "look at the machine"),
     "fingerprint": (
         "tf_placer.live.optimization",
         "request_digest",
