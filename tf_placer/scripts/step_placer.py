@@ -41,6 +41,7 @@ class StepPlacer:
         self.has_met_step = False
         self._has_said_changed = False
         self._is_busy = False
+        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
         # How many operations a graph had when sessions were sent what it had.
         self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
         # Of graphs with the step: whether they are placed.
@@ -52,11 +53,12 @@ class StepPlacer:
     def graph_extended(self, session: Any) -> None:
         """Places what a session is sent of its graph, from when the step is in it."""
         graph = session.graph
-        count = len(graph.get_operations())
-        sent = self._sent.setdefault(graph, [0])
-        if sent[-1] == count:
+        # Sessions ask before every run; to list the operations takes time.
+        if self._looked_at.get(graph) == graph.version:
             return
-        sent.append(count)
+        self._looked_at[graph] = graph.version
+        sent = self._sent.setdefault(graph, [0])
+        sent.append(len(graph.get_operations()))
         if graph not in self._graphs:
             # If the step is not in it, it is to come, or this is another graph.
             is_whole = all(_has(graph, name) for name in self._step.trained_by)

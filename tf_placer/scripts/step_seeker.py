@@ -54,6 +54,7 @@ class StepSeeker:
         self._is_busy = False
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
         self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
         self._earlier_feeds: weakref.WeakKeyDictionary[tf.Graph, dict[str, Any]]
         self._earlier_feeds = weakref.WeakKeyDictionary()
@@ -65,10 +66,11 @@ class StepSeeker:
 
     def graph_extended(self, session: Any) -> None:
         """Notes how much of a graph sessions know; what a step is shows when it runs."""
-        sent = self._sent.setdefault(session.graph, [])
-        count = len(session.graph.get_operations())
-        if not sent or sent[-1] != count:
-            sent.append(count)
+        graph = session.graph
+        # Sessions ask before every run; to list the operations takes time.
+        if self._looked_at.get(graph) != graph.version:
+            self._looked_at[graph] = graph.version
+            self._sent.setdefault(graph, []).append(len(graph.get_operations()))
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Looks whether a session is about to run a training step."""
