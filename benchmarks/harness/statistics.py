@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.stats
 
-__all__ = ["ranks", "spearman"]
+__all__ = ["ranks", "ratio_and_interval", "spearman"]
 
 
 def ranks(values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -64,3 +65,21 @@ def spearman(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.n
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / scale if scale else float("nan")
+
+
+def ratio_and_interval(
+    first: Sequence[float], second: Sequence[float]
+) -> tuple[float, tuple[float, float]]:
+    """Compares paired times by the mean of the logarithms of their ratios.
+
+    Args:
+        first: seconds, one number per pair.
+        second: seconds, likewise.
+
+    Returns:
+        The ratio first / second, and its 95 % interval by Student's t.
+    """
+    logs = np.log(np.asarray(first) / np.asarray(second))
+    error = scipy.stats.sem(logs) * scipy.stats.t.ppf(0.975, len(logs) - 1)
+    mean = logs.mean()
+    return float(np.exp(mean)), (float(np.exp(mean - error)), float(np.exp(mean + error)))

@@ -11,23 +11,23 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import scipy.stats
 import tensorflow as tf
 
 import tf_placer
 from benchmarks.harness.provenance import provenance
+from benchmarks.harness.statistics import ratio_and_interval
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import trace_step
 from tf_placer.text.table import table
 
-__all__ = ["WORKLOADS", "main", "ratio_and_interval"]
+__all__ = ["WORKLOADS", "main"]
 
 # Enough that the start of an epoch does not count.
 _STEPS = 16
@@ -147,24 +147,6 @@ WORKLOADS: Mapping[str, Callable[[], Any]] = {
     "fit of a bidirectional LSTM": _fit_bidirectional,
     "tf.function with two branches": _Loop,
 }
-
-
-def ratio_and_interval(
-    first: Sequence[float], second: Sequence[float]
-) -> tuple[float, tuple[float, float]]:
-    """Compares paired times by the mean of the logarithms of their ratios.
-
-    Args:
-        first: seconds, one number per pair.
-        second: seconds, likewise.
-
-    Returns:
-        The ratio first / second, and its 95 % interval by Student's t.
-    """
-    logs = np.log(np.asarray(first) / np.asarray(second))
-    error = scipy.stats.sem(logs) * scipy.stats.t.ppf(0.975, len(logs) - 1)
-    mean = logs.mean()
-    return float(np.exp(mean)), (float(np.exp(mean - error)), float(np.exp(mean + error)))
 
 
 def _compare(name: str, args: argparse.Namespace) -> list[str]:

@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", help="where a page about the search goes (.html); `report` makes it later, too"
     )
+    parser.add_argument(
+        "--tensorboard",
+        metavar="DIRECTORY",
+        help="gets the runs `original` and `found` for TensorBoard: the graph by device and "
+        "computing time, scalars and pictures",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     add_clear_devices(parser)
     parser.add_argument(
@@ -117,6 +123,7 @@ def run(args: argparse.Namespace) -> None:
         **{**step, **settings},
         log_dir=args.log_dir,
         report=args.report,
+        tensorboard=args.tensorboard,
         workers=args.workers,
         num_workers=args.num_workers,
     )
@@ -128,15 +135,18 @@ def run(args: argparse.Namespace) -> None:
     if result.placement is not None and result.log_dir is not None:
         placement = str(result.log_dir / "placement.json")
     report = args.report if result.log_dir is not None else None
+    tensorboard = args.tensorboard if result.log_dir is not None else None
     places = {
         "graph": args.output_graph,
         "placement": placement,
         "log": result.log_dir,
         "report": report,
+        "tensorboard": tensorboard,
     }
     outcome = "placed" if result.changed else "unchanged"
     lines = [f"{text}\n" for text in (result.table(), result.explanation_table()) if text]
     lines.append(f"{outcome} - {result.reason}")
     lines += [f"{what}: {path}" for what, path in places.items() if path is not None]
     values = {"output_graph": args.output_graph, "placement": placement, "report": report}
+    values["tensorboard"] = tensorboard
     answer(args, "\n".join(lines), {**result.to_json(), **values})

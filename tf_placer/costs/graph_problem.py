@@ -104,6 +104,7 @@ def graph_problem(
         local_bytes=memory.local_bytes[tensors],
         coarse_groups=None if coarse_groups is None else coarse_groups[kept],
         layers=None if layers is None else layers[kept],
+        operation_types=tuple(graph.type_names[i] for i in graph.types[kept].tolist()),
     )
 
 

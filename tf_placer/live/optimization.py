@@ -32,6 +32,7 @@ from tf_placer.live.result import OptimizeResult
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
 from tf_placer.live.run_page import read_run_view
 from tf_placer.live.search_result import is_finished
+from tf_placer.live.step_events import write_step_events
 from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO
@@ -40,7 +41,7 @@ from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.workers import find_workers
-from tf_placer.search.trial_log import read_log
+from tf_placer.search.trial_log import ORIGINAL, read_log
 
 __all__ = ["optimize"]
 
@@ -61,6 +62,7 @@ def optimize(
     max_secs: float = 600.0,
     log_dir: str | os.PathLike[str] | None = None,
     report: str | os.PathLike[str] | None = None,
+    tensorboard: str | os.PathLike[str] | None = None,
     seed: int = 0,
     session_config: tf.compat.v1.ConfigProto | None = None,
     workers: str | None = None,
@@ -132,6 +134,9 @@ def optimize(
             By default a new temporary directory.
         report: a file (.html) for the page about the search; none if nothing was measured. It needs
             `pip install 'tf_placer[report]'`.
+        tensorboard: a directory for runs of TensorBoard, `original` and `found`: the graph by
+            device and computing time, scalars, and pictures; none where it is not known what
+            operations cost.
         seed: of everything random.
         session_config: the configuration of the user's sessions.
         workers: who measures trials in parallel, each on a machine of its own with devices like
@@ -169,6 +174,8 @@ def optimize(
     if report is not None:
         require_page_libraries()
         check_output(report)
+    if tensorboard is not None:
+        check_writable(tensorboard)
     given_step = read_step(
         graph,
         fetches,
@@ -188,7 +195,9 @@ def optimize(
         return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
         _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
-        return _reported(_finished(RunDirectory(log_dir), source, step), report)
+        result = _finished(RunDirectory(log_dir), source, step)
+        _show(result, source.graph_def, report, tensorboard)
+        return result
     found = request.machine
     if found.kind == "local" and (why := why_open()) is not None:
         _print_line(open_servers_note(f"the servers of {found.spec}", why))
@@ -209,7 +218,9 @@ def optimize(
         outcome = run_search(directory, given, _print_line, start_secs, host)
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, verdict(outcome), step=step)
-    return _reported(_finished(directory, source, step), report)
+    result = _finished(directory, source, step)
+    _show(result, source.graph_def, report, tensorboard)
+    return result
 
 
 def _is_answered(
@@ -306,15 +317,34 @@ def _finished(
     )
 
 
-def _reported(result: OptimizeResult, path: str | os.PathLike[str] | None) -> OptimizeResult:
-    """Writes the page about a search that has ended, if one is wanted."""
-    if path is not None and result.log_dir is not None:
+def _show(
+    result: OptimizeResult,
+    graph_def: tf.compat.v1.GraphDef,
+    report: str | os.PathLike[str] | None,
+    tensorboard: str | os.PathLike[str] | None,
+) -> None:
+    """Writes the page about a search that has ended, and runs of TensorBoard, where wanted."""
+    if result.log_dir is None or (report is None and tensorboard is None):
+        return
+    # The search took minutes: what it found is worth more than what could not be written of it.
+    try:
+        view = read_run_view(result.log_dir)
+    except (OSError, ValueError) as error:
+        _print_line(f"what was found could not be drawn: {error}")
+        return
+    if report is not None:
         try:
-            write_page(read_run_view(result.log_dir), path)
+            write_page(view, report)
         except (OSError, ValueError) as error:
-            # The search took minutes: what it found is worth more than the page about it.
             _print_line(f"the report could not be written: {error}")
-    return result
+    if tensorboard is not None:
+        steps = {ORIGINAL if step.label == ORIGINAL else "found": step.trace for step in view.steps}
+        if not steps:
+            _print_line("TensorBoard gets no runs: what operations cost is not known")
+        try:
+            write_step_events(tensorboard, graph_def, steps)
+        except OSError as error:
+            _print_line(str(error))
 
 
 def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:

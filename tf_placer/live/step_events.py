@@ -1,7 +1,8 @@
-"""Simulated steps for TensorBoard: the graph coloured by device and by time, and its scalars."""
+"""Simulated steps for TensorBoard: the graph by device and by time, scalars and pictures."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import socket
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.report.device_labels import device_labels
+from tf_placer.report.pictures.run_pictures import step_pictures
 from tf_placer.simulation.simulator import StepTrace
 from tf_placer.simulation.step_report import step_report
 
@@ -20,6 +22,8 @@ __all__ = ["write_step_events"]
 # What TensorBoard calls the run of a graph that it shows times of.
 _TAG = "step"
 _FILE_VERSION = "brain.Event:2"
+# Of an image that is red, green, blue and transparency.
+_RGBA = 4
 
 
 def write_step_events(
@@ -31,6 +35,8 @@ def write_step_events(
 
     A run has the graph with every operation on its device, what each operation took in the step,
     and scalars: the step, and of each device its busy and copying time and its peak of memory.
+    Where matplotlib is installed it also has pictures: where each part of the model is, and what
+    runs when.
 
     Args:
         directory: gets a folder for each step, in which an event file is added.
@@ -40,6 +46,7 @@ def write_step_events(
     Raises:
         OSError: an event file cannot be written.
     """
+    end_secs = max((trace.step_secs for trace in steps.values()), default=0.0)
     for name, trace in steps.items():
         folder = pathlib.Path(directory, name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,14 +54,16 @@ def write_step_events(
         path = folder / f"events.out.tfevents.{stamp}"
         try:
             with tf.io.TFRecordWriter(str(path)) as writer:
-                for event in _events(graph_def, trace):
+                for event in _events(graph_def, trace, end_secs):
                     event.wall_time = time.time()
                     writer.write(event.SerializeToString())
         except tf.errors.OpError as error:
             raise OSError(f"cannot write to {str(path)!r}: {error.message}") from error
 
 
-def _events(graph_def: tf.compat.v1.GraphDef, trace: StepTrace) -> list[tf.compat.v1.Event]:
+def _events(
+    graph_def: tf.compat.v1.GraphDef, trace: StepTrace, end_secs: float
+) -> list[tf.compat.v1.Event]:
     graph = _placed(graph_def, trace).SerializeToString()
     times = tf.compat.v1.Event()
     times.tagged_run_metadata.tag = _TAG
@@ -64,6 +73,7 @@ def _events(graph_def: tf.compat.v1.GraphDef, trace: StepTrace) -> list[tf.compa
         tf.compat.v1.Event(graph_def=graph),
         times,
         tf.compat.v1.Event(summary=_scalars(trace)),
+        *_images(trace, end_secs),
     ]
 
 
@@ -112,3 +122,19 @@ def _scalars(trace: StepTrace) -> tf.compat.v1.Summary:
             value = float(getattr(device, name))
             summary.value.add(tag=f"{name}/{labels[device.name]}", simple_value=value)
     return summary
+
+
+def _images(trace: StepTrace, end_secs: float) -> list[tf.compat.v1.Event]:
+    """Makes the pictures; none without matplotlib, which only those who draw have."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    events = []
+    for name, png in step_pictures(trace, end_secs).items():
+        # The header of a PNG has its size.
+        width, height = (int.from_bytes(png[start : start + 4]) for start in (16, 20))
+        event = tf.compat.v1.Event()
+        image = event.summary.value.add(tag=name).image
+        image.width, image.height, image.colorspace = width, height, _RGBA
+        image.encoded_image_string = png
+        events.append(event)
+    return events

@@ -78,6 +78,7 @@ class PlacementProblem:
             one, others may do so at first.
         layers: int32 [num_operations], the layer of the model that each operation is of, from the
             inputs to the outputs, or None. All of a group, and of a coarse group, is of one layer.
+        operation_types: the type of each operation, such as "MatMul", for people; or None.
 
     Raises:
         ProblemError: something is wrong; the message names it as the file format does.
@@ -98,10 +99,13 @@ class PlacementProblem:
     local_bytes: np.ndarray = None  # type: ignore[assignment]
     coarse_groups: np.ndarray | None = None
     layers: np.ndarray | None = None
+    operation_types: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("devices", "links", "operation_names"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.operation_types is not None:
+            object.__setattr__(self, "operation_types", tuple(self.operation_types))
         # An empty list has no second dimension.
         if not np.size(self.control_edges):
             object.__setattr__(self, "control_edges", np.zeros([0, 2], np.int64))

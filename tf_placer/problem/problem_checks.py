@@ -135,6 +135,12 @@ def _check_operations(problem: PlacementProblem) -> None:
     if set(map(type, names)) != {str}:
         for index, name in enumerate(names):
             check_text(f"operations[{index}].name", name)
+    types = problem.operation_types
+    if types is not None and len(types) != len(names):
+        raise ProblemError(f"there are {len(types)} operation_types for {len(names)} operations")
+    if types is not None and set(map(type, types)) != {str}:
+        for index, name in enumerate(types):
+            check_text(f"operations[{index}].type", name)
     secs = problem.compute_secs
     _refuse(
         secs,

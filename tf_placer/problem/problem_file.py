@@ -29,7 +29,8 @@ __all__ = ["problem_from_json", "problem_to_json", "read_problem", "write_proble
 
 _FORMAT = 1
 # Entries that all operations have or none has, and what they are called in a problem.
-_OPTIONAL = {"coarse_group": "coarse_groups", "layer": "layers"}
+_NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
+_OPTIONAL = {"type": "operation_types", **_NUMBERS}
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
@@ -77,7 +78,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
     starts = problem.consumer_start.tolist()
     consumers = problem.consumers.tolist()
     optional = {
-        entry: getattr(problem, name).tolist()
+        entry: np.asarray(getattr(problem, name)).tolist()
         for entry, name in _OPTIONAL.items()
         if getattr(problem, name) is not None
     }
@@ -203,7 +204,14 @@ def problem_from_json(value: object) -> PlacementProblem:
         control_edges=_whole_rows(
             _pairs(control_edges), lambda row: f"control_edges[{row}]"
         ).reshape(-1, 2),
-        **{_OPTIONAL[entry]: _column(operations, "operations", entry) for entry in optional},
+        operation_types=(
+            tuple(operation["type"] for operation in operations) if "type" in optional else None
+        ),
+        **{
+            name: _column(operations, "operations", entry)
+            for entry, name in _NUMBERS.items()
+            if entry in optional
+        },
     )
 
 

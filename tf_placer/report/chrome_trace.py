@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.report.device_labels import device_labels
+from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.simulation.critical_path import critical_jobs
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import StepTrace
@@ -16,8 +17,6 @@ __all__ = ["chrome_trace"]
 
 # Perfetto has its own idea of process 0 and thread 0.
 _FIRST = 1
-# The name of an operation says whether it computes gradients.
-_BACKWARD = ("gradients/", "gradients_", "gradient_tape/")
 
 _Event = dict[str, Any]
 
@@ -28,9 +27,10 @@ def chrome_trace(steps: Mapping[str, StepTrace]) -> _Event:
     Every step is a process. Its threads are the critical path, the devices (one thread for each
     operation that a device runs at a time) and the links that carry something; it has a counter of
     the memory that each device holds. Arrows lead from the operation that makes a tensor through
-    its transfer to the operation that reads it first. Operations and transfers have their kind,
-    their layer, and whether they are forward or backward as categories, and "critical" on the
-    critical path. Operations that take no time are left out. Times are rounded to nanoseconds.
+    its transfer to the operation that reads it first. Categories are what a span is ("compute",
+    "transfer" or "control"), of which kind an operation is, such as "convolution", whether it is
+    forward or backward (as updates are), its layer, and "critical" on the critical path. Operations
+    that take no time are left out. Times are rounded to nanoseconds.
 
     Args:
         steps: by name, such as "original" and "found".
@@ -64,6 +64,7 @@ class _Process:
     def __init__(self, pid: int, name: str, trace: StepTrace) -> None:
         self._pid, self._name, self._trace = pid, name, trace
         self._problem = trace.problem
+        self._kinds = operation_kinds(trace.problem)
         self._labels = list(device_labels([d.name for d in trace.problem.devices]).values())
         self._path = [job for job, _ in critical_jobs(trace)]
         self._critical = set(self._path)
@@ -226,7 +227,8 @@ class _Process:
         **args: object,
     ) -> _Event:
         name, layers = self._problem.operation_names[operation], self._problem.layers
-        categories = [kind, "backward" if name.startswith(_BACKWARD) else "forward"]
+        categories = [kind, *([self._kinds.kinds[operation]] if kind == "compute" else [])]
+        categories.append("backward" if self._kinds.backward[operation] else "forward")
         if layers is not None:
             categories.append(f"layer {layers[operation]}")
         if job in self._critical:

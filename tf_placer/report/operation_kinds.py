@@ -1,10 +1,11 @@
-"""What the operations of a problem are, by their names: kind, direction, layer and step."""
+"""What the operations of a problem are, by type and name: kind, direction, layer and step."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,8 +14,19 @@ from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["OperationKinds", "operation_kinds", "step_number"]
 
-# The first pattern that is in the last part of a name decides.
-_KINDS = (
+# The first pattern that is in a type decides.
+_OF_TYPES = (
+    ("update", r"^(Resource)?(Sparse)?Apply|^Assign|^(Resource)?Scatter"),
+    ("convolution", r"Conv\dD|DepthwiseConv|^Conv$"),
+    ("matrix product", r"MatMul|Einsum"),
+    ("pooling", r"Pool"),
+    ("softmax", r"Softmax|CrossEntropy"),
+    ("concat and split", r"^Concat|^Split|^Pack$|^Unpack$|Slice"),
+    ("normalisation", r"BatchNorm|^LRN"),
+    ("lookup", r"Gather|UnsortedSegment"),
+)
+# Where types are unknown, the first pattern that is in the last part of a name decides.
+_OF_NAMES = (
     ("update", r"Apply|^update|^Assign|Adam|RMSProp|Momentum"),
     ("convolution", r"Conv\d?D|Conv$|Conv2DBackprop"),
     ("matrix product", r"MatMul|Einsum"),
@@ -24,13 +36,17 @@ _KINDS = (
     ("normalisation", r"Norm"),
     ("lookup", r"Gather|[Ll]ookup|UnsortedSegment"),
 )
+# Gradients and updates that are not in a scope of their own. Conv2DBackpropInput is not among them:
+# in the forward pass it is a transposed convolution.
+_BACKWARD_TYPE = re.compile(r"Grad(V\d)?$|BackpropFilter|^(Resource)?(Sparse)?Apply")
 _BACKWARD = re.compile(r"(^|/)(gradients(_\d+)?|gradient_tape)(/|$)|_grad(_\d+)?(/|$)")
 _UPDATE = re.compile(r"(^|/)(train|update_[^/]*|Adam|RMSProp|GradientDescent|Momentum)(_\d+)?(/|$)")
 _PREFIX = re.compile(r"^(gradients(_\d+)?|gradient_tape|train)/")
 _STEP = re.compile(r"(?:^|/)(?:step|time|timestep|t)_?(\d+)(?=/|$)")
 # A layer is named after the scope of this share of its operations.
 _MOST = 0.7
-_NAMES = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS)
+_OTHER = "other"
+_UPDATE_KIND = "update"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,11 +71,11 @@ class OperationKinds:
 def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     """Finds out what the operations of a problem are.
 
-    A problem has no types of operations, but TensorFlow names operations after their types where
-    nobody else does, and gradients after what they are of. Where names say nothing, an operation is
-    of kind "other" and of the forward pass.
+    The kind comes from the type. A problem that has no types has names: TensorFlow names operations
+    after their types where nobody else does, and gradients after what they are of. Where neither
+    says anything, an operation is of kind "other" and of the forward pass.
     """
-    names = problem.operation_names
+    names, types = problem.operation_names, problem.operation_types
     clusters = problem.groups
     if problem.coarse_groups is not None:
         clusters = clusters_of(problem.groups, problem.coarse_groups)[problem.groups]
@@ -69,8 +85,10 @@ def operation_kinds(problem: PlacementProblem) -> OperationKinds:
     backward = np.array(
         [bool(_BACKWARD.search(name) or _UPDATE.search(name)) for name in names], bool
     )
+    if types is not None:
+        backward |= [bool(_BACKWARD_TYPE.search(each)) for each in types]
     return OperationKinds(
-        kinds=tuple(_kind(name) for name in names),
+        kinds=_kinds_of_names(names) if types is None else _kinds_of_types(types, names),
         backward=backward,
         clusters=clusters,
         layers=layers,
@@ -84,11 +102,28 @@ def step_number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _kind(name: str) -> str:
-    if _UPDATE.search(name) and not _BACKWARD.search(name):
-        return "update"
-    last = name.rsplit("/", 1)[-1]
-    return next((kind for kind, pattern in _NAMES if pattern.search(last)), "other")
+def _kinds_of_types(types: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    known = {each: _first(_OF_TYPES, each) for each in set(types)}
+    # What computes the size of an update has the type of any arithmetic.
+    return tuple(
+        _UPDATE_KIND if known[of_type] == _OTHER and _is_update(name) else known[of_type]
+        for of_type, name in zip(types, names, strict=True)
+    )
+
+
+def _kinds_of_names(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(
+        _UPDATE_KIND if _is_update(name) else _first(_OF_NAMES, name.rpartition("/")[2])
+        for name in names
+    )
+
+
+def _first(patterns: Sequence[tuple[str, str]], text: str) -> str:
+    return next((kind for kind, pattern in patterns if re.search(pattern, text)), _OTHER)
+
+
+def _is_update(name: str) -> bool:
+    return bool(_UPDATE.search(name)) and not _BACKWARD.search(name)
 
 
 def _layer_names(

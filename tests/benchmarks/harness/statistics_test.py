@@ -7,7 +7,7 @@ import math
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.harness.statistics import ranks, spearman
+from benchmarks.harness.statistics import ranks, ratio_and_interval, spearman
 
 
 class RanksTest(absltest.TestCase):
@@ -57,6 +57,20 @@ class SpearmanTest(absltest.TestCase):
     def test_values_without_a_partner_are_refused(self):
         with self.assertRaisesRegex(ValueError, "not 2 and 1 values"):
             spearman([1, 2], [1])
+
+
+class RatioTest(absltest.TestCase):
+    def test_slow_phases_of_the_machine_cancel_out(self):
+        ratio, (low, high) = ratio_and_interval([2.0, 20.0, 4.0], [1.0, 10.0, 2.0])
+        self.assertAlmostEqual(ratio, 2.0)
+        self.assertAlmostEqual(high - low, 0.0)
+
+    def test_the_interval_is_students(self):
+        # Logarithms -1, 0 and 1: mean 0, standard error 1 / sqrt(3), and t of 2 degrees 4.3027.
+        ratio, (low, high) = ratio_and_interval([math.exp(-1), 1.0, math.e], [1.0, 1.0, 1.0])
+        self.assertAlmostEqual(ratio, 1.0)
+        self.assertAlmostEqual(math.log(high), 4.3027 / math.sqrt(3), places=3)
+        self.assertAlmostEqual(math.log(low), -4.3027 / math.sqrt(3), places=3)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.live import job as live_job
 from tf_placer.live import optimization
 from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.machines.machine import Device, Machine, MachineError
+from tf_placer.problem.problem_file import write_problem
 from tf_placer.search.trial_log import LogError
 
 tf1 = tf.compat.v1
@@ -84,6 +86,29 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertIn(result.winner, result.finalists)
         self.assertIn("found", result.table())
         self.assertTrue((self.log_dir / "placement.json").exists())
+
+    def test_tensorboard_gets_the_original_and_what_was_found(self):
+        given = graphs.two_branches()
+        graph_def = given.graph.as_graph_def()
+        result = self.optimize(graph_def, given.fetches)
+        # What operations cost, which this placer does not ask for: a group is an operation here.
+        found = result.finalists[result.winner].assignment
+        names = sorted(result.placement.assignment)[: len(found)]
+        problem = make_problem([[1.0, 1.0]] * len(found), names=names)
+        write_problem(problem, self.log_dir / "problem.json")
+        runs = self.directory / "tb"
+        self.optimize(graph_def, given.fetches, tensorboard=runs)
+        self.assertEqual({path.name for path in runs.iterdir()}, {"original", "found"})
+        [path] = (runs / "found").iterdir()
+        events = map(tf1.Event.FromString, tf1.io.tf_record_iterator(str(path)))
+        [placed] = [tf1.GraphDef.FromString(e.graph_def) for e in events if e.graph_def]
+        self.assertLen({devices(placed)[name] for name in names}, 2)
+
+    def test_no_costs_no_runs_of_tensorboard(self):
+        given = graphs.two_branches()
+        result = self.optimize(given.graph, given.fetches, tensorboard=self.directory / "tb")
+        self.assertTrue(result.changed)
+        self.assertFalse((self.directory / "tb").exists())
 
     def test_a_graph_stays_as_it_is_where_nothing_is_faster(self):
         self.script.secs = lambda assignment: ORIGINAL_SECS

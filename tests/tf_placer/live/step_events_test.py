@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
 
+import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.simulation.traces import make_problem, make_trace
@@ -62,6 +64,19 @@ class StepEventsTest(tf.test.TestCase):
         self.assertEqual(values["step_secs"], 8.0)
         self.assertEqual((values["busy_secs/D0"], values["busy_secs/D1"]), (1.0, 2.0))
         self.assertEqual((values["copy_secs/D1"], values["peak_bytes/D1"]), (5.0, 5.0))
+
+    def test_a_step_has_pictures_of_the_placement_and_of_time(self):
+        if importlib.util.find_spec("matplotlib") is None:
+            self.skipTest("pictures need matplotlib")
+        write_step_events(self.directory, two_operations(), self.steps)
+        images = {v.tag: v.image for event in self.events("found")[4:] for v in event.summary.value}
+        self.assertEqual(set(images), {"placement", "step_in_time"})
+        for image in images.values():
+            pixels = tf.io.decode_png(image.encoded_image_string)
+            self.assertEqual(pixels.shape, (image.height, image.width, 4))
+            # White paper, and something on it.
+            self.assertAllEqual(pixels[0, 0], [255] * 4)
+            self.assertGreater(len(np.unique(pixels[..., :3])), 3)
 
     def test_a_second_writing_adds_a_file(self):
         for _ in range(2):

@@ -77,6 +77,7 @@ def random_problem(num_operations: int, num_devices: int, seed: int) -> Placemen
         local_bytes=None if rng.random() < 0.5 else np.zeros(num_tensors, np.int64),
         coarse_groups=None if rng.random() < 0.5 else groups // 3,
         layers=None if rng.random() < 0.5 else groups // 6,
+        operation_types=None if rng.random() < 0.5 else ["MatMul ß"] * num_operations,
     )
 
 
@@ -453,6 +454,18 @@ class RefusedProblemTest(parameterized.TestCase):
             ProblemError,
             r"operations\[1\].layer is 6: it must be 5, as for operations\[0\], .* coarse group 0",
         ):
+            problem_from_json(document)
+
+    @parameterized.parameters(
+        (["Mul", 3, "Add"], r"operations\[1\].type is 3"),
+        (["Mul", None, "Add"], r'operations\[1\] has no entry "type"'),
+    )
+    def test_a_wrong_type_is_named(self, types, message):
+        document = json.loads(_EXAMPLE.read_text())
+        for operation, each in zip(document["operations"], types, strict=True):
+            if each is not None:
+                operation["type"] = each
+        with self.assertRaisesRegex(ProblemError, message):
             problem_from_json(document)
 
     def test_reading_does_not_change_the_document(self):

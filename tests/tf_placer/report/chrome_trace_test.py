@@ -43,9 +43,9 @@ class ChromeTraceTest(absltest.TestCase):
         self.assertEqual(list(threads.values()), ["critical path", "D0", "D1", "D0 -> D1"])
         spans = [(threads[event.pop("tid")], event) for event in events(value, "X")]
         op0, op1, sent = (
-            {"ph": "X", "name": "op0", "cat": "compute,forward,critical", "pid": 1,
+            {"ph": "X", "name": "op0", "cat": "compute,other,forward,critical", "pid": 1,
              "ts": 0.0, "dur": 1e6, "args": {"group": 0, "waited_us": 0.0}},
-            {"ph": "X", "name": "op1", "cat": "compute,forward,critical", "pid": 1,
+            {"ph": "X", "name": "op1", "cat": "compute,other,forward,critical", "pid": 1,
              "ts": 6e6, "dur": 2e6, "args": {"group": 7, "waited_us": 0.0}},
             {"ph": "X", "name": "op0", "cat": "transfer,forward,critical", "pid": 1,
              "ts": 1e6, "dur": 5e6, "args": {"bytes": 5, "waited_us": 0.0}},
@@ -97,8 +97,8 @@ class ChromeTraceTest(absltest.TestCase):
         self.assertEqual(
             {event["name"]: event["cat"].removesuffix(",critical") for event in events(value, "X")},
             {
-                "a/MatMul": "compute,forward,layer 3",
-                "gradients/a/MatMul_grad": "compute,backward,layer 3",
+                "a/MatMul": "compute,matrix product,forward,layer 3",
+                "gradients/a/MatMul_grad": "compute,matrix product,backward,layer 3",
             },
         )
 

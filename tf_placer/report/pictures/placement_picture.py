@@ -24,6 +24,7 @@ __all__ = [
     "check_picture",
     "draw_placement",
     "picture_note",
+    "placement_bytes",
     "placement_drawing",
     "placement_svg",
     "write_placement_picture",
@@ -105,12 +106,29 @@ def write_placement_picture(
     Raises:
         OSError: it cannot be written.
     """
-    drawing = placement_drawing(problem, kinds)
     ending = pathlib.Path(path).suffix.lower().removeprefix(".")
+    write_bytes(path, placement_bytes(problem, kinds, placements, ending))
+
+
+def placement_bytes(
+    problem: PlacementProblem,
+    kinds: OperationKinds,
+    placements: Sequence[tuple[str, np.ndarray]],
+    ending: str = "png",
+) -> bytes:
+    """Draws what `write_placement_picture` writes.
+
+    Args:
+        problem: what is placed.
+        kinds: of its operations.
+        placements: titles, and int [num_operations] devices of the operations.
+        ending: "png" or "svg".
+    """
+    drawing = placement_drawing(problem, kinds)
     content = io.BytesIO()
     figure = _figure(problem, kinds, drawing, placements, ink="black")
     figure.savefig(content, format=ending, dpi=130, facecolor="white")
-    write_bytes(path, content.getvalue())
+    return content.getvalue()
 
 
 def draw_placement(
@@ -175,6 +193,7 @@ def _draw(
     lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
     axes.add_collection(LineCollection(lines, colors=_GREY, lw=0.6))
     corners, faces = [], []
+    marked: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for cell in drawing.cells:
         for back in (False, True):
             x, y = cell.x, cell.y + (0.45 if back else 0.0)
@@ -184,14 +203,17 @@ def _draw(
                 colour, mark = looks[device]
                 faces.append(colour if colour.startswith("#") else "none")
                 if width > 0.5:
-                    axes.text(
-                        x + width / 2, y + 0.24, mark, fontsize=5.5, ha="center", va="center",
-                        color=_on(colour), zorder=3,
-                    )  # fmt: skip
+                    marked.setdefault((mark, _on(colour)), []).append((x + width / 2, y + 0.225))
                 x += width
     axes.add_collection(
         PolyCollection(corners, facecolors=faces, edgecolors=_GREY, linewidths=0.4, zorder=2)
     )
+    for (mark, colour), places in marked.items():
+        # Text would be laid out anew for every cell, which takes seconds.
+        axes.plot(
+            *np.transpose(places), linestyle="", marker=f"$\\mathrm{{{mark}}}$", zorder=3,
+            markersize=4, markerfacecolor=colour, markeredgewidth=0,
+        )  # fmt: skip
     for y, text in drawing.rows:
         axes.text(-0.2, y + 0.45, text, ha="right", va="center", fontsize=8, color=ink)
     for x, y, text in drawing.columns:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import os
 import pathlib
+from typing import Any
 
 from tf_placer.files import write_bytes
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.run_view import RunView
-from tf_placer.report.pictures.placement_picture import write_placement_picture
+from tf_placer.report.pictures.placement_picture import placement_bytes, write_placement_picture
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars, draw_gantt
+from tf_placer.simulation.simulator import StepTrace
 
-__all__ = ["write_placements", "write_steps"]
+__all__ = ["step_pictures", "write_placements", "write_steps"]
 
 _NO_COSTS = "there is no picture of this run: what its operations cost is not known"
 
@@ -61,7 +63,33 @@ def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
             row += 1
     draw_device_bars(figure.add_subplot(grid[row, 0]), traces, kinds)
     draw_copies(figure.add_subplot(grid[row, 1]), traces)
-    content = io.BytesIO()
     ending = pathlib.Path(path).suffix.lower().removeprefix(".")
+    write_bytes(path, _saved(figure, ending))
+
+
+def step_pictures(trace: StepTrace, end_secs: float) -> dict[str, bytes]:
+    """Draws one step as PNG: where each part of the model is, and what runs when.
+
+    Args:
+        trace: the step.
+        end_secs: where the axis of time ends, so that steps can be compared.
+    """
+    from matplotlib.figure import Figure
+
+    kinds = operation_kinds(trace.problem)
+    figure = Figure(figsize=(12, 2 + 0.56 * trace.problem.num_devices), layout="constrained")
+    panels = iter(figure.subplots(2, 1, sharex=True))
+    for by in ("kind", "layer"):
+        axes = next(panels)
+        draw_gantt(axes, trace, kinds, by, end_secs)
+        axes.set_title(f"by {by}", fontsize=9, loc="left")
+    return {
+        "placement": placement_bytes(trace.problem, kinds, [("", trace.operation_devices)]),
+        "step_in_time": _saved(figure, "png"),
+    }
+
+
+def _saved(figure: Any, ending: str) -> bytes:
+    content = io.BytesIO()
     figure.savefig(content, format=ending, dpi=120, facecolor="white")
-    write_bytes(path, content.getvalue())
+    return content.getvalue()

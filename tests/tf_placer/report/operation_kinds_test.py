@@ -1,0 +1,78 @@
+"""Tests of what operations are, by their types and names."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from absl.testing import absltest, parameterized
+
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.report.colours import KIND_COLOURS
+from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
+
+
+def kinds_of(*operations: tuple[str, str]) -> OperationKinds:
+    """Of operations with these names and types."""
+    names, types = zip(*operations, strict=True)
+    problem = make_problem([[1.0]] * len(names), names=list(names))
+    return operation_kinds(dataclasses.replace(problem, operation_types=types))
+
+
+class TypesTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("Conv2D", "convolution"),
+        ("Conv2DBackpropInput", "convolution"),
+        ("Conv3DBackpropFilterV2", "convolution"),
+        ("DepthwiseConv2dNative", "convolution"),
+        ("_FusedConv2D", "convolution"),
+        ("BatchMatMulV2", "matrix product"),
+        ("Einsum", "matrix product"),
+        ("MaxPoolGrad", "pooling"),
+        ("SparseSoftmaxCrossEntropyWithLogits", "softmax"),
+        ("ConcatV2", "concat and split"),
+        ("SplitV", "concat and split"),
+        ("StridedSliceGrad", "concat and split"),
+        ("FusedBatchNormGradV3", "normalisation"),
+        ("RandomStandardNormal", "other"),
+        ("ResourceGather", "lookup"),
+        ("UnsortedSegmentSum", "lookup"),
+        ("ResourceSparseApplyAdagrad", "update"),
+        ("ApplyMomentum", "update"),
+        ("AssignSubVariableOp", "update"),
+        ("Mul", "other"),
+    )
+    def test_the_type_says_the_kind_whatever_the_name(self, of_type, kind):
+        self.assertEqual(kinds_of(("a/name/that/misleads/Conv2D", of_type)).kinds, (kind,))
+        self.assertIn(kind, KIND_COLOURS)
+
+    def test_arithmetic_in_the_scope_of_an_update_is_of_the_update(self):
+        kinds = kinds_of(
+            ("train/update_w/mul", "Mul"),
+            ("train/gradients/w_grad/mul", "Mul"),
+            ("train/layer/dense", "MatMul"),
+        )
+        self.assertEqual(kinds.kinds, ("update", "other", "matrix product"))
+
+    def test_a_type_says_what_is_backward_where_the_name_does_not(self):
+        kinds = kinds_of(
+            ("relu", "Relu"),
+            ("a", "ReluGrad"),
+            ("b", "FusedBatchNormGradV3"),
+            ("c", "Conv2DBackpropFilter"),
+            ("upsample", "Conv2DBackpropInput"),
+            ("gradients/d", "Conv2DBackpropInput"),
+            ("e", "ResourceApplyAdam"),
+        )
+        self.assertEqual(kinds.backward.tolist(), [False, True, True, True, False, True, True])
+
+
+class NamesTest(absltest.TestCase):
+    def test_names_say_it_where_types_are_unknown(self):
+        names = ["tower/conv_0/Conv2D", "dense/MatMul_1", "gradients/x_grad/Reshape", "train/mul"]
+        kinds = operation_kinds(make_problem([[1.0]] * len(names), names=names))
+        self.assertEqual(kinds.kinds, ("convolution", "matrix product", "other", "update"))
+        self.assertEqual(kinds.backward.tolist(), [False, False, True, True])
+
+
+if __name__ == "__main__":
+    absltest.main()
