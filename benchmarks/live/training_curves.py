@@ -1,0 +1,125 @@
+"""Loss against time of models that are trained: what is kept of a run, and what is read off it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import io
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_placer.files import write_bytes
+
+__all__ = [
+    "ASYNCHRONOUS",
+    "EXPERT",
+    "FOUND",
+    "ORIGINAL",
+    "SYNCHRONOUS",
+    "Curve",
+    "Curves",
+    "Found",
+    "read_curves",
+    "write_curves",
+]
+
+#: What trains a model: the graph as it came, placed by people and by a search, and towers.
+ORIGINAL, EXPERT, FOUND = "original", "expert", "found"
+SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
+
+_COLUMNS = ("model", "variant", "run", "secs", "loss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A run of training.
+
+    Attributes:
+        secs: when each update ended, from the end of the first update on.
+        losses: the loss before each update.
+    """
+
+    secs: tuple[float, ...]
+    losses: tuple[float, ...]
+
+    def smoothed(self, updates: int) -> np.ndarray:
+        """Averages the loss over the last updates, over fewer at the start: float64 [updates]."""
+        sums = np.cumsum([0.0, *self.losses])
+        ends = np.arange(1, len(self.losses) + 1)
+        starts = np.maximum(ends - updates, 0)
+        return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
+
+    def secs_to(self, loss: float, updates: int) -> float | None:
+        """Finds when the smoothed loss is that low for the first time; None if it never is."""
+        reached = np.flatnonzero(self.smoothed(updates) <= loss)
+        return self.secs[reached[0]] if len(reached) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"secs": list(self.secs), "losses": list(self.losses)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Curve:
+        """Reads what `to_json` wrote."""
+        return cls(tuple(value["secs"]), tuple(value["losses"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search found for a model.
+
+    Attributes:
+        devices: of operations, by name; empty if the graph stays as it came.
+        reason: why it was changed or not.
+        speedup: the confirmed ratio of step times, original by found; None if unchanged.
+        interval: its 95 % interval.
+    """
+
+    devices: Mapping[str, str]
+    reason: str
+    speedup: float | None
+    interval: tuple[float, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Found:
+        """Reads what `to_json` wrote."""
+        interval = value["interval"] and (value["interval"][0], value["interval"][1])
+        return cls(value["devices"], value["reason"], value["speedup"], interval)
+
+
+#: Runs by model, variant and number.
+Curves = Mapping[tuple[str, str, int], Curve]
+
+
+def write_curves(path: str | os.PathLike[str], curves: Curves) -> None:
+    """Writes all runs into one compressed table, a row for each update."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for key, curve in curves.items():
+        for secs, loss in zip(curve.secs, curve.losses, strict=True):
+            writer.writerow([*key, f"{secs:.4f}", f"{loss:.7g}"])
+    # Without the time of writing, so that the same runs are the same bytes.
+    write_bytes(path, gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def read_curves(path: str | os.PathLike[str]) -> dict[tuple[str, str, int], Curve]:
+    """Reads what `write_curves` wrote."""
+    rows: dict[tuple[str, str, int], list[tuple[float, float]]] = defaultdict(list)
+    with gzip.open(path, "rt", newline="") as file:
+        for row in csv.DictReader(file):
+            key = (row["model"], row["variant"], int(row["run"]))
+            rows[key].append((float(row["secs"]), float(row["loss"])))
+    return {
+        key: Curve(tuple(secs for secs, _ in updates), tuple(loss for _, loss in updates))
+        for key, updates in rows.items()
+    }
