@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.private_network import PrivateNetwork
+from tf_placer.process_template import ForkedProcess, ProcessTemplate
 
 __all__ = [
     "Child",
@@ -96,7 +97,11 @@ class Child(Protocol):
     """What obeys commands and can die: a `ChildProcess`, or a stand-in for one."""
 
     name: str
-    pid: int
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        ...
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable when it has answered or died."""
@@ -161,7 +166,6 @@ class ChildProcess:
 
     Attributes:
         name: what messages call the process.
-        pid: its process id.
         log_path: the file with everything that it wrote to its standard outputs.
     """
 
@@ -175,6 +179,7 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         network: PrivateNetwork | None = None,
+        template: ProcessTemplate | None = None,
     ) -> None:
         """Starts the process.
 
@@ -186,6 +191,7 @@ class ChildProcess:
             environ: its environment variables; those of this process when None.
             pass_fds: file descriptors that it inherits, with their numbers.
             network: the network that it is in; that of this process when None.
+            template: what it is made of, without `pass_fds`; None to start it afresh.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
@@ -193,37 +199,55 @@ class ChildProcess:
         variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # Warnings stay: the allocator's "ran out of memory" explains a death.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
-        # -P: the working directory counts only if it is on this process's path.
-        command = [sys.executable, "-P", "-m", module]
         if network is not None:
-            command = network.command(module)
             variables.update(network.environ())
-            pass_fds = (*pass_fds, *network.inherited)
         self._answers, answers_of_child = os.pipe()
+        stdin, self._commands = os.pipe()
+        os.set_blocking(self._commands, False)
+        self._process: subprocess.Popen[bytes] | ForkedProcess
         try:
             # Append mode, so that what follows a truncation starts at the beginning of the file.
             with open(self.log_path, "ab") as log:
-                self._process = subprocess.Popen(
-                    [*command, json.dumps({**settings, "answers": answers_of_child})],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    env=variables,
-                    pass_fds=(answers_of_child, *pass_fds),
-                    # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
-                    start_new_session=True,
-                )
+                if template is not None:
+                    self._process = template.fork(
+                        [module, json.dumps(settings)],
+                        environ=variables,
+                        stdin=stdin,
+                        log=log.fileno(),
+                        answers=answers_of_child,
+                        network=network,
+                    )
+                else:
+                    # -P: the working directory counts only if it is on this process's path.
+                    command = [sys.executable, "-P", "-m", module]
+                    if network is not None:
+                        command = network.command(module)
+                        pass_fds = (*pass_fds, *network.inherited)
+                    self._process = subprocess.Popen(
+                        [*command, json.dumps(settings), str(answers_of_child)],
+                        stdin=stdin,
+                        stdout=log,
+                        stderr=log,
+                        env=variables,
+                        pass_fds=(answers_of_child, *pass_fds),
+                        # Ctrl-C in a terminal reaches the parent alone, which then stops its
+                        # children.
+                        start_new_session=True,
+                    )
         except BaseException:
             os.close(self._answers)
+            os.close(self._commands)
             raise
         finally:
             os.close(answers_of_child)
-        assert self._process.stdin is not None
-        self._commands = self._process.stdin.fileno()
-        os.set_blocking(self._commands, False)
-        self.pid = self._process.pid
+            os.close(stdin)
         self._unread = b""
         self._stopped = False
+
+    @property
+    def pid(self) -> int:
+        """The process id; waits for a template that still imports TensorFlow."""
+        return self._process.pid
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable when the child has answered or died."""
@@ -315,8 +339,7 @@ class ChildProcess:
             self._process.wait(_EXIT_WAIT_SECS)
         except subprocess.TimeoutExpired:
             logging.warning("%s (process %d) does not die", self.name, self.pid)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        os.close(self._commands)
         os.close(self._answers)
 
 
@@ -362,8 +385,9 @@ class Parent:
 
     def __init__(self) -> None:
         """Starts to listen; from now on this process ends when its parent does."""
-        self.settings: dict[str, Any] = json.loads(sys.argv[1])
-        self._answers = self.settings.pop("answers")
+        _, settings, answers = sys.argv
+        self.settings: dict[str, Any] = json.loads(settings)
+        self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()

@@ -11,6 +11,7 @@ import time
 
 from absl.testing import absltest
 
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -39,9 +40,11 @@ while True:
 
 _PARENT = """
 import sys, time
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import ChildProcess, await_message
 
-child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1])
+template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else None
+child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], template=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
 print(child.pid, flush=True)
@@ -62,6 +65,8 @@ def _is_running(pid: int) -> bool:
 
 
 class ChildProcessTest(absltest.TestCase):
+    template: ProcessTemplate | None = None
+
     def setUp(self):
         super().setUp()
         directory = self.create_tempdir().full_path
@@ -72,7 +77,12 @@ class ChildProcessTest(absltest.TestCase):
 
     def start(self, **kwargs) -> ChildProcess:
         child = ChildProcess(
-            "the child", "child_for_test", {"depth": 3}, log_path=self.log_path, **kwargs
+            "the child",
+            "child_for_test",
+            {"depth": 3},
+            log_path=self.log_path,
+            template=self.template,
+            **kwargs,
         )
         self.addCleanup(child.stop)
         return child
@@ -153,13 +163,18 @@ class ChildProcessTest(absltest.TestCase):
         child = self.start()
         await_message(child, (), _soon())
         os.write(child._commands, b'{"do": "ec')
-        child._process.stdin.close()
+        # In its place, so that the child closes what it has opened.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), child._commands)
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
             await_message(child, (), _soon())
 
     def test_a_child_does_not_outlive_a_killed_parent(self):
         parent = subprocess.Popen(
-            [sys.executable, "-c", _PARENT, str(self.log_path)],
+            [
+                *(sys.executable, "-c", _PARENT, str(self.log_path)),
+                "template" if self.template is not None else "afresh",
+            ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
@@ -172,6 +187,15 @@ class ChildProcessTest(absltest.TestCase):
         while _is_running(child_pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertFalse(_is_running(child_pid))
+
+
+class ChildOfTemplateTest(ChildProcessTest):
+    """Children that are made of a template are as all others."""
+
+    def setUp(self):
+        super().setUp()
+        self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
+        self.addCleanup(self.template.close)
 
 
 class GpuEnvironmentTest(absltest.TestCase):
