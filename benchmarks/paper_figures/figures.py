@@ -1,8 +1,8 @@
 """Draws the figures of the papers that show data, with ours: one command, one file each.
 
 Placements and steps are simulated, of searches by `auto` that this command makes. Learning curves
-are those of runs that are kept in benchmarks/results. Figures of training to the end (ColocRL 6 and
-7) need weeks on the machines of the papers, and have no counterpart.
+are those of runs that are kept in benchmarks/results, and so are the curves of training to the end
+(ColocRL 6 and 7): of small models on two worker processes, by `benchmarks.live.training`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.provenance import package_versions
+from benchmarks.live import training_curves
+from benchmarks.live.training_picture import draw_training
+from benchmarks.live.training_report import smoothed_runs
 from benchmarks.paper_figures.distribution import (
     draw_distribution,
     learned_distributions,
@@ -44,6 +47,12 @@ _NMT_2, _NMT_4 = ("nmt_2", "4xK80"), ("nmt_4", "post-4xK80")
 _INCEPTION = ("inception_v3", "4xK80")
 _POST = ("post", "post_ce", "post_ppo", "policy_gradient")
 _EAGLE = ("hierarchical", "post", "eagle", "eagle_gcn")
+_TRAINING = _RESULTS / "training" / "curves.csv.gz"
+# By file, the model that is trained, what is beside each other, and whether perplexity is shown.
+_TRAINED: dict[str, tuple[str, tuple[str, ...], bool]] = {
+    "colocrl_6": ("translation", ("original", "expert", "found"), True),
+    "colocrl_7": ("inception_v3", ("original", "found", "synchronous", "asynchronous"), False),
+}
 # By file, the models, machines and placers of its learning curves.
 _CURVES = {
     "post_2": (
@@ -90,6 +99,8 @@ def main() -> None:
     curves = read_curves(sorted(path for each in _KEPT for path in _RESULTS.glob(each)))
     for name, (problems, placers) in _CURVES.items():
         _draw_learning(out_dir / f"{name}.png", curves, problems, placers)
+    for name, (trained, variants, perplexity) in _TRAINED.items():
+        _draw_training(out_dir / f"{name}.png", trained, variants, perplexity=perplexity)
     keys = [ProblemKey(*which, "fine") for which in (_NMT_2, _NMT_4, _INCEPTION)]
     failures = make_problems(keys, args.problems_dir)
     if failures:
@@ -168,6 +179,20 @@ def _draw_learning(
             row[0].set_title(f"{model} on {machine}, simulated", fontsize=9, loc="left")
 
     _write(path, (11, 3.2 * len(problems) + 0.4), draw)
+
+
+def _draw_training(
+    path: pathlib.Path, model: str, variants: tuple[str, ...], *, perplexity: bool
+) -> None:
+    curves = training_curves.read_curves(_TRAINING)
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        runs = {variant: smoothed_runs(curves, model, variant) for variant in variants}
+        draw_training(axes, runs, against="time", perplexity=perplexity)
+        axes.set_title(f"{model}, small, on local:2: mean of the runs and their spread", fontsize=9)
+
+    _write(path, (8, 4.5), draw)
 
 
 def _draw_bars(path: pathlib.Path, model: _Model) -> None:
