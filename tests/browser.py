@@ -38,8 +38,9 @@ class Browser:
         self._read, from_browser = os.pipe()
         self._process = subprocess.Popen(
             [
-                # Chromium reads from descriptor 3 and writes to 4.
-                *("sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", executable),
+                # Chromium reads from descriptor 3 and writes to 4. Other shells know no descriptor
+                # above 9.
+                *("bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "", executable),
                 *("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"),
                 *("--no-first-run", "--disable-background-networking", "--disable-sync"),
                 *("--disable-component-update", "--hide-scrollbars", "--disable-dev-shm-usage"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -287,6 +288,23 @@ class BrowserTest(absltest.TestCase):
             if self.browser.evaluate(_DEEP_TEXT).count("on task:0/CPU:0 from") > before:
                 return
         self.fail("no operation was named")
+
+    def test_paper_shows_every_chart_and_the_whole_table(self):
+        for name, dark in (("live", False), ("nmt", True)):
+            with self.subTest(name):
+                self.open(name, 1280, dark)
+                pdf = base64.b64decode(self.browser.call("Page.printToPDF")["data"])
+                self.assertStartsWith(pdf, b"%PDF")
+                charts = self.browser.evaluate("document.querySelectorAll('.chart').length")
+                shown = "[...document.querySelectorAll('.printed + .chart')].length"
+                self.assertEqual(self.browser.evaluate(shown), charts)
+                widths = "[...document.querySelectorAll('.printed')].map((i) => i.naturalWidth)"
+                self.assertGreater(min(self.browser.evaluate(widths)), 300)
+                self.browser.call("Emulation.setEmulatedMedia", media="print")
+                wide = "getComputedStyle(document.querySelector('.tall')).maxHeight"
+                self.assertEqual(self.browser.evaluate(wide), "none")
+                self.browser.call("Emulation.setEmulatedMedia", media="")
+                self.assertEqual(self.browser.complaints, [])
 
     def test_colours_can_stand_for_layers(self):
         self.open("nmt")

@@ -134,8 +134,23 @@ const tfPlacer = (() => {
     legend(select.value);
   }
 
+  // Charts are as wide as the window; paper takes pictures of them.
+  function printed() {
+    document.querySelectorAll(".printed").forEach((image) => image.remove());
+    for (const chart of document.querySelectorAll(".chart")) {
+      const view = Object.values(Bokeh.index.roots ?? Bokeh.index).find((each) => chart.contains(each.el));
+      if (!view) continue;
+      const image = document.createElement("img");
+      image.className = "printed";
+      image.alt = "";
+      image.src = view.export("png").canvas.toDataURL();
+      chart.before(image);
+    }
+  }
+
   async function start() {
     await charts();
+    addEventListener("beforeprint", printed);
     theme();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
     if (data) { colours(); table(); }

@@ -1,0 +1,115 @@
+"""How much processor time the page about a search takes, and how large it is.
+
+The search is planned: an unrolled LSTM, split by layer, in a directory as `tf_placer search` leaves
+it. Then the page is made once, in this process, which has imported nothing that draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+
+from benchmarks.harness.provenance import package_versions, provenance
+from benchmarks.problems.synthetic import unrolled_lstm
+from tf_placer.files import write_json
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
+from tf_placer.search.sampled_steps import Sample
+from tf_placer.text.table import table
+
+__all__ = ["layered_lstm", "main", "page_secs", "write_plan"]
+
+_LAYERS = 8
+# Of a layer and step, about.
+_OPERATIONS = 40
+_SAMPLES = 2400
+
+
+def layered_lstm(num_operations: int) -> PlacementProblem:
+    """Makes an unrolled LSTM of eight layers and about so many operations, with its layers."""
+    problem = unrolled_lstm(_LAYERS, max(1, round(num_operations / _OPERATIONS / _LAYERS)))
+    # The groups are the weights of each layer, what all layers share, and the cells step by step.
+    groups = problem.groups
+    layers = np.where(groups <= _LAYERS, groups % _LAYERS, (groups - _LAYERS - 1) % _LAYERS)
+    return dataclasses.replace(problem, layers=layers, coarse_groups=groups)
+
+
+def write_plan(problem: PlacementProblem, directory: pathlib.Path) -> None:
+    """Writes a search that found a split by layer."""
+    plan = PlanDirectory(directory)
+    write_problem(problem, plan.problem)
+    of_groups = np.zeros(problem.num_groups, np.int64)
+    if problem.layers is not None:
+        of_groups[problem.groups] = problem.layers
+    first, count = problem.num_devices > 1, problem.num_devices
+    found = first + of_groups * (count - first) // (1 + int(of_groups.max()))
+    result = {"assignment": found.tolist(), "placer": "random", "seed": 0}
+    write_json(plan.result, {**result, "trials": _SAMPLES, "elapsed_secs": 60.0})
+    samples = tuple(Sample(i, i / 40, 1.0 + 1.0 / i) for i in range(1, _SAMPLES + 1))
+    plan.write_record(
+        PlanRecord(
+            header={"placer": "random", "seed": 0, "versions": package_versions()},
+            command="made up",
+            time="",
+            samples=samples,
+            best=samples[-1:],
+        )
+    )
+
+
+def page_secs(directory: pathlib.Path, path: pathlib.Path) -> dict[str, float]:
+    """Makes the page about a search.
+
+    Returns:
+        Seconds of processor time by part.
+    """
+    start_secs = time.process_time()
+    # All that the command imports counts.
+    from tf_placer.live.run_page import read_run_view
+    from tf_placer.report.page.page import write_page
+
+    imported_secs = time.process_time()
+    view = read_run_view(directory)
+    read_secs = time.process_time()
+    write_page(view, path)
+    return {
+        "importing": imported_secs - start_secs,
+        "reading and simulating": read_secs - imported_secs,
+        "drawing and writing": time.process_time() - read_secs,
+    }
+
+
+def main() -> None:
+    """Makes the page and prints what each part took."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--operations", type=int, default=20000, help="about (default 20000)")
+    parser.add_argument("--problem", help="a problem file, instead of the unrolled LSTM")
+    parser.add_argument("--output", help="where the page stays (default: nowhere)")
+    args = parser.parse_args()
+    problem = read_problem(args.problem) if args.problem else layered_lstm(args.operations)
+    with tempfile.TemporaryDirectory() as directory:
+        run = pathlib.Path(directory, "run")
+        run.mkdir()
+        write_plan(problem, run)
+        path = pathlib.Path(args.output or os.path.join(directory, "report.html"))
+        secs = page_secs(run, path)
+        rows = [[part, f"{of_part:.2f} s"] for part, of_part in secs.items()]
+        rows.append(["all", f"{sum(secs.values()):.2f} s"])
+        print(table(["part", "processor time"], rows))
+        size = path.stat().st_size / 1e6
+    made_by = provenance()
+    print(
+        f"{problem.num_operations:,} operations, {problem.num_groups:,} groups: {size:.1f} MB\n"
+        f"{made_by['command']} on {made_by['processor']}"
+    )
+
+
+if __name__ == "__main__":
+    main()
