@@ -33,6 +33,7 @@ from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
 from tf_placer.live.explanation import explain_trials
 from tf_placer.live.header import live_header, request_digest, with_costs
 from tf_placer.live.measurer import Measurer, OwnProcesses
+from tf_placer.live.no_finalists import outcome_without_finalists
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.live.search_result import (
     confirmed_measurement,
@@ -204,6 +205,7 @@ class LiveJob:
             timeout_secs=timeout_secs,
             best_secs=best_secs,
             reference_secs=original,
+            report=self.stages.say,
         )
 
     def _made(self, name: str, log: TrialLog, measurer: Measurer) -> Placer | None:
@@ -305,6 +307,7 @@ class LiveJob:
             meta_optimizer=meta_optimizer,
             work_dir=self.directory.work,
             timeout_secs=self._first_timeout_secs(),
+            report=self.stages.say,
             **shared,
         )
 
@@ -625,7 +628,7 @@ def _run(
         stages.how_far = plan.how_far
         hosted = None
         if host is not None:
-            hosted = LiveProcesses(request.machine, directory.path, host)
+            hosted = LiveProcesses(request.machine, directory.path, host, report=stages.say)
         crew = None
         if request.workers is not None:
             crew = Crew(
@@ -673,14 +676,10 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
             note = "; ".join(text for text in (note, job.cut_short(trials)) if text) or None
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
-    elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:
-        outcome, note = Outcome.NOTHING_RUNS, failures[-1].message
     else:
-        outcome = Outcome.NOT_CONFIRMED
-        note = (
-            "only the graph as it came was measured within "
-            f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
-        )
+        outcome, note = outcome_without_finalists(trials, request.max_trials, request.max_secs)
+        if outcome is Outcome.NOTHING_RUNS:
+            note = "; ".join(text for text in (note, job.cut_short(trials)) if text)
     explanation = None
     job.stages.enter("explaining the result")
     if job.costs is not None and finalists and interrupts.count < 2:
