@@ -28,6 +28,7 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.private_network import PrivateNetwork
+from tf_placer.process_template import ForkedProcess, ProcessTemplate, is_stopped
 
 __all__ = [
     "Child",
@@ -102,7 +103,11 @@ class Child(Protocol):
     """What obeys commands and can die: a `ChildProcess`, or a stand-in for one."""
 
     name: str
-    pid: int
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        ...
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable when it has answered or died."""
@@ -182,7 +187,6 @@ class ChildProcess:
 
     Attributes:
         name: what messages call the process.
-        pid: its process id.
         log_path: the file with everything that it wrote to its standard outputs.
     """
 
@@ -196,6 +200,7 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         network: PrivateNetwork | None = None,
+        template: ProcessTemplate | None = None,
     ) -> None:
         """Starts the process.
 
@@ -207,6 +212,7 @@ class ChildProcess:
             environ: its environment variables; those of this process when None.
             pass_fds: file descriptors that it inherits, with their numbers.
             network: the network that it is in; that of this process when None.
+            template: what it is made of, without `pass_fds`; None to start it afresh.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
@@ -214,37 +220,55 @@ class ChildProcess:
         variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # Warnings stay: the allocator's "ran out of memory" explains a death.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
-        # -P: the working directory counts only if it is on this process's path.
-        command = [sys.executable, "-P", "-m", module]
         if network is not None:
-            command = network.command(module)
             variables.update(network.environ())
-            pass_fds = (*pass_fds, *network.inherited)
         self._answers, answers_of_child = os.pipe()
+        stdin, self._commands = os.pipe()
+        os.set_blocking(self._commands, False)
+        self._process: subprocess.Popen[bytes] | ForkedProcess
         try:
             # Append mode, so that what follows a truncation starts at the beginning of the file.
             with open(self.log_path, "ab") as log:
-                self._process = subprocess.Popen(
-                    [*command, json.dumps({**settings, "answers": answers_of_child})],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    env=variables,
-                    pass_fds=(answers_of_child, *pass_fds),
-                    # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
-                    start_new_session=True,
-                )
+                if template is not None:
+                    self._process = template.fork(
+                        [module, json.dumps(settings)],
+                        environ=variables,
+                        stdin=stdin,
+                        log=log.fileno(),
+                        answers=answers_of_child,
+                        network=network,
+                    )
+                else:
+                    # -P: the working directory counts only if it is on this process's path.
+                    command = [sys.executable, "-P", "-m", module]
+                    if network is not None:
+                        command = network.command(module)
+                        pass_fds = (*pass_fds, *network.inherited)
+                    self._process = subprocess.Popen(
+                        [*command, json.dumps(settings), str(answers_of_child)],
+                        stdin=stdin,
+                        stdout=log,
+                        stderr=log,
+                        env=variables,
+                        pass_fds=(answers_of_child, *pass_fds),
+                        # Ctrl-C in a terminal reaches the parent alone, which then stops its
+                        # children.
+                        start_new_session=True,
+                    )
         except BaseException:
             os.close(self._answers)
+            os.close(self._commands)
             raise
         finally:
             os.close(answers_of_child)
-        assert self._process.stdin is not None
-        self._commands = self._process.stdin.fileno()
-        os.set_blocking(self._commands, False)
-        self.pid = self._process.pid
+            os.close(stdin)
         self._unread = b""
         self._stopped = False
+
+    @property
+    def pid(self) -> int:
+        """The process id; waits for a template that still imports TensorFlow."""
+        return self._process.pid
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable when the child has answered or died."""
@@ -288,13 +312,9 @@ class ChildProcess:
         return self._process.poll() is None
 
     def is_stopped(self) -> bool:
-        """Says whether the process is stopped by a signal."""
-        try:
-            stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        # The name of the program, which may be anything, is in parentheses before its state.
-        return stat.rpartition(")")[2].split()[0] == "T"
+        """Says whether the process, or the template that is to make it, is stopped by a signal."""
+        process = self._process
+        return is_stopped(process.looked_at if isinstance(process, ForkedProcess) else process.pid)
 
     @property
     def exit_code(self) -> int | None:
@@ -341,12 +361,12 @@ class ChildProcess:
         self._stopped = True
         if self.is_alive():
             self._process.kill()
+        # One that a template is still to make ends when it finds nobody at the other end.
+        os.close(self._commands)
         try:
             self._process.wait(_EXIT_WAIT_SECS)
         except subprocess.TimeoutExpired:
-            logging.warning("%s (process %d) does not die", self.name, self.pid)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+            logging.warning("%s does not die", self.name)
         os.close(self._answers)
 
 
@@ -403,8 +423,9 @@ class Parent:
 
     def __init__(self) -> None:
         """Starts to listen; from now on this process ends when its parent does."""
-        self.settings: dict[str, Any] = json.loads(sys.argv[1])
-        self._answers = self.settings.pop("answers")
+        _, settings, answers = sys.argv
+        self.settings: dict[str, Any] = json.loads(settings)
+        self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         # Whatever comes over the line, and its end, lets this process go on if it is stopped: else

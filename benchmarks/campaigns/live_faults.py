@@ -51,7 +51,12 @@ _SAID = (
     ("slow", r"times as long as at first"),
     ("gone", r"a server went away|answers again"),
 )
-_VICTIMS = ("tf_placer.environments.worker", "tf_placer.machines.local_server")
+# Processes by their command line; those that were made of a template have that of it.
+_VICTIMS = {
+    "tf_placer.process_template": "template, or made of it",
+    "tf_placer.environments.worker": "worker started afresh",
+    "tf_placer.machines.local_server": "server started afresh",
+}
 _PORTS = (28471, 28472)
 _LIMIT_SECS, _GONE_SECS = 900.0, 30.0
 _CLUSTER_CASES = 5
@@ -247,7 +252,9 @@ class Faults:
                 return
             kind = self._draw.choice(kinds)
             victim = self._draw.choice(victims)
-            name = "server" if kind == _RETURNS or _VICTIMS[1] in victim.command else "worker"
+            name = "server of the cluster"
+            if kind != _RETURNS:
+                name = next(name for part, name in _VICTIMS.items() if part in victim.command)
             secs = round(time.monotonic() - start_secs, 1)
             self.done.append({"kind": kind, "victim": name, "secs": secs})
             if kind == _RETURNS:

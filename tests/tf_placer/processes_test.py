@@ -14,6 +14,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tf_placer import processes
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -46,9 +47,11 @@ while True:
 
 _PARENT = """
 import sys, time
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import ChildProcess, await_message
 
-child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1])
+template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else None
+child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], template=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
 print(child.pid, flush=True)
@@ -69,6 +72,8 @@ def _is_running(pid: int) -> bool:
 
 
 class ChildProcessTest(absltest.TestCase):
+    template: ProcessTemplate | None = None
+
     def setUp(self):
         super().setUp()
         directory = self.create_tempdir().full_path
@@ -79,7 +84,12 @@ class ChildProcessTest(absltest.TestCase):
 
     def start(self, **kwargs) -> ChildProcess:
         child = ChildProcess(
-            "the child", "child_for_test", {"depth": 3}, log_path=self.log_path, **kwargs
+            "the child",
+            "child_for_test",
+            {"depth": 3},
+            log_path=self.log_path,
+            template=self.template,
+            **kwargs,
         )
         self.addCleanup(child.stop)
         return child
@@ -193,13 +203,18 @@ class ChildProcessTest(absltest.TestCase):
         child = self.start()
         await_message(child, (), _soon())
         os.write(child._commands, b'{"do": "ec')
-        child._process.stdin.close()
+        # In its place, so that the child closes what it has opened.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), child._commands)
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
             await_message(child, (), _soon())
 
     def check_that_a_child_does_not_outlive_a_killed_parent(self, *, is_stopped: bool):
         parent = subprocess.Popen(
-            [sys.executable, "-c", _PARENT, str(self.log_path)],
+            [
+                *(sys.executable, "-c", _PARENT, str(self.log_path)),
+                "template" if self.template is not None else "afresh",
+            ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
@@ -220,6 +235,32 @@ class ChildProcessTest(absltest.TestCase):
 
     def test_nor_does_one_that_is_stopped(self):
         self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=True)
+
+
+class ChildOfTemplateTest(ChildProcessTest):
+    """Children that are made of a template are as all others."""
+
+    def setUp(self):
+        super().setUp()
+        self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
+        self.addCleanup(self.template.close)
+
+    def test_a_child_whose_template_is_stopped_is_noticed_and_given_up(self):
+        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.01))
+        self.enterContext(mock.patch.object(processes, "_EXIT_WAIT_SECS", 0.1))
+        await_message(self.start(), (), _soon())
+        os.kill(self.template._process.pid, signal.SIGSTOP)
+        deadline = _soon()
+        while not self.template.is_stopped() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        child = self.start()
+        self.assertTrue(child.is_stopped())
+        with self.assertRaisesRegex(ChildStopped, "the child was stopped by a signal"):
+            await_message(child, (), _soon())
+        child.stop()
+        os.kill(self.template._process.pid, signal.SIGCONT)
+        # What it makes now finds nobody; others are made as before.
+        self.assertLen(await_message(self.start(), (), _soon()), 1)
 
 
 class GpuEnvironmentTest(absltest.TestCase):

@@ -18,6 +18,7 @@ from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     Child,
     ChildDied,
@@ -31,6 +32,8 @@ from tf_placer.processes import (
 __all__ = ["LiveProcesses", "WorkerStartError"]
 
 _START_TIMEOUT_SECS = 300.0
+# What worker and servers import before they know what to do.
+_TEMPLATE_MODULES = ("tensorflow", "tf_placer.environments.loaded_graph")
 # How long a dead server may take to be noticed after its client was told that it is gone.
 _DEATH_NOTICE_SECS = 2.0
 # How long a worker may take to close its sessions before it is replaced, too.
@@ -75,6 +78,9 @@ class LiveProcesses:
         # The worker and the servers of a local machine are among themselves.
         self._network: PrivateNetwork | None = None
         self._why_open = ""
+        # What they are made of, unless they are to differ as processes started afresh do.
+        self._template: ProcessTemplate | None = None
+        self._start_afresh = False
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
         self._is_connected = False
@@ -95,17 +101,23 @@ class LiveProcesses:
         if self._worker is None or needs_cluster:
             self.generation += 1
             self._is_connected = False
+        template = None
         if needs_cluster:
             if self._worker is None and self._network is None:
                 self._make_network()
+            if not self._start_afresh:
+                self._template = template = self._template or ProcessTemplate(
+                    _TEMPLATE_MODULES, self._directory / "template.log"
+                )
             self._cluster = LocalCluster(
                 self.machine,
                 log_dir=str(self._directory),
                 network=self._network,
                 why_open=self._why_open,
+                template=template,
             )
         if self._worker is None:
-            self._worker = self._new_worker()
+            self._worker = self._new_worker(template)
             self._loaded.clear()
 
     def _make_network(self) -> None:
@@ -135,7 +147,8 @@ class LiveProcesses:
             self._start_once(load)
         except (LocalClusterError, ChildDied, ChildTimeout) as error:
             self._report(f"the workers did not start, trying once more: {error}")
-            self.stop()
+            self.close()
+            self._start_afresh = True  # A template that fails is not in the way.
             try:
                 self._start_once(load)
             except (LocalClusterError, ChildDied, ChildTimeout) as again:
@@ -207,8 +220,9 @@ class LiveProcesses:
             raise WorkerStartError(f"the graph cannot be run: {answers[-1]['refused']}")
         self._is_connected = True
         self._loaded.add(load["graph"])
+        self._start_afresh = False
 
-    def _new_worker(self) -> Child:
+    def _new_worker(self, template: ProcessTemplate | None) -> Child:
         if self._host is not None:
             return HostedWorker(self._host)
         environ = environment_with_gpus() if self._is_attached else environment_without_gpus()
@@ -224,6 +238,7 @@ class LiveProcesses:
             log_path=self._directory / "worker.log",
             environ=environ,
             network=self._network,
+            template=template,
         )
 
     @property
@@ -231,10 +246,11 @@ class LiveProcesses:
         return self.machine.kind == "attached"
 
     def restart(self) -> None:
-        """Lets the next request find fresh processes under the devices.
+        """Lets the next request find fresh processes under the devices, started one by one.
 
         On a local machine these are the servers; the worker, which only talks to them, stays.
         """
+        self._start_afresh = True
         if self.machine.kind != "local":
             self.stop()
         if self._cluster is None or self._worker is None:
@@ -335,8 +351,19 @@ class LiveProcesses:
     def _servers(self) -> list[ChildProcess]:
         return [] if self._cluster is None else self._cluster.servers
 
+    def close(self) -> None:
+        """Stops all processes, for good."""
+        # Its processes end with it. One that hangs would never say that they have.
+        if self._template is not None:
+            self._template.close()
+            self._template = None
+        self.stop()
+
     def stop(self) -> None:
-        """Stops all processes; the next request starts new ones."""
+        """Stops all processes that run sessions; the next request starts new ones."""
+        if self._template is not None and self._template.is_stopped():
+            self._template.close()
+            self._template = None
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

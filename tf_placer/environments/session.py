@@ -440,7 +440,8 @@ class SessionEnvironment:
     def close(self) -> None:
         """Stops all processes that are its own, and removes all files."""
         if self._owns_processes:
-            self.stop()
+            self._processes.close()
+            self._sessions.clear()
         else:
             self._processes.unload(self._load["graph"])
         self._remove_files()

@@ -672,7 +672,7 @@ def _run(
                 return _conclude(job, trials, request_digest(request, graph_def, session_config))
         finally:
             if hosted is not None:
-                hosted.stop()
+                hosted.close()
             if crew is not None:
                 crew.close()
 

@@ -110,6 +110,11 @@ class LocalSessionTest(tf.test.TestCase):
     def kill(self, name: str, number: signal.Signals):
         os.kill(self.environment.process_ids()[name], number)
 
+    def wait_for_death(self, name: str):
+        children = self.environment.processes.children()
+        [child] = [child for child in children if child.name == name]
+        self.assertIn("was killed", child.exit_description())
+
     def test_placements_are_measured_one_by_one(self):
         measurements = self.environment.measure(np.array([[0, 0], [0, 1], [1, 0]], np.int32))
         self.assertLen(measurements, 3)
@@ -192,9 +197,8 @@ class LocalSessionTest(tf.test.TestCase):
 
     def test_a_server_that_died_between_measurements_is_replaced(self):
         self.assert_works()
-        before = self.environment.process_ids()
         self.kill("task 0", signal.SIGKILL)
-        os.waitid(os.P_PID, before["task 0"], os.WEXITED | os.WNOWAIT)
+        self.wait_for_death("task 0")
         self.assert_works()
 
     def test_a_hung_step_is_a_timeout_and_the_next_measurement_works(self):
@@ -308,9 +312,8 @@ class LocalSessionTest(tf.test.TestCase):
     def test_sessions_are_lost_with_a_process_that_died_between(self):
         self.environment.open_session("a", {})
         self.environment.open_session("b", {})
-        before = self.environment.process_ids()
         self.kill("task 1", signal.SIGKILL)
-        os.waitid(os.P_PID, before["task 1"], os.WEXITED | os.WNOWAIT)
+        self.wait_for_death("task 1")
         self.assert_lost("a")
         self.assert_lost("b")
         self.environment.close_session("a")
