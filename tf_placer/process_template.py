@@ -18,6 +18,7 @@ import fcntl
 import importlib
 import json
 import os
+import pathlib
 import runpy
 import select
 import signal
@@ -31,7 +32,7 @@ from typing import Any, NoReturn
 
 from tf_placer.private_network import PrivateNetwork, enter_network
 
-__all__ = ["ForkedProcess", "ProcessTemplate", "go_on_at_messages"]
+__all__ = ["ForkedProcess", "ProcessTemplate", "go_on_at_messages", "is_stopped"]
 
 _PR_SET_PDEATHSIG = 1
 # How long a template may take to import what it needs, before processes that are to end wait no
@@ -54,6 +55,16 @@ def go_on_at_messages(line: int) -> None:
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def is_stopped(pid: int) -> bool:
+    """Says whether a process is stopped by a signal (SIGSTOP)."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # The name of the program, which may be anything, is in parentheses before its state.
+    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 class ForkedProcess:
@@ -186,6 +197,10 @@ class ProcessTemplate:
             os.close(text)
             os.close(theirs)
         return ForkedProcess(status)
+
+    def is_stopped(self) -> bool:
+        """Says whether it is stopped by a signal, and does not say how its processes ended."""
+        return is_stopped(self._process.pid)
 
     def close(self) -> None:
         """Ends it, and with it all its processes."""

@@ -27,7 +27,12 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.private_network import PrivateNetwork
-from tf_placer.process_template import ForkedProcess, ProcessTemplate, go_on_at_messages
+from tf_placer.process_template import (
+    ForkedProcess,
+    ProcessTemplate,
+    go_on_at_messages,
+    is_stopped,
+)
 
 __all__ = [
     "Child",
@@ -312,12 +317,7 @@ class ChildProcess:
 
     def is_stopped(self) -> bool:
         """Says whether the process is stopped by a signal."""
-        try:
-            stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        # The name of the program, which may be anything, is in parentheses before its state.
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return is_stopped(self.pid)
 
     @property
     def exit_code(self) -> int | None:

@@ -360,6 +360,10 @@ class LiveProcesses:
 
     def stop(self) -> None:
         """Stops all processes that run sessions; the next request starts new ones."""
+        if self._template is not None and self._template.is_stopped():
+            # It would not say that its processes have ended.
+            self._template.close()
+            self._template = None
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

@@ -22,6 +22,7 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
 from tf_placer.live import time_plan
+from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
@@ -253,6 +254,17 @@ class JobTest(tf.test.TestCase):
                 self.assertEqual(given, options)
                 self.assertLen(trials[-1].assignment, num_groups)
                 self.assertContainsSubset(options, header["configuration"])
+
+    def test_another_search_on_the_computer_is_noticed(self):
+        cache = self.create_tempdir().full_path
+        with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+            with OtherSearches("runs/other", lambda line: None):
+                self.run_search(Script(secs=split_is_faster))
+            self.assertLen([line for line in self.lines if "log in runs/other" in line], 1)
+            self.assertIn("another search ran on this", self.directory.read_result()["note"])
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(secs=split_is_faster))
+            self.assertIsNone(self.directory.read_result()["note"])
 
     def test_nothing_faster_leaves_no_placement(self):
         self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
