@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib
 import json
 import os
+import pathlib
 import runpy
 import select
 import signal
@@ -30,13 +32,39 @@ from typing import Any, NoReturn
 
 from tf_placer.private_network import PrivateNetwork, enter_network
 
-__all__ = ["ForkedProcess", "ProcessTemplate"]
+__all__ = ["ForkedProcess", "ProcessTemplate", "go_on_at_messages", "is_stopped"]
 
 _PR_SET_PDEATHSIG = 1
+# How long a template may take to import what it needs, before processes that are to end wait no
+# longer for their beginning.
+_MAKING_SECS = 30.0
 _NO_USER = -1
 # A request comes with: its text, standard input, the log, the line for answers, the line for the
 # status, and the descriptors of a network.
 _MOST_DESCRIPTORS = 7
+
+
+def go_on_at_messages(line: int) -> None:
+    """Lets this process go on, if it is stopped (SIGSTOP), when something comes over a line.
+
+    So does the end of the line: a process that is stopped would outlive the other end otherwise.
+
+    Args:
+        line: file descriptor of a pipe or a socket.
+    """
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
+    fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def is_stopped(pid: int) -> bool:
+    """Says whether a process is stopped by a signal (SIGSTOP)."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # The name of the program, which may be anything, is in parentheses before its state.
+    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 class ForkedProcess:
@@ -55,9 +83,8 @@ class ForkedProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; waits for the template to have imported what it needs."""
-        while not self._is_closed and b"\n" not in self._written:
-            self._read()
+        """The process id; -1 as long as the template has not made the process."""
+        self.poll()
         pid, line_end, _ = self._written.partition(b"\n")
         return int(pid) if line_end else -1
 
@@ -85,8 +112,12 @@ class ForkedProcess:
         return code
 
     def kill(self) -> None:
-        """Kills the process if it runs."""
-        if self.poll() is None and self.pid > 0:
+        """Kills the process if it runs, as soon as it does."""
+        while self.pid < 0 and self.poll() is None:
+            # Without one, the end of its standard input ends it.
+            if not select.select([self._status], [], [], _MAKING_SECS)[0]:
+                return
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -166,6 +197,10 @@ class ProcessTemplate:
             os.close(text)
             os.close(theirs)
         return ForkedProcess(status)
+
+    def is_stopped(self) -> bool:
+        """Says whether it is stopped by a signal, and does not say how its processes ended."""
+        return is_stopped(self._process.pid)
 
     def close(self) -> None:
         """Ends it, and with it all its processes."""
@@ -269,6 +304,7 @@ class _Template:
 def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
+    go_on_at_messages(int(line))
     template = _Template(socket.socket(fileno=int(line)))
     for module in modules:
         importlib.import_module(module)

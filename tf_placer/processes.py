@@ -4,7 +4,8 @@ A child is a Python module run with `-m`. It gets its settings as JSON on the co
 as JSON lines on its standard input, and answers as JSON lines on a pipe of its own, because
 TensorFlow writes what it likes to standard output. Both standard outputs go to a log file whose end
 explains a death. The end of a child's standard input says that the parent is gone, and the child
-leaves at once, whatever it is doing: `kill -9` of a parent leaves no orphans.
+leaves at once, whatever it is doing, even if it is stopped (SIGSTOP): `kill -9` of a parent leaves
+no orphans.
 """
 
 from __future__ import annotations
@@ -26,12 +27,18 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.private_network import PrivateNetwork
-from tf_placer.process_template import ForkedProcess, ProcessTemplate
+from tf_placer.process_template import (
+    ForkedProcess,
+    ProcessTemplate,
+    go_on_at_messages,
+    is_stopped,
+)
 
 __all__ = [
     "Child",
     "ChildDied",
     "ChildProcess",
+    "ChildStopped",
     "ChildTimeout",
     "Parent",
     "await_message",
@@ -45,6 +52,9 @@ _SAVED_VISIBLE = "TF_PLACER_CUDA_VISIBLE_DEVICES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
+# Who waits for a child looks so often whether it, or one that it needs, is stopped by a signal, and
+# after so many looks at which it was takes it for hung.
+_LOOK_SECS, _MOST_LOOKS = 1.0, 5
 
 
 def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -119,6 +129,10 @@ class Child(Protocol):
         """Says whether it still obeys."""
         ...
 
+    def is_stopped(self) -> bool:
+        """Says whether it is stopped by a signal, and does nothing until another one."""
+        ...
+
     @property
     def exit_code(self) -> int | None:
         """The exit code, minus the signal that killed the process, or None without any."""
@@ -152,9 +166,20 @@ class ChildDied(Exception):
         child: the process that died.
     """
 
-    def __init__(self, child: Child) -> None:
-        super().__init__(child.exit_description())
+    def __init__(self, child: Child, description: str | None = None) -> None:
+        super().__init__(child.exit_description() if description is None else description)
         self.child = child
+
+
+class ChildStopped(ChildDied):
+    """A child process was stopped by a signal (SIGSTOP), and nobody lets it go on."""
+
+    def __init__(self, child: Child) -> None:
+        super().__init__(
+            child,
+            f"{child.name} was stopped by a signal (SIGSTOP) and has not gone on for "
+            f"{_MOST_LOOKS * _LOOK_SECS:g} s",
+        )
 
 
 class ChildTimeout(Exception):
@@ -246,7 +271,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; waits for a template that still imports TensorFlow."""
+        """The process id; -1 as long as a template has not made the process."""
         return self._process.pid
 
     def fileno(self) -> int:
@@ -289,6 +314,10 @@ class ChildProcess:
     def is_alive(self) -> bool:
         """Says whether the process runs."""
         return self._process.poll() is None
+
+    def is_stopped(self) -> bool:
+        """Says whether the process is stopped by a signal."""
+        return is_stopped(self.pid)
 
     @property
     def exit_code(self) -> int | None:
@@ -356,15 +385,26 @@ def await_message(child: Child, others: Sequence[Child], deadline: float) -> lis
 
     Raises:
         ChildDied: one of the processes is gone.
+        ChildStopped: one of them is stopped by a signal for some seconds.
         ChildTimeout: the deadline passed.
     """
+    looks: dict[Child, int] = {}
     with selectors.DefaultSelector() as selector:
         for process in (child, *others):
             selector.register(process, selectors.EVENT_READ, process)
         while True:
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
+            remaining = max(0.0, deadline - time.monotonic())
+            ready = selector.select(min(remaining, _LOOK_SECS))
+            if not ready and time.monotonic() >= deadline:
                 raise ChildTimeout(f"{child.name} did not answer in time")
+            if not ready:
+                # Looks are counted, and not seconds: where all processes are stopped and go on one
+                # after the other, none of them has hung.
+                for process in (child, *others):
+                    looks[process] = looks.get(process, 0) + 1 if process.is_stopped() else 0
+                    if looks[process] >= _MOST_LOOKS:
+                        raise ChildStopped(process)
+                continue
             messages: list[dict[str, Any]] = []
             for key, _ in ready:
                 read = key.data.read_messages()
@@ -390,6 +430,7 @@ class Parent:
         self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        go_on_at_messages(0)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:

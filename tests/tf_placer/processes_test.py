@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 from absl.testing import absltest
 
+from tf_placer import processes
 from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
+    ChildStopped,
     ChildTimeout,
     await_message,
     environment_with_gpus,
@@ -33,6 +37,9 @@ while True:
         parent.send({"echo": command["value"]})
     elif command["do"] == "sleep":
         time.sleep(1000)
+    elif command["do"] == "hang":
+        parent.send({"hangs": True})
+        3 ** 10 ** 9  # No other thread runs meanwhile.
     elif command["do"] == "exit":
         print("the last word", file=sys.stderr, flush=True)
         os._exit(7)
@@ -112,7 +119,8 @@ class ChildProcessTest(absltest.TestCase):
     def test_a_child_that_does_not_read_is_a_timeout(self):
         child = self.start()
         await_message(child, (), _soon())
-        os.kill(child.pid, signal.SIGSTOP)
+        child.send({"do": "hang"}, _soon())
+        await_message(child, (), _soon())
         with self.assertRaises(ChildTimeout):
             child.send({"do": "echo", "value": "x" * 10_000_000}, time.monotonic() + 0.2)
 
@@ -142,6 +150,38 @@ class ChildProcessTest(absltest.TestCase):
             await_message(child, (other,), _soon())
         self.assertIs(caught.exception.child, other)
 
+    def test_a_child_that_is_stopped_by_a_signal_is_noticed(self):
+        child, other = self.start(), self.start()
+        for process in (child, other):
+            await_message(process, (), _soon())
+        self.assertFalse(other.is_stopped())
+        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.01))
+        os.kill(other.pid, signal.SIGSTOP)
+        with self.assertRaisesRegex(
+            ChildStopped, r"the child was stopped by a signal \(SIGSTOP\) and has not gone on"
+        ) as caught:
+            await_message(child, (other,), _soon())
+        self.assertIs(caught.exception.child, other)
+        other.stop()
+        self.assertFalse(_is_running(other.pid))
+
+    def test_a_child_that_goes_on_has_not_hung(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.001))
+        # Never at so many looks in a row.
+        states = itertools.cycle([True] * (processes._MOST_LOOKS - 1) + [False])
+        self.enterContext(mock.patch.object(child, "is_stopped", lambda: next(states)))
+        with self.assertRaises(ChildTimeout):
+            await_message(child, (), time.monotonic() + 0.1)
+
+    def test_a_command_lets_a_stopped_child_go_on(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        os.kill(child.pid, signal.SIGSTOP)
+        child.send({"do": "echo", "value": 1}, _soon())
+        self.assertEqual(await_message(child, (), _soon()), [{"echo": 1}])
+
     def test_a_cleared_log_starts_again(self):
         child = self.start()
         await_message(child, (), _soon())
@@ -169,7 +209,7 @@ class ChildProcessTest(absltest.TestCase):
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
             await_message(child, (), _soon())
 
-    def test_a_child_does_not_outlive_a_killed_parent(self):
+    def check_that_a_child_does_not_outlive_a_killed_parent(self, *, is_stopped: bool):
         parent = subprocess.Popen(
             [
                 *(sys.executable, "-c", _PARENT, str(self.log_path)),
@@ -181,12 +221,20 @@ class ChildProcessTest(absltest.TestCase):
         self.addCleanup(parent.stdout.close)
         child_pid = int(parent.stdout.readline())
         self.assertTrue(_is_running(child_pid))
+        if is_stopped:
+            os.kill(child_pid, signal.SIGSTOP)
         parent.kill()
         parent.wait()
         deadline = _soon()
         while _is_running(child_pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertFalse(_is_running(child_pid))
+
+    def test_a_child_does_not_outlive_a_killed_parent(self):
+        self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=False)
+
+    def test_nor_does_one_that_is_stopped(self):
+        self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=True)
 
 
 class ChildOfTemplateTest(ChildProcessTest):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from absl import logging
@@ -13,6 +13,7 @@ from absl import logging
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.environments.hosted_worker import HostedWorker
+from tf_placer.machines.cluster_return import await_cluster, why_silent
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
@@ -52,7 +53,12 @@ class LiveProcesses:
     """
 
     def __init__(
-        self, machine: Machine, directory: str | os.PathLike[str], host: int | None = None
+        self,
+        machine: Machine,
+        directory: str | os.PathLike[str],
+        host: int | None = None,
+        *,
+        report: Callable[[str], None] = logging.warning,
     ) -> None:
         """Starts nothing yet.
 
@@ -61,8 +67,10 @@ class LiveProcesses:
             directory: an existing directory for the logs of the processes.
             host: file descriptor of a `WorkerHost`, in whose process sessions run on an attached
                 machine; None for a process of their own.
+            report: called with a line for people when processes have died and are started again.
         """
         self.machine = machine
+        self._report = report
         self._directory = pathlib.Path(directory)
         self._host = host
         self._worker: Child | None = None
@@ -76,6 +84,8 @@ class LiveProcesses:
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
         self._is_connected = False
+        # Whether the servers of a cluster, which others start, may be gone.
+        self._is_target_doubted = False
         self.generation = 0
 
     def launch(self) -> None:
@@ -131,12 +141,12 @@ class LiveProcesses:
             return
         dead = [child for child in self.children() if not child.is_alive()]
         if dead:
-            logging.warning("%s between two trials; restarting", dead[0].exit_description())
+            self._report(f"{dead[0].exit_description()} between two trials: starting it again")
             self.stop()
         try:
             self._start_once(load)
         except (LocalClusterError, ChildDied, ChildTimeout) as error:
-            logging.warning("The workers did not start, trying once more: %s", error)
+            self._report(f"the workers did not start, trying once more: {error}")
             self.close()
             self._start_afresh = True  # A template that fails is not in the way.
             try:
@@ -157,11 +167,30 @@ class LiveProcesses:
         return not missing and all(child.is_alive() for child in self.children())
 
     def _check_target(self) -> None:
-        if self.machine.kind == "cluster":
-            try:
+        if self.machine.kind != "cluster":
+            return
+        try:
+            if self._is_target_doubted:
+                await_cluster(self.machine, self._report)
+                self._is_target_doubted = False
+            else:
                 check_reachable(self.machine.target)
-            except MachineError as error:
-                raise WorkerStartError(str(error)) from None
+        except MachineError as error:
+            raise WorkerStartError(str(error)) from None
+
+    def blamed(self, failure: Failure) -> Failure:
+        """Finds out whose fault a failure is, after which the processes were stopped.
+
+        Where a cluster does not answer any more, a step that did not end in time died with it.
+        """
+        if self.machine.kind != "cluster":
+            return failure
+        if failure.kind is FailureKind.WORKER_DIED:
+            self._is_target_doubted = True
+        elif failure.kind is FailureKind.TIMEOUT and (why := why_silent(self.machine)) is not None:
+            self._is_target_doubted = True
+            return Failure(FailureKind.WORKER_DIED, f"{failure.message}: {why}")
+        return failure
 
     def _start_once(self, load: Mapping[str, Any]) -> None:
         self.launch()
@@ -331,6 +360,10 @@ class LiveProcesses:
 
     def stop(self) -> None:
         """Stops all processes that run sessions; the next request starts new ones."""
+        if self._template is not None and self._template.is_stopped():
+            # It would not say that its processes have ended.
+            self._template.close()
+            self._template = None
         if self._worker is not None:
             self._worker.stop()
             self._worker = None
