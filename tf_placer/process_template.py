@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib
 import json
 import os
@@ -31,7 +32,7 @@ from typing import Any, NoReturn
 
 from tf_placer.private_network import PrivateNetwork, enter_network
 
-__all__ = ["ForkedProcess", "ProcessTemplate", "is_stopped"]
+__all__ = ["ForkedProcess", "ProcessTemplate", "is_stopped", "let_go_on"]
 
 _PR_SET_PDEATHSIG = 1
 _NO_USER = -1
@@ -48,6 +49,20 @@ def is_stopped(pid: int) -> bool:
         return False
     # The name of the program, which may be anything, is in parentheses before its state.
     return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def let_go_on(descriptor: int) -> None:
+    """Has whatever comes over a line, and its end, let this process go on if it is stopped.
+
+    Without that, a process that is stopped would outlive the one that started it.
+
+    Args:
+        descriptor: file descriptor of this end of the line, a pipe or a socket.
+    """
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGCONT)
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
 
 
 class ForkedProcess:
@@ -301,6 +316,7 @@ class _Template:
 def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
+    let_go_on(int(line))
     template = _Template(socket.socket(fileno=int(line)))
     for module in modules:
         importlib.import_module(module)

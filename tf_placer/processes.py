@@ -10,7 +10,6 @@ no orphans.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pathlib
@@ -28,7 +27,12 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.private_network import PrivateNetwork
-from tf_placer.process_template import ForkedProcess, ProcessTemplate, is_stopped
+from tf_placer.process_template import (
+    ForkedProcess,
+    ProcessTemplate,
+    is_stopped,
+    let_go_on,
+)
 
 __all__ = [
     "Child",
@@ -428,11 +432,7 @@ class Parent:
         self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        # Whatever comes over the line, and its end, lets this process go on if it is stopped: else
-        # one that is would outlive its parent.
-        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGCONT)
-        fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+        let_go_on(0)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
