@@ -32,13 +32,29 @@ from typing import Any, NoReturn
 
 from tf_placer.private_network import PrivateNetwork, enter_network
 
-__all__ = ["ForkedProcess", "ProcessTemplate", "is_stopped", "let_go_on"]
+__all__ = ["ForkedProcess", "ProcessTemplate", "go_on_at_messages", "is_stopped"]
 
 _PR_SET_PDEATHSIG = 1
+# How long a template may take to import what it needs, before processes that are to end wait no
+# longer for their beginning.
+_MAKING_SECS = 30.0
 _NO_USER = -1
 # A request comes with: its text, standard input, the log, the line for answers, the line for the
 # status, and the descriptors of a network.
 _MOST_DESCRIPTORS = 7
+
+
+def go_on_at_messages(line: int) -> None:
+    """Lets this process go on, if it is stopped (SIGSTOP), when something comes over a line.
+
+    So does the end of the line: a process that is stopped would outlive the other end otherwise.
+
+    Args:
+        line: file descriptor of a pipe or a socket.
+    """
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
+    fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def is_stopped(pid: int) -> bool:
@@ -51,58 +67,26 @@ def is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
-def let_go_on(descriptor: int) -> None:
-    """Has whatever comes over a line, and its end, let this process go on if it is stopped.
-
-    Without that, a process that is stopped would outlive the one that started it.
-
-    Args:
-        descriptor: file descriptor of this end of the line, a pipe or a socket.
-    """
-    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGCONT)
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
-
-
 class ForkedProcess:
     """A process made of a template, with the methods of `subprocess.Popen` that are needed here."""
 
-    def __init__(self, status: int, template: int) -> None:
+    def __init__(self, status: int) -> None:
         """Takes the process over.
 
         Args:
             status: file descriptor of a pipe on which the template writes the id of the process,
                 once there is one, and its exit code.
-            template: the process id of the template.
         """
         self._status = status
-        self._template = template
         self._written = b""
         self._is_closed = False
 
     @property
     def pid(self) -> int:
-        """The process id; waits for the template to have imported what it needs."""
-        while not self._has_id():
-            self._read()
+        """The process id; -1 as long as the template has not made the process."""
+        self.poll()
         pid, line_end, _ = self._written.partition(b"\n")
         return int(pid) if line_end else -1
-
-    @property
-    def is_made(self) -> bool:
-        """Says, without waiting, whether there is a process, or never will be."""
-        while not self._has_id() and select.select([self._status], [], [], 0.0)[0]:
-            self._read()
-        return self._has_id()
-
-    @property
-    def looked_at(self) -> int:
-        """The id of the process that has to go on: the template's until it has made this one."""
-        return self.pid if self.is_made else self._template
-
-    def _has_id(self) -> bool:
-        return self._is_closed or b"\n" in self._written
 
     def poll(self) -> int | None:
         """Returns the exit code, minus the signal that killed the process; None while it runs."""
@@ -128,8 +112,12 @@ class ForkedProcess:
         return code
 
     def kill(self) -> None:
-        """Kills the process if it runs; one that is not made yet finds its input at its end."""
-        if self.is_made and self.poll() is None and self.pid > 0:
+        """Kills the process if it runs, as soon as it does."""
+        while self.pid < 0 and self.poll() is None:
+            # Without one, the end of its standard input ends it.
+            if not select.select([self._status], [], [], _MAKING_SECS)[0]:
+                return
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -208,10 +196,10 @@ class ProcessTemplate:
         finally:
             os.close(text)
             os.close(theirs)
-        return ForkedProcess(status, self._process.pid)
+        return ForkedProcess(status)
 
     def is_stopped(self) -> bool:
-        """Says whether it is stopped by a signal."""
+        """Says whether it is stopped by a signal, and does not say how its processes ended."""
         return is_stopped(self._process.pid)
 
     def close(self) -> None:
@@ -316,7 +304,7 @@ class _Template:
 def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
-    let_go_on(int(line))
+    go_on_at_messages(int(line))
     template = _Template(socket.socket(fileno=int(line)))
     for module in modules:
         importlib.import_module(module)

@@ -30,8 +30,8 @@ from tf_placer.private_network import PrivateNetwork
 from tf_placer.process_template import (
     ForkedProcess,
     ProcessTemplate,
+    go_on_at_messages,
     is_stopped,
-    let_go_on,
 )
 
 __all__ = [
@@ -271,7 +271,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id; waits for a template that still imports TensorFlow."""
+        """The process id; -1 as long as a template has not made the process."""
         return self._process.pid
 
     def fileno(self) -> int:
@@ -316,9 +316,8 @@ class ChildProcess:
         return self._process.poll() is None
 
     def is_stopped(self) -> bool:
-        """Says whether the process, or the template that is to make it, is stopped by a signal."""
-        process = self._process
-        return is_stopped(process.looked_at if isinstance(process, ForkedProcess) else process.pid)
+        """Says whether the process is stopped by a signal."""
+        return is_stopped(self.pid)
 
     @property
     def exit_code(self) -> int | None:
@@ -365,12 +364,11 @@ class ChildProcess:
         self._stopped = True
         if self.is_alive():
             self._process.kill()
-        # One that a template is still to make ends when it finds nobody at the other end.
-        os.close(self._commands)
         try:
             self._process.wait(_EXIT_WAIT_SECS)
         except subprocess.TimeoutExpired:
-            logging.warning("%s does not die", self.name)
+            logging.warning("%s (process %d) does not die", self.name, self.pid)
+        os.close(self._commands)
         os.close(self._answers)
 
 
@@ -432,7 +430,7 @@ class Parent:
         self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        let_go_on(0)
+        go_on_at_messages(0)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:

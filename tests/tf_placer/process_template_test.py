@@ -103,12 +103,26 @@ class ProcessTemplateTest(absltest.TestCase):
             end(template)
             with self.assertRaisesRegex(ChildDied, r"killed by signal 9 \(SIGKILL\)"):
                 await_message(child, (), time.monotonic() + 60)
+            # Its files are closed a little before it is gone.
+            deadline = time.monotonic() + 60
+            while is_running(child.pid) and time.monotonic() < deadline:
+                time.sleep(0.01)
             self.assertFalse(is_running(child.pid))
             # Nor does it make any more.
             late = self.child(template)
             with self.assertRaises(ChildDied):
                 await_message(late, (), time.monotonic() + 60)
             self.assertEqual(late.pid, -1)
+
+    def test_a_template_that_is_stopped_goes_on_when_it_is_needed_and_when_it_is_left(self):
+        template = self.template()
+        self.answer(self.child(template))
+        os.kill(template._process.pid, signal.SIGSTOP)
+        self.answer(self.child(template))
+        os.kill(template._process.pid, signal.SIGSTOP)
+        # As the death of this process would.
+        template._line.close()
+        self.assertEqual(template._process.wait(60), 0)
 
     def test_a_template_that_cannot_import_makes_no_process_and_says_why(self):
         child = self.child(self.template("no_such_module_for_test"))

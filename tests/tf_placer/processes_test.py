@@ -54,7 +54,7 @@ template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else No
 child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], template=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
-print(child.pid, template._process.pid if template else child.pid, flush=True)
+print(child.pid, flush=True)
 time.sleep(1000)
 """
 
@@ -219,18 +219,16 @@ class ChildProcessTest(absltest.TestCase):
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self.addCleanup(parent.stdout.close)
-        # Of the child, and of its template.
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        self.assertTrue(all(map(_is_running, pids)))
+        child_pid = int(parent.stdout.readline())
+        self.assertTrue(_is_running(child_pid))
         if is_stopped:
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
+            os.kill(child_pid, signal.SIGSTOP)
         parent.kill()
         parent.wait()
         deadline = _soon()
-        while any(map(_is_running, pids)) and time.monotonic() < deadline:
+        while _is_running(child_pid) and time.monotonic() < deadline:
             time.sleep(0.01)
-        self.assertFalse(any(map(_is_running, pids)))
+        self.assertFalse(_is_running(child_pid))
 
     def test_a_child_does_not_outlive_a_killed_parent(self):
         self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=False)
@@ -246,14 +244,6 @@ class ChildOfTemplateTest(ChildProcessTest):
         super().setUp()
         self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
         self.addCleanup(self.template.close)
-
-    def test_a_template_that_is_stopped_goes_on_when_it_is_needed(self):
-        await_message(self.start(), (), _soon())
-        os.kill(self.template._process.pid, signal.SIGSTOP)
-        deadline = _soon()
-        while not self.template.is_stopped() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self.assertLen(await_message(self.start(), (), _soon()), 1)
 
 
 class GpuEnvironmentTest(absltest.TestCase):

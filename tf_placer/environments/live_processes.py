@@ -353,15 +353,15 @@ class LiveProcesses:
 
     def close(self) -> None:
         """Stops all processes, for good."""
-        # Its processes end with it. One that hangs would never say that they have.
+        self.stop()
         if self._template is not None:
             self._template.close()
             self._template = None
-        self.stop()
 
     def stop(self) -> None:
         """Stops all processes that run sessions; the next request starts new ones."""
         if self._template is not None and self._template.is_stopped():
+            # It would not say that its processes have ended.
             self._template.close()
             self._template = None
         if self._worker is not None:
