@@ -82,7 +82,7 @@ def cluster_devices(spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS) ->
 
     Args:
         spec: the cluster, as `find_machine` takes it.
-        timeout_secs: how long to wait for servers that do not answer.
+        timeout_secs: how long to wait for servers that do not answer; two minutes when None.
 
     Raises:
         MachineError: no server listens at one of the addresses, or one of the cluster is silent.
@@ -158,10 +158,11 @@ def _local_devices(spec: str) -> list[Device]:
 
 
 def _ask_tensorflow(
-    target: str, environ: Mapping[str, str], timeout_secs: float = _DISCOVERY_TIMEOUT_SECS
+    target: str, environ: Mapping[str, str], timeout_secs: float | None = None
 ) -> list[Device]:
     """Asks for the devices that a session with this target sees, first the session's own CPU."""
     what = target or "the attached devices"
+    timeout_secs = _DISCOVERY_TIMEOUT_SECS if timeout_secs is None else timeout_secs
     with scratch_directory() as directory:
         child = ChildProcess(
             "the process that asks TensorFlow for its devices",

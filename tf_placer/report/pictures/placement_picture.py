@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pathlib
 import re
@@ -32,7 +33,7 @@ __all__ = [
 
 _ENDINGS = (".png", ".svg")
 _GREY = "#8a8a8a"
-_LEGEND_INCHES = 0.45
+_LEGEND_ROW_INCHES = 0.2
 # Stands for the colour of the text around an SVG in a page.
 _INK = "#123456"
 
@@ -161,18 +162,21 @@ def _figure(
     label_width = 0.11 * max((len(text) for _, text in drawing.rows), default=0)
     per_cell = min(0.5, max(0.24, (12.0 - label_width) / max(drawing.width, 1.0)))
     width = max(6.0, label_width + per_cell * drawing.width + 0.4)
+    labels = _legend_labels(problem)
+    columns = max(1, min(5, len(labels), int(width / _label_inches(labels))))
+    legend_height = _LEGEND_ROW_INCHES * math.ceil(len(labels) / columns) + 0.15
     height = (0.42 if drawing.form == "grid" else per_cell) * drawing.height + 0.6
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tf_placer"}):
         # Everything has its place, because looking for it takes longer than drawing.
-        total = height * len(placements) + _LEGEND_INCHES
+        total = height * len(placements) + legend_height
         figure = Figure(figsize=(width, total))
         for number, (title, devices) in enumerate(placements):
-            bottom = _LEGEND_INCHES + height * (len(placements) - 1 - number)
+            bottom = legend_height + height * (len(placements) - 1 - number)
             axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
             _draw(axes, problem, kinds, drawing, devices, ink)
             if title:
                 axes.set_title(title, fontsize=10, loc="left", color=ink, pad=2)
-        _legend(figure, problem, ink)
+        _legend(figure, problem, labels, columns, ink)
     return figure
 
 
@@ -236,25 +240,34 @@ def _on(colour: str) -> str:
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
 
-def _legend(figure: Any, problem: PlacementProblem, ink: str) -> None:
+def _legend_labels(problem: PlacementProblem) -> list[str]:
+    labels = device_labels([device.name for device in problem.devices])
+    return [
+        f"{mark}: {labels[device.name]} ({device.kind})"
+        for device, mark in zip(problem.devices, device_marks(problem.devices), strict=True)
+    ]
+
+
+def _label_inches(labels: Sequence[str]) -> float:
+    """Estimates the width of a column of the legend: of its longest text and its patch."""
+    return 0.075 * max(map(len, labels)) + 0.55
+
+
+def _legend(
+    figure: Any, problem: PlacementProblem, labels: Sequence[str], columns: int, ink: str
+) -> None:
     from matplotlib.patches import Patch
 
-    labels = device_labels([device.name for device in problem.devices])
     handles = [
         Patch(
             facecolor=colour if colour.startswith("#") else "none",
             edgecolor=_GREY,
-            label=f"{mark}: {labels[device.name]} ({device.kind})",
+            label=label,
         )
-        for device, colour, mark in zip(
-            problem.devices,
-            device_colours(problem.devices),
-            device_marks(problem.devices),
-            strict=True,
-        )
+        for label, colour in zip(labels, device_colours(problem.devices), strict=True)
     ]
     figure.legend(
-        handles=handles, loc="lower left", ncols=min(5, len(handles)), fontsize=8,
+        handles=handles, loc="lower left", ncols=columns, fontsize=8,
         frameon=False, labelcolor=ink,
     )  # fmt: skip
 
