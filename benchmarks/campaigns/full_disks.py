@@ -12,7 +12,6 @@ done is kept in `--out_dir`, so the campaign goes on where it stopped:
 from __future__ import annotations
 
 import argparse
-import collections
 import json
 import os
 import pathlib
@@ -26,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.campaigns.answers import append_answers, read_answers, report_answers
 from benchmarks.search_quality.random_steps import random_step
 from tf_placer.problem.problem_file import write_problem
-from tf_placer.text.markdown import markdown_table
 
 __all__ = ["GOOD", "can_mount", "main", "run_case"]
 
@@ -162,26 +161,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not can_mount():
         sys.exit("users cannot have file systems of their own here (unshare --user --mount)")
     path = pathlib.Path(args.out_dir, "answers.jsonl")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    answers = [json.loads(line) for line in lines if line.endswith("\n")]
-    path.write_text("".join(json.dumps(each) + "\n" for each in answers))
+    answers = read_answers(path)
     for number in range(len(answers), args.cases):
         answers.append(run_case(number, placers))
-        with open(path, "a") as file:
-            file.write(json.dumps(answers[-1]) + "\n")
-    _report(answers[: args.cases])
+        append_answers(path, answers[-1:])
+    print(report_answers(answers[: args.cases], GOOD, _kind, "command"))
 
 
-def _report(answers: Sequence[Mapping[str, Any]]) -> None:
-    counts = collections.Counter((f"{a['placer']}, {a['fault']}", a["answer"]) for a in answers)
-    hows = sorted({how for _, how in counts}, key=lambda how: (how not in GOOD, how))
-    kinds = sorted({kind for kind, _ in counts})
-    rows = [[kind, *(str(counts[kind, how]) for how in hows)] for kind in kinds]
-    print(markdown_table(["command", *hows], rows))
-    for each in answers:
-        if each["answer"] not in GOOD:
-            print(f"case {each['case']}, {each['placer']}: {each['answer']}: {each['words']}")
+def _kind(answer: Mapping[str, Any]) -> str:
+    return f"{answer['placer']}, {answer['fault']}"
 
 
 if __name__ == "__main__":

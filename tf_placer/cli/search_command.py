@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.whole_file import remove_what_is_left
 from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
     PROBLEM_HELP,
@@ -372,6 +373,7 @@ class _SearchLog:
         """Writes the problem, once it is clear that the directory is that of this search."""
         if self.directory is not None:
             self.directory.path.mkdir(parents=True, exist_ok=True)
+            remove_what_is_left(self.directory.path)
             write_bytes(self.directory.problem, self._problem)
 
     def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:

@@ -38,8 +38,8 @@ from tf_placer.placers import AUTO
 from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.scratch import scratch_directory
-from tf_placer.search.distributed.workers import find_workers
+from tf_placer.scratch import remove_scratch, scratch_directory
+from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
 from tf_placer.search.trial_log import read_log
 
 __all__ = ["optimize"]
@@ -166,6 +166,10 @@ def optimize(
     check_directory(log_dir)
     if log_dir is not None:
         check_writable(log_dir)
+        # A start that is answered at once makes none, and so removes none.
+        remove_scratch(log_dir)
+    remove_scratch()
+    remove_scratch(prefix=SHORT_PREFIX)
     if report is not None:
         require_page_libraries()
         check_output(report)
