@@ -198,7 +198,7 @@ def _answer_to_kill(
         return "orphans", "; ".join(orphans)
     text = "\n".join(search.lines)
     if _has_traceback(text) and not victim.is_script:
-        return "traceback", text[-1500:]
+        return "traceback", text[text.index("Traceback") :][:1500]
     # Ray has handlers of its own while it starts: they exit with the signal, or abort.
     by_ray = (number, -signal.SIGABRT) if victim.needs == "ray" else ()
     if code not in (0, 1, -number, *by_ray):

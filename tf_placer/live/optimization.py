@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
-from tf_placer.files import check_output
+from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
@@ -241,20 +240,21 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
     if path is not None:
         given = RunDirectory(path)
         is_new = not given.path.exists()
-        given.path.mkdir(parents=True, exist_ok=True)
+        made = given.path
+        made.mkdir(parents=True, exist_ok=True)
         try:
             yield given
         finally:
             if is_new:
                 with contextlib.suppress(OSError):  # It is not empty.
-                    given.path.rmdir()
+                    made.rmdir()
         return
-    temporary = tempfile.mkdtemp(prefix="tf_placer_")
+    temporary = lasting_directory()
     try:
         yield RunDirectory(temporary)
     finally:
-        if not os.listdir(temporary):
-            os.rmdir(temporary)
+        with contextlib.suppress(OSError):  # It is not empty, or somebody has deleted it.
+            temporary.rmdir()
 
 
 def _print_line(line: str) -> None:
