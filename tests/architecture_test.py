@@ -28,6 +28,7 @@ LAYERS = (
         "tf_placer.files",
         "tf_placer.interrupts",
         "tf_placer.private_network",
+        "tf_placer.process_template",
         "tf_placer.processes",
         "tf_placer.scratch",
         "tf_placer.start_up_messages",

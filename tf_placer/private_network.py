@@ -27,6 +27,7 @@ __all__ = [
     "OPEN_VARIABLE",
     "NetworkError",
     "PrivateNetwork",
+    "enter_network",
     "is_private",
     "open_servers_note",
     "why_open",
@@ -106,6 +107,23 @@ class PrivateNetwork:
         self.descriptors = (_NO_USER, _NO_USER)
 
 
+def enter_network(descriptors: Sequence[int]) -> None:
+    """Moves this process into a network; it must have one thread only.
+
+    Args:
+        descriptors: those of the `PrivateNetwork`; they are closed.
+
+    Raises:
+        OSError: the kernel denies it.
+    """
+    user, network = descriptors
+    if user != _NO_USER:
+        _call("setns", user, _NEW_USER)
+        os.close(user)
+    _call("setns", network, _NEW_NETWORK)
+    os.close(network)
+
+
 def is_private() -> bool:
     """Says whether this process is in a private network already."""
     inside = os.environ.get(_INSIDE_VARIABLE)
@@ -180,16 +198,6 @@ def _make() -> None:
         fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", flags | _IS_UP))
 
 
-def _enter(descriptors: Sequence[int]) -> None:
-    """Moves this process into a network; it must have one thread only."""
-    user, network = descriptors
-    if user != _NO_USER:
-        _call("setns", user, _NEW_USER)
-        os.close(user)
-    _call("setns", network, _NEW_NETWORK)
-    os.close(network)
-
-
 def _call(name: str, *arguments: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) != 0:
@@ -209,7 +217,7 @@ def _main() -> None:
         sys.stdin.read()
         return
     _, user, network, module, *arguments = sys.argv
-    _enter((int(user), int(network)))
+    enter_network((int(user), int(network)))
     if module == "-":
         try:
             os.execvp(arguments[0], arguments)

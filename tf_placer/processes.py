@@ -4,7 +4,8 @@ A child is a Python module run with `-m`. It gets its settings as JSON on the co
 as JSON lines on its standard input, and answers as JSON lines on a pipe of its own, because
 TensorFlow writes what it likes to standard output. Both standard outputs go to a log file whose end
 explains a death. The end of a child's standard input says that the parent is gone, and the child
-leaves at once, whatever it is doing: `kill -9` of a parent leaves no orphans.
+leaves at once, whatever it is doing, even if it is stopped (SIGSTOP): `kill -9` of a parent leaves
+no orphans.
 """
 
 from __future__ import annotations
@@ -26,11 +27,18 @@ from typing import Any, Protocol
 from absl import logging
 
 from tf_placer.private_network import PrivateNetwork
+from tf_placer.process_template import (
+    ForkedProcess,
+    ProcessTemplate,
+    go_on_at_messages,
+    is_stopped,
+)
 
 __all__ = [
     "Child",
     "ChildDied",
     "ChildProcess",
+    "ChildStopped",
     "ChildTimeout",
     "Parent",
     "await_message",
@@ -44,6 +52,9 @@ _SAVED_VISIBLE = "TF_PLACER_CUDA_VISIBLE_DEVICES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
+# Who waits for a child looks so often whether it, or one that it needs, is stopped by a signal, and
+# after so many looks at which it was takes it for hung.
+_LOOK_SECS, _MOST_LOOKS = 1.0, 5
 
 
 def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -96,7 +107,11 @@ class Child(Protocol):
     """What obeys commands and can die: a `ChildProcess`, or a stand-in for one."""
 
     name: str
-    pid: int
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        ...
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable when it has answered or died."""
@@ -112,6 +127,10 @@ class Child(Protocol):
 
     def is_alive(self) -> bool:
         """Says whether it still obeys."""
+        ...
+
+    def is_stopped(self) -> bool:
+        """Says whether it is stopped by a signal, and does nothing until another one."""
         ...
 
     @property
@@ -147,9 +166,20 @@ class ChildDied(Exception):
         child: the process that died.
     """
 
-    def __init__(self, child: Child) -> None:
-        super().__init__(child.exit_description())
+    def __init__(self, child: Child, description: str | None = None) -> None:
+        super().__init__(child.exit_description() if description is None else description)
         self.child = child
+
+
+class ChildStopped(ChildDied):
+    """A child process was stopped by a signal (SIGSTOP), and nobody lets it go on."""
+
+    def __init__(self, child: Child) -> None:
+        super().__init__(
+            child,
+            f"{child.name} was stopped by a signal (SIGSTOP) and has not gone on for "
+            f"{_MOST_LOOKS * _LOOK_SECS:g} s",
+        )
 
 
 class ChildTimeout(Exception):
@@ -161,7 +191,6 @@ class ChildProcess:
 
     Attributes:
         name: what messages call the process.
-        pid: its process id.
         log_path: the file with everything that it wrote to its standard outputs.
     """
 
@@ -175,6 +204,7 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         network: PrivateNetwork | None = None,
+        template: ProcessTemplate | None = None,
     ) -> None:
         """Starts the process.
 
@@ -186,6 +216,7 @@ class ChildProcess:
             environ: its environment variables; those of this process when None.
             pass_fds: file descriptors that it inherits, with their numbers.
             network: the network that it is in; that of this process when None.
+            template: what it is made of, without `pass_fds`; None to start it afresh.
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
@@ -193,37 +224,55 @@ class ChildProcess:
         variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         # Warnings stay: the allocator's "ran out of memory" explains a death.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
-        # -P: the working directory counts only if it is on this process's path.
-        command = [sys.executable, "-P", "-m", module]
         if network is not None:
-            command = network.command(module)
             variables.update(network.environ())
-            pass_fds = (*pass_fds, *network.inherited)
         self._answers, answers_of_child = os.pipe()
+        stdin, self._commands = os.pipe()
+        os.set_blocking(self._commands, False)
+        self._process: subprocess.Popen[bytes] | ForkedProcess
         try:
             # Append mode, so that what follows a truncation starts at the beginning of the file.
             with open(self.log_path, "ab") as log:
-                self._process = subprocess.Popen(
-                    [*command, json.dumps({**settings, "answers": answers_of_child})],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    env=variables,
-                    pass_fds=(answers_of_child, *pass_fds),
-                    # Ctrl-C in a terminal reaches the parent alone, which then stops its children.
-                    start_new_session=True,
-                )
+                if template is not None:
+                    self._process = template.fork(
+                        [module, json.dumps(settings)],
+                        environ=variables,
+                        stdin=stdin,
+                        log=log.fileno(),
+                        answers=answers_of_child,
+                        network=network,
+                    )
+                else:
+                    # -P: the working directory counts only if it is on this process's path.
+                    command = [sys.executable, "-P", "-m", module]
+                    if network is not None:
+                        command = network.command(module)
+                        pass_fds = (*pass_fds, *network.inherited)
+                    self._process = subprocess.Popen(
+                        [*command, json.dumps(settings), str(answers_of_child)],
+                        stdin=stdin,
+                        stdout=log,
+                        stderr=log,
+                        env=variables,
+                        pass_fds=(answers_of_child, *pass_fds),
+                        # Ctrl-C in a terminal reaches the parent alone, which then stops its
+                        # children.
+                        start_new_session=True,
+                    )
         except BaseException:
             os.close(self._answers)
+            os.close(self._commands)
             raise
         finally:
             os.close(answers_of_child)
-        assert self._process.stdin is not None
-        self._commands = self._process.stdin.fileno()
-        os.set_blocking(self._commands, False)
-        self.pid = self._process.pid
+            os.close(stdin)
         self._unread = b""
         self._stopped = False
+
+    @property
+    def pid(self) -> int:
+        """The process id; -1 as long as a template has not made the process."""
+        return self._process.pid
 
     def fileno(self) -> int:
         """Returns the file descriptor that is readable when the child has answered or died."""
@@ -265,6 +314,10 @@ class ChildProcess:
     def is_alive(self) -> bool:
         """Says whether the process runs."""
         return self._process.poll() is None
+
+    def is_stopped(self) -> bool:
+        """Says whether the process is stopped by a signal."""
+        return is_stopped(self.pid)
 
     @property
     def exit_code(self) -> int | None:
@@ -315,8 +368,7 @@ class ChildProcess:
             self._process.wait(_EXIT_WAIT_SECS)
         except subprocess.TimeoutExpired:
             logging.warning("%s (process %d) does not die", self.name, self.pid)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        os.close(self._commands)
         os.close(self._answers)
 
 
@@ -333,15 +385,26 @@ def await_message(child: Child, others: Sequence[Child], deadline: float) -> lis
 
     Raises:
         ChildDied: one of the processes is gone.
+        ChildStopped: one of them is stopped by a signal for some seconds.
         ChildTimeout: the deadline passed.
     """
+    looks: dict[Child, int] = {}
     with selectors.DefaultSelector() as selector:
         for process in (child, *others):
             selector.register(process, selectors.EVENT_READ, process)
         while True:
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
+            remaining = max(0.0, deadline - time.monotonic())
+            ready = selector.select(min(remaining, _LOOK_SECS))
+            if not ready and time.monotonic() >= deadline:
                 raise ChildTimeout(f"{child.name} did not answer in time")
+            if not ready:
+                # Looks are counted, and not seconds: where all processes are stopped and go on one
+                # after the other, none of them has hung.
+                for process in (child, *others):
+                    looks[process] = looks.get(process, 0) + 1 if process.is_stopped() else 0
+                    if looks[process] >= _MOST_LOOKS:
+                        raise ChildStopped(process)
+                continue
             messages: list[dict[str, Any]] = []
             for key, _ in ready:
                 read = key.data.read_messages()
@@ -362,10 +425,12 @@ class Parent:
 
     def __init__(self) -> None:
         """Starts to listen; from now on this process ends when its parent does."""
-        self.settings: dict[str, Any] = json.loads(sys.argv[1])
-        self._answers = self.settings.pop("answers")
+        _, settings, answers = sys.argv
+        self.settings: dict[str, Any] = json.loads(settings)
+        self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        go_on_at_messages(0)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 from absl.testing import absltest
 
+from tf_placer import processes
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
+    ChildStopped,
     ChildTimeout,
     await_message,
     environment_with_gpus,
@@ -32,6 +37,9 @@ while True:
         parent.send({"echo": command["value"]})
     elif command["do"] == "sleep":
         time.sleep(1000)
+    elif command["do"] == "hang":
+        parent.send({"hangs": True})
+        3 ** 10 ** 9  # No other thread runs meanwhile.
     elif command["do"] == "exit":
         print("the last word", file=sys.stderr, flush=True)
         os._exit(7)
@@ -39,9 +47,11 @@ while True:
 
 _PARENT = """
 import sys, time
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import ChildProcess, await_message
 
-child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1])
+template = ProcessTemplate([], sys.argv[1]) if sys.argv[2] == "template" else None
+child = ChildProcess("child", "child_for_test", {}, log_path=sys.argv[1], template=template)
 await_message(child, (), time.monotonic() + 60)
 child.send({"do": "sleep"}, time.monotonic() + 60)
 print(child.pid, flush=True)
@@ -62,6 +72,8 @@ def _is_running(pid: int) -> bool:
 
 
 class ChildProcessTest(absltest.TestCase):
+    template: ProcessTemplate | None = None
+
     def setUp(self):
         super().setUp()
         directory = self.create_tempdir().full_path
@@ -72,7 +84,12 @@ class ChildProcessTest(absltest.TestCase):
 
     def start(self, **kwargs) -> ChildProcess:
         child = ChildProcess(
-            "the child", "child_for_test", {"depth": 3}, log_path=self.log_path, **kwargs
+            "the child",
+            "child_for_test",
+            {"depth": 3},
+            log_path=self.log_path,
+            template=self.template,
+            **kwargs,
         )
         self.addCleanup(child.stop)
         return child
@@ -102,7 +119,8 @@ class ChildProcessTest(absltest.TestCase):
     def test_a_child_that_does_not_read_is_a_timeout(self):
         child = self.start()
         await_message(child, (), _soon())
-        os.kill(child.pid, signal.SIGSTOP)
+        child.send({"do": "hang"}, _soon())
+        await_message(child, (), _soon())
         with self.assertRaises(ChildTimeout):
             child.send({"do": "echo", "value": "x" * 10_000_000}, time.monotonic() + 0.2)
 
@@ -132,6 +150,38 @@ class ChildProcessTest(absltest.TestCase):
             await_message(child, (other,), _soon())
         self.assertIs(caught.exception.child, other)
 
+    def test_a_child_that_is_stopped_by_a_signal_is_noticed(self):
+        child, other = self.start(), self.start()
+        for process in (child, other):
+            await_message(process, (), _soon())
+        self.assertFalse(other.is_stopped())
+        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.01))
+        os.kill(other.pid, signal.SIGSTOP)
+        with self.assertRaisesRegex(
+            ChildStopped, r"the child was stopped by a signal \(SIGSTOP\) and has not gone on"
+        ) as caught:
+            await_message(child, (other,), _soon())
+        self.assertIs(caught.exception.child, other)
+        other.stop()
+        self.assertFalse(_is_running(other.pid))
+
+    def test_a_child_that_goes_on_has_not_hung(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.001))
+        # Never at so many looks in a row.
+        states = itertools.cycle([True] * (processes._MOST_LOOKS - 1) + [False])
+        self.enterContext(mock.patch.object(child, "is_stopped", lambda: next(states)))
+        with self.assertRaises(ChildTimeout):
+            await_message(child, (), time.monotonic() + 0.1)
+
+    def test_a_command_lets_a_stopped_child_go_on(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        os.kill(child.pid, signal.SIGSTOP)
+        child.send({"do": "echo", "value": 1}, _soon())
+        self.assertEqual(await_message(child, (), _soon()), [{"echo": 1}])
+
     def test_a_cleared_log_starts_again(self):
         child = self.start()
         await_message(child, (), _soon())
@@ -153,25 +203,47 @@ class ChildProcessTest(absltest.TestCase):
         child = self.start()
         await_message(child, (), _soon())
         os.write(child._commands, b'{"do": "ec')
-        child._process.stdin.close()
+        # In its place, so that the child closes what it has opened.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), child._commands)
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
             await_message(child, (), _soon())
 
-    def test_a_child_does_not_outlive_a_killed_parent(self):
+    def check_that_a_child_does_not_outlive_a_killed_parent(self, *, is_stopped: bool):
         parent = subprocess.Popen(
-            [sys.executable, "-c", _PARENT, str(self.log_path)],
+            [
+                *(sys.executable, "-c", _PARENT, str(self.log_path)),
+                "template" if self.template is not None else "afresh",
+            ],
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self.addCleanup(parent.stdout.close)
         child_pid = int(parent.stdout.readline())
         self.assertTrue(_is_running(child_pid))
+        if is_stopped:
+            os.kill(child_pid, signal.SIGSTOP)
         parent.kill()
         parent.wait()
         deadline = _soon()
         while _is_running(child_pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertFalse(_is_running(child_pid))
+
+    def test_a_child_does_not_outlive_a_killed_parent(self):
+        self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=False)
+
+    def test_nor_does_one_that_is_stopped(self):
+        self.check_that_a_child_does_not_outlive_a_killed_parent(is_stopped=True)
+
+
+class ChildOfTemplateTest(ChildProcessTest):
+    """Children that are made of a template are as all others."""
+
+    def setUp(self):
+        super().setUp()
+        self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
+        self.addCleanup(self.template.close)
 
 
 class GpuEnvironmentTest(absltest.TestCase):

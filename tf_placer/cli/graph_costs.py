@@ -69,7 +69,7 @@ def cost_graph_file(
         if machine.kind != "described":
             directory = stack.enter_context(scratch_directory())
             processes = LiveProcesses(machine, directory)
-            stack.callback(processes.stop)
+            stack.callback(processes.close)
             stages.begin("starting TensorFlow")
             processes.launch()
         # It takes seconds to import.

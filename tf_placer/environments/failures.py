@@ -45,6 +45,8 @@ _UNINITIALISED_WORDS = (
     "Could not find variable",
     "Resource does not exist",
 )
+# What a server says that was started again meanwhile, and what others say of it.
+_RESTARTED_WORDS = ("restarted", "is not found")
 # From here on it is of no use to anybody without the sources.
 _TRACES = (
     r"Original stack trace for|Colocation Debug Info|Traceback \(most recent call last\)"
@@ -112,7 +114,7 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
     if error_type == "DeadlineExceededError":
         return Failure(FailureKind.TIMEOUT, f"{stage} did not end in time: {short}")
     if error_type == "UnavailableError" or (
-        error_type == "AbortedError" and "restarted" in message
+        error_type == "AbortedError" and any(words in message for words in _RESTARTED_WORDS)
     ):
         return Failure(FailureKind.WORKER_DIED, f"in {stage}, a server went away: {short}")
     if error_type == "OutOfRangeError":

@@ -110,6 +110,10 @@ class HostedWorker:
         except ConnectionError:
             return False
 
+    def is_stopped(self) -> bool:
+        """Returns False: a host that is stopped has this process wait, and nothing measures."""
+        return False
+
     @property
     def exit_code(self) -> int | None:
         """None: there is no process that could exit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from absl import logging
@@ -13,10 +13,12 @@ from absl import logging
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.environments.hosted_worker import HostedWorker
+from tf_placer.machines.cluster_return import await_cluster, why_silent
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     Child,
     ChildDied,
@@ -30,6 +32,8 @@ from tf_placer.processes import (
 __all__ = ["LiveProcesses", "WorkerStartError"]
 
 _START_TIMEOUT_SECS = 300.0
+# What worker and servers import before they know what to do.
+_TEMPLATE_MODULES = ("tensorflow", "tf_placer.environments.loaded_graph")
 # How long a dead server may take to be noticed after its client was told that it is gone.
 _DEATH_NOTICE_SECS = 2.0
 # How long a worker may take to close its sessions before it is replaced, too.
@@ -49,7 +53,12 @@ class LiveProcesses:
     """
 
     def __init__(
-        self, machine: Machine, directory: str | os.PathLike[str], host: int | None = None
+        self,
+        machine: Machine,
+        directory: str | os.PathLike[str],
+        host: int | None = None,
+        *,
+        report: Callable[[str], None] = logging.warning,
     ) -> None:
         """Starts nothing yet.
 
@@ -58,8 +67,10 @@ class LiveProcesses:
             directory: an existing directory for the logs of the processes.
             host: file descriptor of a `WorkerHost`, in whose process sessions run on an attached
                 machine; None for a process of their own.
+            report: called with a line for people when processes have died and are started again.
         """
         self.machine = machine
+        self._report = report
         self._directory = pathlib.Path(directory)
         self._host = host
         self._worker: Child | None = None
@@ -67,9 +78,14 @@ class LiveProcesses:
         # The worker and the servers of a local machine are among themselves.
         self._network: PrivateNetwork | None = None
         self._why_open = ""
+        # What they are made of, unless they are to differ as processes started afresh do.
+        self._template: ProcessTemplate | None = None
+        self._start_afresh = False
         # The graphs that the worker has loaded; whether it knows the servers.
         self._loaded: set[str] = set()
         self._is_connected = False
+        # Whether the servers of a cluster, which others start, may be gone.
+        self._is_target_doubted = False
         self.generation = 0
 
     def launch(self) -> None:
@@ -85,17 +101,23 @@ class LiveProcesses:
         if self._worker is None or needs_cluster:
             self.generation += 1
             self._is_connected = False
+        template = None
         if needs_cluster:
             if self._worker is None and self._network is None:
                 self._make_network()
+            if not self._start_afresh:
+                self._template = template = self._template or ProcessTemplate(
+                    _TEMPLATE_MODULES, self._directory / "template.log"
+                )
             self._cluster = LocalCluster(
                 self.machine,
                 log_dir=str(self._directory),
                 network=self._network,
                 why_open=self._why_open,
+                template=template,
             )
         if self._worker is None:
-            self._worker = self._new_worker()
+            self._worker = self._new_worker(template)
             self._loaded.clear()
 
     def _make_network(self) -> None:
@@ -119,13 +141,14 @@ class LiveProcesses:
             return
         dead = [child for child in self.children() if not child.is_alive()]
         if dead:
-            logging.warning("%s between two trials; restarting", dead[0].exit_description())
+            self._report(f"{dead[0].exit_description()} between two trials: starting it again")
             self.stop()
         try:
             self._start_once(load)
         except (LocalClusterError, ChildDied, ChildTimeout) as error:
-            logging.warning("The workers did not start, trying once more: %s", error)
-            self.stop()
+            self._report(f"the workers did not start, trying once more: {error}")
+            self.close()
+            self._start_afresh = True  # A template that fails is not in the way.
             try:
                 self._start_once(load)
             except (LocalClusterError, ChildDied, ChildTimeout) as again:
@@ -144,11 +167,30 @@ class LiveProcesses:
         return not missing and all(child.is_alive() for child in self.children())
 
     def _check_target(self) -> None:
-        if self.machine.kind == "cluster":
-            try:
+        if self.machine.kind != "cluster":
+            return
+        try:
+            if self._is_target_doubted:
+                await_cluster(self.machine, self._report)
+                self._is_target_doubted = False
+            else:
                 check_reachable(self.machine.target)
-            except MachineError as error:
-                raise WorkerStartError(str(error)) from None
+        except MachineError as error:
+            raise WorkerStartError(str(error)) from None
+
+    def blamed(self, failure: Failure) -> Failure:
+        """Finds out whose fault a failure is, after which the processes were stopped.
+
+        Where a cluster does not answer any more, a step that did not end in time died with it.
+        """
+        if self.machine.kind != "cluster":
+            return failure
+        if failure.kind is FailureKind.WORKER_DIED:
+            self._is_target_doubted = True
+        elif failure.kind is FailureKind.TIMEOUT and (why := why_silent(self.machine)) is not None:
+            self._is_target_doubted = True
+            return Failure(FailureKind.WORKER_DIED, f"{failure.message}: {why}")
+        return failure
 
     def _start_once(self, load: Mapping[str, Any]) -> None:
         self.launch()
@@ -178,8 +220,9 @@ class LiveProcesses:
             raise WorkerStartError(f"the graph cannot be run: {answers[-1]['refused']}")
         self._is_connected = True
         self._loaded.add(load["graph"])
+        self._start_afresh = False
 
-    def _new_worker(self) -> Child:
+    def _new_worker(self, template: ProcessTemplate | None) -> Child:
         if self._host is not None:
             return HostedWorker(self._host)
         environ = environment_with_gpus() if self._is_attached else environment_without_gpus()
@@ -195,6 +238,7 @@ class LiveProcesses:
             log_path=self._directory / "worker.log",
             environ=environ,
             network=self._network,
+            template=template,
         )
 
     @property
@@ -202,10 +246,11 @@ class LiveProcesses:
         return self.machine.kind == "attached"
 
     def restart(self) -> None:
-        """Lets the next request find fresh processes under the devices.
+        """Lets the next request find fresh processes under the devices, started one by one.
 
         On a local machine these are the servers; the worker, which only talks to them, stays.
         """
+        self._start_afresh = True
         if self.machine.kind != "local":
             self.stop()
         if self._cluster is None or self._worker is None:
@@ -306,8 +351,19 @@ class LiveProcesses:
     def _servers(self) -> list[ChildProcess]:
         return [] if self._cluster is None else self._cluster.servers
 
+    def close(self) -> None:
+        """Stops all processes, for good."""
+        self.stop()
+        if self._template is not None:
+            self._template.close()
+            self._template = None
+
     def stop(self) -> None:
-        """Stops all processes; the next request starts new ones."""
+        """Stops all processes that run sessions; the next request starts new ones."""
+        if self._template is not None and self._template.is_stopped():
+            # It would not say that its processes have ended.
+            self._template.close()
+            self._template = None
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

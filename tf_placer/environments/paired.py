@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
+from tf_placer.environments.second_try import as_second, tried_twice
 from tf_placer.environments.session import SessionEnvironment
 
 __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
@@ -19,6 +21,9 @@ __all__ = ["PAIRED", "PairedEnvironment", "PairedProtocol"]
 _REFERENCE, _CANDIDATE = "original", "candidate"
 # Steps of fresh processes that are slow, and do not count; they tell how many steps a burst has.
 _FIRST_STEPS = 4
+# So many times as slow as at first, processes are replaced once. Computers that others use, too,
+# drift up to 2.6 times.
+_SLOW = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,10 @@ class PairedEnvironment:
     the machine was, and `Measurement.median_secs` is without it. Where the graph as it came does
     not run, or the two do not fit into memory together, placements are measured alone.
 
+    A placement during whose measurement a process died is measured once more, and so is one beside
+    which the graph as it came was far slower than at first: in fresh processes, because an old one
+    may have become slow. Where those are as slow, it is the machine that is.
+
     Attributes:
         reference_secs: what a step of the graph as it came took when it was measured first; None
             before, and where it does not run.
@@ -70,6 +79,7 @@ class PairedEnvironment:
         protocol: PairedProtocol = PAIRED,
         reference_secs: float | None = None,
         best_secs: Callable[[], float | None] = lambda: None,
+        report: Callable[[str], None] = logging.warning,
     ) -> None:
         """Opens nothing yet.
 
@@ -79,12 +89,16 @@ class PairedEnvironment:
             protocol: how placements take turns with the graph as it came.
             reference_secs: see above; of a search that goes on.
             best_secs: says what the fastest placement so far takes, without drift.
+            report: called with a line for people when something is measured once more.
         """
         self._sessions = sessions
         self._assign = assign
         self._protocol = protocol
         self._best_secs = best_secs
+        self._report = report
         self._fits_beside = True
+        # Whether fresh processes were far slower than the first ones.
+        self._is_machine_slow = False
         self.reference_secs = reference_secs
 
     def measure_original(self) -> Measurement:
@@ -93,6 +107,9 @@ class PairedEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
+        return tried_twice(self._measured_original, self._report)
+
+    def _measured_original(self) -> Measurement:
         start_secs = time.monotonic()
         setup_secs = self._sessions.open_session(_REFERENCE, {})
         if isinstance(setup_secs, Failure):
@@ -135,9 +152,19 @@ class PairedEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        if self.reference_secs is None or not self._fits_beside or not self._has_reference():
+        usual_secs = self.reference_secs
+        if usual_secs is None or not self._fits_beside or not self._has_reference():
             return self._sessions.measure_assignment(assignment)
-        measurement = self._measure_beside(assignment, self.reference_secs)
+        measurement = self._measure_beside(assignment, usual_secs)
+        if (why := self._why_not_counted(measurement, usual_secs)) is not None:
+            self._report(f"{why}: measuring the placement once more, in fresh processes")
+            self._sessions.stop()
+            if not self._has_reference():
+                return self._sessions.measure_assignment(assignment)
+            measurement = as_second(self._measure_beside(assignment, usual_secs))
+            if _slowness(measurement, usual_secs) >= _SLOW:
+                self._report("fresh processes are as slow: something else slows the computer down")
+        self._is_machine_slow = _slowness(measurement, usual_secs) >= _SLOW
         failure = measurement.failure
         if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY:
             return measurement
@@ -147,6 +174,15 @@ class PairedEnvironment:
         if alone.failure is None:
             self._fits_beside = False
         return alone
+
+    def _why_not_counted(self, measurement: Measurement, usual_secs: float) -> str | None:
+        """Says what is wrong with the processes of a measurement; None if nothing is."""
+        failure, slowness = measurement.failure, _slowness(measurement, usual_secs)
+        if failure is not None and failure.kind is FailureKind.WORKER_DIED:
+            return failure.message
+        if slowness >= _SLOW and not self._is_machine_slow:
+            return f"the graph as it came takes {slowness:.1f} times as long as at first"
+        return None
 
     def _has_reference(self) -> bool:
         """Says whether the session of the graph as it came is open, or could be opened again."""
@@ -171,7 +207,12 @@ class PairedEnvironment:
                 steps = self._sessions.run_steps(label, count, timeout_secs=left_secs)
                 if isinstance(steps, Failure):
                     self._sessions.close_session(_CANDIDATE)
-                    return Measurement(failure=steps, setup_secs=time.monotonic() - start_secs)
+                    slowness = [each / usual_secs for each in secs[_REFERENCE]]
+                    return Measurement(
+                        failure=steps,
+                        setup_secs=time.monotonic() - start_secs,
+                        drift=statistics.median(slowness) if slowness else 1.0,
+                    )
                 secs[label] += steps
             log_ratio, _ = log_speedup(secs[_REFERENCE], secs[_CANDIDATE])
             if self._is_enough(block + 1, usual_secs * math.exp(-log_ratio)):
@@ -199,3 +240,10 @@ class PairedEnvironment:
         return (blocks >= protocol.hopeless_blocks and ratio > protocol.hopeless_ratio) or (
             blocks >= protocol.worse_blocks and ratio > protocol.worse_ratio
         )
+
+
+def _slowness(measurement: Measurement, usual_secs: float) -> float:
+    """How many times as long as at first the graph as it came took beside a placement."""
+    if measurement.reference_secs is None:
+        return measurement.drift
+    return statistics.median(measurement.reference_secs) / usual_secs

@@ -13,10 +13,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.failures import failure_of_error, may_have_harmed
 from tf_placer.environments.live_processes import LiveProcesses, WorkerStartError
+from tf_placer.environments.second_try import tried_twice
 from tf_placer.environments.step_profile import OperationTimes, StepProfile
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.inputs.step import Step
@@ -87,7 +89,8 @@ class SessionEnvironment:
     device. The processes start with the first session and serve all that follow. After a failure
     that may have harmed them (a time-out, a death, no memory left) they are stopped, and all
     sessions with them; the next request starts fresh ones. Whatever a placement does ends as a
-    `Failure`.
+    `Failure`. Where a process died, or was stopped, that may be somebody else's fault: all that
+    needs no open session is tried once more then.
 
     Attributes:
         timeout_secs: seconds that a measurement may take, and opening a session or running steps.
@@ -106,6 +109,7 @@ class SessionEnvironment:
         meta_optimizer: bool = False,
         work_dir: str | os.PathLike[str] | None = None,
         processes: LiveProcesses | None = None,
+        report: Callable[[str], None] = logging.warning,
     ) -> None:
         """Prepares the environment; starts no process yet.
 
@@ -124,6 +128,7 @@ class SessionEnvironment:
             work_dir: directory for logs and exchange files, made if missing; the system's temporary
                 directory when None. They go when the environment is closed.
             processes: of the machine, to share with others; it has its own when None.
+            report: called with a line for people when processes have died and are started again.
 
         Raises:
             ValueError: a fed value is not a tensor, or `timeout_secs` is not positive.
@@ -165,7 +170,8 @@ class SessionEnvironment:
             and all(device.memory_bytes is None for device in machine.devices),
         }
         self._owns_processes = processes is None
-        self._processes = processes or LiveProcesses(machine, directory)
+        self._processes = processes or LiveProcesses(machine, directory, report=report)
+        self._report = report
         self._closed = False
         # Sessions live as long as the processes that they were opened in.
         self._sessions: set[tuple[int, str]] = set()
@@ -201,6 +207,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
+        return tried_twice(lambda: self._measured_alone(assignment), self._report)
+
+    def _measured_alone(self, assignment: Mapping[str, str]) -> Measurement:
         start = time.monotonic()
         setup_secs = self.open_session(_ALONE, assignment)
         if isinstance(setup_secs, Failure):
@@ -301,15 +310,14 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        answer = self._request(
-            {
-                "command": "values",
-                "assignment": dict(assignment),
-                "steps": steps,
-                "path": str(self._values_path),
-                "tensors": list(tensors),
-            }
-        )
+        command = {
+            "command": "values",
+            "assignment": dict(assignment),
+            "steps": steps,
+            "path": str(self._values_path),
+            "tensors": list(tensors),
+        }
+        answer = tried_twice(lambda: self._request(command), self._report)
         if isinstance(answer, Failure):
             return answer
         values = read_tensors(self._values_path)
@@ -337,15 +345,14 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start, which is no placement's fault.
         """
-        answer = self._request(
-            {
-                "command": "trace",
-                "assignment": dict(assignment),
-                "steps": protocol.steps,
-                "dropped": protocol.dropped,
-                "alone_on": None if alone_on is None else list(alone_on),
-            }
-        )
+        command = {
+            "command": "trace",
+            "assignment": dict(assignment),
+            "steps": protocol.steps,
+            "dropped": protocol.dropped,
+            "alone_on": None if alone_on is None else list(alone_on),
+        }
+        answer = tried_twice(lambda: self._request(command), self._report)
         return answer if isinstance(answer, Failure) else StepProfile.from_json(answer)
 
     def time_each(self, fetches: Sequence[str]) -> list[OperationTimes] | Failure:
@@ -360,6 +367,9 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
+        return tried_twice(lambda: self._timed_each(fetches), self._report)
+
+    def _timed_each(self, fetches: Sequence[str]) -> list[OperationTimes] | Failure:
         self._check_open()
         # The ids of the processes are part of the request.
         self._processes.start(self._load)
@@ -398,7 +408,9 @@ class SessionEnvironment:
         answer = self._processes.request(
             self._load, command, timeout_secs, stage or "sending the placement"
         )
-        if isinstance(answer, Failure) or "error" not in answer:
+        if isinstance(answer, Failure):
+            return self._processes.blamed(answer)
+        if "error" not in answer:
             return answer
         error = answer["error"]
         failure = failure_of_error(
@@ -408,6 +420,7 @@ class SessionEnvironment:
             failure = Failure(failure.kind, f"{failure.message} ({timeout_secs:g} s)")
         if may_have_harmed(failure, error["type"]):
             self._processes.stop()
+            return self._processes.blamed(failure)
         return failure
 
     def process_ids(self) -> dict[str, int]:
@@ -427,7 +440,8 @@ class SessionEnvironment:
     def close(self) -> None:
         """Stops all processes that are its own, and removes all files."""
         if self._owns_processes:
-            self.stop()
+            self._processes.close()
+            self._sessions.clear()
         else:
             self._processes.unload(self._load["graph"])
         self._remove_files()

@@ -13,6 +13,7 @@ import numpy as np
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
+from tf_placer.environments.second_try import tried_twice
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, Verdict, estimate, judge
 from tf_placer.text.units import format_duration
 
@@ -187,9 +188,10 @@ def confirm(
     good as if there had been no other. `judge` ends the rounds, in either direction.
 
     The chance that `faster` is said of a candidate that is not is at most 2.5 %, however many
-    candidates there are. One that fails loses, and the next best takes its place. A reference that
-    fails stays in: it is said not to run only if it fails in every round. Where labels do not fit
-    into memory together, each is measured in processes of its own.
+    candidates there are. One that fails loses, and the next best takes its place; where a process
+    died, the round is tried once more before. A reference that fails stays in: it is said not to
+    run only if it fails in every round. Where labels do not fit into memory together, each is
+    measured in processes of its own.
 
     Args:
         environment: where to measure.
@@ -435,6 +437,10 @@ class _Confirming:
         while True:
             running = [label for label in order if label not in failed]
             result = self._take_turns(running)
+            if isinstance(result, tuple) and result[1].kind is FailureKind.WORKER_DIED:
+                # Somebody may have killed it.
+                self._report(f"{result[1].message}: trying once more")
+                result = self._take_turns(running)
             if not isinstance(result, tuple):
                 return {label: (failed | result)[label] for label in order}
             label, failure = result
@@ -521,6 +527,9 @@ class _Confirming:
 
     def _measured_alone(self, label: str) -> Measurement:
         """Measures a label in processes of its own."""
+        return tried_twice(lambda: self._steps_alone(label), self._report)
+
+    def _steps_alone(self, label: str) -> Measurement:
         start_secs = self._clock()
         self._environment.restart()
         opened = self._environment.open_session(label, self._candidates[label])

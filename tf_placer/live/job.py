@@ -33,6 +33,8 @@ from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
 from tf_placer.live.explanation import explain_trials
 from tf_placer.live.header import live_header, request_digest, with_costs
 from tf_placer.live.measurer import Measurer, OwnProcesses
+from tf_placer.live.no_finalists import outcome_without_finalists
+from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.live.search_place import SearchPlace
 from tf_placer.live.search_result import (
@@ -93,6 +95,7 @@ class LiveJob:
         costs: what is known of the costs.
         hosted: what runs the sessions of all environments in the process that called; None where
             each has processes of its own.
+        others: other searches on this computer.
         crew: the workers that measure; None where this computer does.
         notes: what the result should say beside how it ended.
         begun: the names of the placers that were made.
@@ -112,6 +115,7 @@ class LiveJob:
     interrupts: Interrupts
     stages: Stages
     costs: LiveCosts | None
+    others: OtherSearches
     hosted: LiveProcesses | None = None
     crew: Crew | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -153,6 +157,7 @@ class LiveJob:
                 now = self._with_all_that_counts(progress, log)
                 self.stages.say(progress_line(trial, now))
                 measurer.on_trial(trial, now)
+                self.others.look()
                 self.stages.enter("measuring placements")
                 if len(log.trials) == 1:
                     self._say_what_is_needed(log.trials)
@@ -214,6 +219,7 @@ class LiveJob:
             timeout_secs=timeout_secs,
             best_secs=best_secs,
             reference_secs=original,
+            report=self.stages.say,
         )
 
     def _made(self, name: str, log: TrialLog, measurer: Measurer) -> Placer | None:
@@ -315,6 +321,7 @@ class LiveJob:
             meta_optimizer=meta_optimizer,
             work_dir=self.directory.work,
             timeout_secs=self._first_timeout_secs(),
+            report=self.stages.say,
             **shared,
         )
 
@@ -413,6 +420,7 @@ class LiveJob:
             return Outcome.NOT_CONFIRMED, None, None, self._too_little_time(trials, hopeful)
         labels = {label: self._assignment(finalists[label]) for label in plan.labels}
         where = "processes" if self.hosted is None else "sessions of the calling process"
+        self.others.look()
         stage = f"confirming: {', '.join(plan.labels)} side by side in new {where}"
         if math.isfinite(plan.max_secs):
             stage += f", {format_duration(plan.max_secs)} at most"
@@ -500,7 +508,7 @@ class LiveJob:
                     hints=hints,
                     max_secs=plan.max_secs - (time.monotonic() - start_secs),
                     most_rounds=plan.most_rounds,
-                    report=lambda line: self.stages.say(f"confirming: {line}"),
+                    report=self._confirming_line,
                     should_stop=lambda: self.interrupts.count > asked_before,
                     seed=self.request.seed,
                 )
@@ -525,6 +533,10 @@ class LiveJob:
                 break
             candidates = others
         return outcome, confirmation, winner, "; ".join(notes) or None
+
+    def _confirming_line(self, line: str) -> None:
+        self.stages.say(f"confirming: {line}")
+        self.others.look()
 
     def _say_what_is_needed(self, trials: Sequence[Trial]) -> None:
         """Says how long all takes, as soon as that is known, if it is longer than it may take."""
@@ -658,12 +670,14 @@ def _run(
         stages.how_far = plan.how_far
         hosted = None
         if host is not None:
-            hosted = LiveProcesses(request.machine, directory.path, host)
+            hosted = LiveProcesses(request.machine, directory.path, host, report=stages.say)
         crew = None
         if request.workers is not None:
             crew = Crew(
                 request.workers, request, request_directory, directory, header, stages.say, fleet
             )
+        is_here = request.workers is None or request.workers.are_here
+        others = OtherSearches(directory.path, stages.say, is_here=is_here)
         job = LiveJob(
             request=request,
             directory=directory,
@@ -676,6 +690,7 @@ def _run(
             interrupts=interrupts,
             stages=stages,
             costs=costs,
+            others=others,
             hosted=hosted,
             crew=crew,
             move=lambda error: log.move(place.of_log(error)),
@@ -686,8 +701,9 @@ def _run(
         if note_on_costs is not None:
             stages.say(note_on_costs)
         try:
-            trials = job.search(log)
-            return _conclude(job, trials, request_digest(request, graph_def, session_config))
+            with others:
+                trials = job.search(log)
+                return _conclude(job, trials, request_digest(request, graph_def, session_config))
         except OSError as error:
             # The sessions miss their files: what was measured is kept, and the same call goes on.
             if log.trials and not directory.trials.exists():
@@ -695,7 +711,7 @@ def _run(
             raise
         finally:
             if hosted is not None:
-                hosted.stop()
+                hosted.close()
             if crew is not None:
                 crew.close()
 
@@ -710,16 +726,13 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
         outcome, confirmation, winner, note = job.confirm(trials, finalists)
         if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
             note = "; ".join(text for text in (note, job.cut_short(trials)) if text) or None
+        note = "; ".join(text for text in (note, job.others.note) if text) or None
     elif was_interrupted:
         outcome = Outcome.INTERRUPTED
-    elif failures := [t.measurement.failure for t in trials if t.measurement.failure]:
-        outcome, note = Outcome.NOTHING_RUNS, failures[-1].message
     else:
-        outcome = Outcome.NOT_CONFIRMED
-        note = (
-            "only the graph as it came was measured within "
-            f"max_trials={request.max_trials} and max_secs={request.max_secs:g}: allow more"
-        )
+        outcome, note = outcome_without_finalists(trials, request.max_trials, request.max_secs)
+        if outcome is Outcome.NOTHING_RUNS:
+            note = "; ".join(text for text in (note, job.cut_short(trials)) if text)
     explanation = None
     job.stages.enter("explaining the result")
     if job.costs is not None and finalists and interrupts.count < 2:

@@ -85,6 +85,7 @@ class OwnProcesses:
         timeout_secs: Callable[[], float],
         best_secs: Callable[[], float | None],
         reference_secs: float | None,
+        report: Callable[[str], None],
     ) -> None:
         """Measures nothing yet.
 
@@ -99,6 +100,7 @@ class OwnProcesses:
             timeout_secs: says how long the next measurement may take.
             best_secs: says what the fastest placement so far takes.
             reference_secs: what a step of the graph as it came took in trial 0, if that is over.
+            report: called with a line for people when something is measured once more.
         """
         self._environment = environment
         self._source = source
@@ -106,7 +108,11 @@ class OwnProcesses:
         self._session_config = session_config
         self._work_dir = work_dir
         paired = PairedEnvironment(
-            environment, assign, reference_secs=reference_secs, best_secs=best_secs
+            environment,
+            assign,
+            reference_secs=reference_secs,
+            best_secs=best_secs,
+            report=report,
         )
         self._live = BreakableEnvironment(environment, paired, interrupts, timeout_secs)
         self.measuring: Measuring = InTurn(self._live)

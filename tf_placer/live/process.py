@@ -21,6 +21,7 @@ from tf_placer.live.run_directory import Outcome, RunDirectory
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
+    ChildStopped,
     ChildTimeout,
     Parent,
     await_message,
@@ -39,6 +40,7 @@ _ERRORS: Mapping[str, type[Exception]] = {
 }
 # The first interrupt ends the search, the second the confirmation.
 _PATIENCE = 2
+_PAUSE_SECS = 0.2
 
 
 def run_search(
@@ -82,8 +84,16 @@ def run_search(
     try:
         with _interrupts_sent_to(child):
             while True:
-                # A trial may take long, and has its own time limit.
-                for message in await_message(child, [], time.monotonic() + 1e6):
+                try:
+                    # A trial may take long, and has its own time limit.
+                    messages = await_message(child, [], time.monotonic() + 1e6)
+                except ChildStopped as stopped:
+                    # Whoever stops a search may want to have it go on.
+                    report(f"{stopped}: `kill -CONT {child.pid}` lets it go on")
+                    while child.is_stopped():
+                        time.sleep(_PAUSE_SECS)
+                    continue
+                for message in messages:
                     if "line" in message:
                         report(message["line"])
                     elif "error" in message:

@@ -48,6 +48,7 @@ class Outcome(enum.Enum):
 
     NOTHING_TO_PLACE = "nothing_to_place"
     NOTHING_RUNS = "nothing_runs"
+    NO_TIME = "no_time"
     NOT_FASTER = "not_faster"
     DIFFERENT_VALUES = "different_values"
     NOT_CONFIRMED = "not_confirmed"

@@ -16,6 +16,7 @@ _REASONS = {
         "every operation keeps the device it came with: there is nothing to place"
     ),
     Outcome.NOTHING_RUNS: "no placement ran",
+    Outcome.NO_TIME: "no placement was measured in the time and the trials that were allowed",
     Outcome.NOT_FASTER: "no placement is faster than the graph as it came, beyond the noise",
     Outcome.DIFFERENT_VALUES: "no faster placement computes the same",
     Outcome.NOT_CONFIRMED: "no placement was confirmed to be faster",
@@ -45,8 +46,11 @@ def verdict(outcome: Outcome, result: Mapping[str, Any] | None = None) -> str:
     note = result["note"]
     if outcome is Outcome.FASTER:
         comparison = confirmation.comparisons[result["winner"]]
-        sure = _how_sure(comparison, confirmation)
-        text = f"{result['winner']} is faster than the graph as it came: {sure}"
+        if comparison.speedup is None:
+            text = f"{result['winner']} runs, and the graph as it came does not: "
+        else:
+            text = f"{result['winner']} is faster than the graph as it came: "
+        text += _how_sure(comparison, confirmation)
         return f"{text}; {note}" if note else text
     parts = [_REASONS[outcome], note, _advice(outcome, confirmation)]
     return ": ".join(part for part in parts if part)

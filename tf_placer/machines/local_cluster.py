@@ -15,6 +15,7 @@ from absl import logging
 
 from tf_placer.machines.machine import Machine
 from tf_placer.private_network import PrivateNetwork, is_private, open_servers_note
+from tf_placer.process_template import ProcessTemplate
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -70,6 +71,7 @@ class LocalCluster:
         placement: str | None = None,
         network: PrivateNetwork | None = None,
         why_open: str = _FROM_OUTSIDE,
+        template: ProcessTemplate | None = None,
     ) -> None:
         """Starts the processes and returns at once; `wait_until_ready` waits for them.
 
@@ -82,6 +84,7 @@ class LocalCluster:
             network: a private network for the servers; None for that of this process, where
                 everybody can reach them unless it is a private one: a warning says so.
             why_open: what the warning gives as the reason.
+            template: what the servers are made of; None to start each afresh.
 
         Raises:
             ValueError: the machine is not local.
@@ -113,6 +116,7 @@ class LocalCluster:
                     log_path=pathlib.Path(log_dir, f"task_{task}.log"),
                     environ=environ,
                     network=network,
+                    template=template,
                 )
                 self._cleanup.callback(server.stop)
                 self.servers.append(server)

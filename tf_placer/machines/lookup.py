@@ -26,7 +26,7 @@ from tf_placer.processes import (
 )
 from tf_placer.scratch import scratch_directory
 
-__all__ = ["check_reachable", "computer_memory_bytes", "find_machine"]
+__all__ = ["check_reachable", "cluster_devices", "computer_memory_bytes", "find_machine"]
 
 _CONNECT_TIMEOUT_SECS = 10.0
 _DISCOVERY_TIMEOUT_SECS = 120.0
@@ -71,21 +71,30 @@ def find_machine(spec: str | None = None) -> Machine:
     if spec.startswith("local:"):
         return _machine(spec, "local", _local_devices(spec))
     if spec.startswith("grpc://"):
-        for address in spec.removeprefix("grpc://").split(","):
-            check_reachable(f"grpc://{address}")
-        devices = _ask_tensorflow(spec.partition(",")[0], environment_without_gpus())
-        return _machine(
-            spec,
-            "cluster",
-            # TensorFlow reports 256 MiB for every CPU, whatever it has.
-            [
-                dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
-                for device in devices
-            ],
-        )
+        return _machine(spec, "cluster", cluster_devices(spec))
     if is_described(spec):
         return described_machine(spec)
     raise MachineError(f"unknown machine {spec!r}: expected {_MACHINES}{catalogue_names()}")
+
+
+def cluster_devices(spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS) -> Sequence[Device]:
+    """Lists the devices of all servers of a TensorFlow cluster.
+
+    Args:
+        spec: the cluster, as `find_machine` takes it.
+        timeout_secs: how long to wait for servers that do not answer.
+
+    Raises:
+        MachineError: no server listens at one of the addresses, or one of the cluster is silent.
+    """
+    for address in spec.removeprefix("grpc://").split(","):
+        check_reachable(f"grpc://{address}")
+    devices = _ask_tensorflow(spec.partition(",")[0], environment_without_gpus(), timeout_secs)
+    # TensorFlow reports 256 MiB for every CPU, whatever it has.
+    return [
+        dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
+        for device in devices
+    ]
 
 
 def check_reachable(target: str) -> None:
@@ -148,25 +157,25 @@ def _local_devices(spec: str) -> list[Device]:
     ]
 
 
-def _ask_tensorflow(target: str, environ: Mapping[str, str]) -> list[Device]:
+def _ask_tensorflow(
+    target: str, environ: Mapping[str, str], timeout_secs: float = _DISCOVERY_TIMEOUT_SECS
+) -> list[Device]:
     """Asks for the devices that a session with this target sees, first the session's own CPU."""
     what = target or "the attached devices"
     with scratch_directory() as directory:
         child = ChildProcess(
             "the process that asks TensorFlow for its devices",
             "tf_placer.machines.attached_devices",
-            {"target": target, "timeout_secs": _DISCOVERY_TIMEOUT_SECS},
+            {"target": target, "timeout_secs": timeout_secs},
             log_path=pathlib.Path(directory, "discovery.log"),
             environ=environ,
         )
         try:
-            answer = await_message(child, (), time.monotonic() + _DISCOVERY_TIMEOUT_SECS)[0]
+            answer = await_message(child, (), time.monotonic() + timeout_secs)[0]
         except ChildDied as death:
             raise MachineError(f"cannot list {what}: {death}: {child.log_tail()}") from None
         except ChildTimeout:
-            raise MachineError(
-                f"cannot list {what}: no answer within {_DISCOVERY_TIMEOUT_SECS:g} s"
-            ) from None
+            raise MachineError(f"cannot list {what}: no answer within {timeout_secs:g} s") from None
         finally:
             child.stop()
     if "error" in answer:

@@ -116,6 +116,8 @@ class FailureOfErrorTest(parameterized.TestCase):
             'Session handle is not found. Possibly this worker ("/job:a/task:1") just restarted.',
             FailureKind.WORKER_DIED,
         ),
+        ("AbortedError", "Session 1252ee7045b5f74c is not found.", FailureKind.WORKER_DIED),
+        ("AbortedError", "something else", FailureKind.RUNTIME_ERROR),
         ("OutOfRangeError", _END, FailureKind.RUNTIME_ERROR),
         ("FailedPreconditionError", _UNINITIALISED, FailureKind.RUNTIME_ERROR),
         ("InvalidArgumentError", _RESHAPE, FailureKind.RUNTIME_ERROR),

@@ -30,6 +30,7 @@ class _Sessions:
         slowness: how many times as slow the machine is, by the time.
         memory: how much there is.
         original: what is in place of an assignment of the graph as it came.
+        deaths: when the next deaths of a process come: "opening" a session, or in "steps".
     """
 
     def __init__(self, memory: int = 99) -> None:
@@ -39,6 +40,7 @@ class _Sessions:
         self.slowness: Callable[[float], float] = lambda now_secs: 1.0
         self.memory = memory
         self.original: Mapping[str, str] = {}
+        self.deaths: list[str] = []
         self._open: dict[str, Mapping[str, str]] = {}
 
     def monotonic(self) -> float:
@@ -80,6 +82,10 @@ class _Sessions:
         self.asked.append("restart")
         self._open.clear()
 
+    def stop(self) -> None:
+        self.asked.append("stop")
+        self._open.clear()
+
     def lose_all(self) -> None:
         """As if a process had died."""
         self._open.clear()
@@ -102,6 +108,10 @@ class _Sessions:
         return tuple(steps)
 
     def _failure(self, assignment: Mapping[str, str], what: str) -> Failure | None:
+        if self.deaths and self.deaths[0] == what:
+            self.deaths.pop(0)
+            self._open.clear()
+            return Failure(FailureKind.WORKER_DIED, f"died in {what}")
         kind = assignment.get(what)
         used = sum(int(each.get("memory", 1)) for each in self._open.values())
         if assignment not in self._open.values():
@@ -121,6 +131,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
         super().setUp()
         self.sessions = _Sessions()
         self.best_secs: float | None = None
+        self.lines: list[str] = []
         #: Assignments by the first number of a placement.
         self.assignments: list[Mapping[str, str]] = []
         # Nothing in the module may take the real time.
@@ -137,6 +148,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
             protocol=protocol,
             reference_secs=reference_secs,
             best_secs=lambda: self.best_secs,
+            report=self.lines.append,
         )
 
     def begun(self, **options) -> PairedEnvironment:
@@ -294,6 +306,78 @@ class PairedEnvironmentTest(parameterized.TestCase):
         # now for the other.
         self.assertAlmostEqual(measurement.median_secs, 0.2, delta=0.2 * 0.01)
 
+    # Processes that die or become slow.
+
+    @parameterized.parameters("opening", "steps")
+    def test_a_placement_whose_process_died_is_measured_once_more(self, what):
+        environment = self.begun()
+        self.sessions.deaths = [what]
+        measurement = self.measure(environment, secs=0.2)
+        self.assertIsNone(measurement.failure)
+        self.assertEqual(measurement.reference_secs, (_ORIGINAL_SECS,) * 6)
+        self.assertEqual(self.sessions.asked.count("open candidate"), 2)
+        self.assertEqual(self.sessions.asked.count("open original"), 1)
+        self.assertLen(self.lines, 1)
+        self.assertStartsWith(self.lines[0], f"died in {what}: measuring the placement once more")
+
+    def test_at_the_second_death_it_fails(self):
+        environment = self.begun()
+        self.sessions.deaths = ["steps", "steps"]
+        failure = self.measure(environment, secs=0.2).failure
+        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
+        self.assertEqual(failure.message, "at the second try, too: died in steps")
+        self.assertEqual(self.sessions.asked.count("open candidate"), 2)
+        # The next one is measured as ever.
+        self.assertLen(self.measure(environment, secs=0.2).reference_secs, 6)
+
+    def test_the_original_is_measured_once_more_too(self):
+        for deaths, runs in ((["opening"], True), (["steps"], True), (["steps", "opening"], False)):
+            self.sessions.deaths = list(deaths)
+            environment = self.environment()
+            self.assertEqual(environment.measure_original().failure is None, runs, deaths)
+            self.assertEqual(environment.reference_secs is not None, runs, deaths)
+
+    def test_a_process_that_has_become_slow_is_replaced(self):
+        environment = self.begun()
+        # Until the processes are replaced.
+        self.sessions.slowness = lambda now_secs: 1.0 if "stop" in self.sessions.asked else 4.0
+        # The original is on the slow process, and the placement is not.
+        measurement = self.measure(environment, secs=0.2)
+        self.assertEqual(measurement.step_secs, (0.2,) * 6)
+        self.assertAlmostEqual(measurement.median_secs, 0.2)
+        self.assertEqual(self.sessions.asked.count("stop"), 1)
+        self.assertLen(self.lines, 1)
+        self.assertRegex(
+            self.lines[0], "takes 4.0 times as long as at first: measuring the placement once more"
+        )
+
+    def test_processes_of_a_slow_computer_are_replaced_only_once(self):
+        environment = self.begun()
+        self.sessions.slowness = lambda now_secs: 4.0
+        for _ in range(3):
+            self.assertAlmostEqual(self.measure(environment, secs=0.2).median_secs, 0.2)
+        self.assertEqual(self.sessions.asked.count("stop"), 1)
+        self.assertLen(self.lines, 2)
+        self.assertIn("something else slows the computer down", self.lines[1])
+        # When it was quick again, all begins anew.
+        self.sessions.slowness = lambda now_secs: 1.0
+        self.measure(environment, secs=0.2)
+        self.sessions.slowness = lambda now_secs: 4.0
+        self.measure(environment, secs=0.2)
+        self.assertEqual(self.sessions.asked.count("stop"), 2)
+
+    def test_a_time_out_of_slow_processes_does_not_count(self):
+        environment = self.begun()
+        self.sessions.timeout_secs = 10.0
+        self.sessions.slowness = lambda now_secs: 1.0 if "stop" in self.sessions.asked else 20.0
+        self.assertAlmostEqual(self.measure(environment, secs=0.5).median_secs, 0.5)
+        # That of a slow placement does.
+        self.sessions.slowness = lambda now_secs: 1.0
+        self.sessions.asked.clear()
+        failure = self.measure(environment, secs=9.0).failure
+        self.assertEqual(failure.kind, FailureKind.TIMEOUT)
+        self.assertNotIn("stop", self.sessions.asked)
+
     # When a placement is left.
 
     @parameterized.parameters(
@@ -309,7 +393,7 @@ class PairedEnvironmentTest(parameterized.TestCase):
     def test_the_worse_a_placement_is_the_sooner_it_is_left(self, ratio, blocks):
         environment = self.begun()
         self.best_secs = 0.2
-        for slowness in (1.0, 5.0):
+        for slowness in (1.0, 2.5):
             self.sessions.slowness = lambda now_secs, factor=slowness: factor
             measurement = self.measure(environment, secs=0.2 * ratio)
             self.assertLen(measurement.step_secs, blocks)
@@ -358,7 +442,11 @@ class PairedEnvironmentTest(parameterized.TestCase):
     # Failures.
 
     @parameterized.product(
-        kind=[kind for kind in FailureKind if kind is not FailureKind.OUT_OF_MEMORY],
+        kind=[
+            kind
+            for kind in FailureKind
+            if kind not in (FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_DIED)
+        ],
         what=["opening", "steps"],
     )
     def test_a_failure_is_a_measurement_and_not_repeated(self, kind, what):

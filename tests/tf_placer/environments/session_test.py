@@ -7,12 +7,15 @@ import pathlib
 import signal
 import threading
 import time
+from typing import ClassVar
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.environments.gate_graph import write_gate_graph
 from tests.tf_placer.process_tree import is_running
+from tf_placer import processes
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import (
     COLOCRL,
@@ -46,6 +49,8 @@ class MeasuringProtocolTest(tf.test.TestCase):
 class LocalSessionTest(tf.test.TestCase):
     """All tests share one environment: what one leaves behind must not disturb the next."""
 
+    lines: ClassVar[list[str]] = []
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -60,11 +65,13 @@ class LocalSessionTest(tf.test.TestCase):
                 lambda row: {"x": _TASKS[row[0]], "y": _TASKS[row[1]]},
                 timeout_secs=120.0,
                 work_dir=cls.directory / "work",
+                report=lambda line: cls.lines.append(line),
             )
         )
 
     def setUp(self):
         super().setUp()
+        type(self).lines = []
         self.gate.write_text("go")
         for label in "ab":
             self.addCleanup(self.environment.close_session, label)
@@ -90,14 +97,23 @@ class LocalSessionTest(tf.test.TestCase):
         thread.start()
         self.addCleanup(thread.join)
 
-    def measure_while_hung(self, action):
-        """Measures a step that hangs, and does something to it when it hangs."""
+    def send_when_hung(self, name: str, number: signal.Signals):
+        """Lets the next step hang, and sends a signal to a process when it does; only then."""
+
+        def act():
+            self.gate.write_text("go")
+            self.kill(name, number)
+
         self.environment.measure_assignment({})
-        self.hang(action)
-        return self.environment.measure_assignment({})
+        self.hang(act)
 
     def kill(self, name: str, number: signal.Signals):
         os.kill(self.environment.process_ids()[name], number)
+
+    def wait_for_death(self, name: str):
+        children = self.environment.processes.children()
+        [child] = [child for child in children if child.name == name]
+        self.assertIn("was killed", child.exit_description())
 
     def test_placements_are_measured_one_by_one(self):
         measurements = self.environment.measure(np.array([[0, 0], [0, 1], [1, 0]], np.int32))
@@ -156,32 +172,33 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertIn("nowhere", failure.message)
         self.assert_works()
 
-    def test_a_server_that_is_killed_while_steps_are_traced_is_a_failure(self):
-        self.environment.measure_assignment({})
-        self.hang(lambda: self.kill("task 1", signal.SIGKILL))
-        failure = self.environment.trace({}, COLOCRL)
-        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
-        self.assertIn("task 1 was killed", failure.message)
-        self.assert_works()
+    def test_steps_whose_server_is_killed_are_traced_once_more(self):
+        self.send_when_hung("task 1", signal.SIGKILL)
+        self.assertLen(self.environment.trace({}, COLOCRL).step_secs, 9)
+        self.assertLen(self.lines, 1)
+        self.assertRegex(self.lines[0], r"task 1 was killed by signal 9.*: trying once more")
 
-    def test_a_killed_server_is_a_failure_and_the_next_measurement_works(self):
-        failure = self.measure_while_hung(lambda: self.kill("task 1", signal.SIGKILL)).failure
-        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
-        self.assertIn("task 1 was killed by signal 9 (SIGKILL)", failure.message)
-        self.assert_works()
+    def test_a_placement_whose_server_is_stopped_is_measured_once_more(self):
+        self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.1))
+        before = self.environment.process_ids()
+        self.send_when_hung("task 1", signal.SIGSTOP)
+        self.assertIsNone(self.environment.measure_assignment({}).failure)
+        self.assertLen(self.lines, 1)
+        self.assertRegex(self.lines[0], r"task 1 was stopped by a signal \(SIGSTOP\) .*once more")
+        self.assertFalse(any(map(is_running, before.values())))
 
-    def test_a_crashed_worker_is_a_failure_and_the_next_measurement_works(self):
-        failure = self.measure_while_hung(lambda: self.kill("the worker", signal.SIGSEGV)).failure
-        self.assertEqual(failure.kind, FailureKind.WORKER_DIED)
-        self.assertIn("the worker was killed by signal 11 (SIGSEGV)", failure.message)
-        self.assertIn("in the warm-up steps", failure.message)
-        self.assert_works()
+    def test_a_placement_whose_worker_crashes_is_measured_once_more(self):
+        self.send_when_hung("the worker", signal.SIGSEGV)
+        self.assertIsNone(self.environment.measure_assignment({}).failure)
+        self.assertLen(self.lines, 1)
+        self.assertRegex(
+            self.lines[0], r"in the warm-up steps, the worker was killed by signal 11 \(SIGSEGV\)"
+        )
 
     def test_a_server_that_died_between_measurements_is_replaced(self):
         self.assert_works()
-        before = self.environment.process_ids()
         self.kill("task 0", signal.SIGKILL)
-        os.waitid(os.P_PID, before["task 0"], os.WEXITED | os.WNOWAIT)
+        self.wait_for_death("task 0")
         self.assert_works()
 
     def test_a_hung_step_is_a_timeout_and_the_next_measurement_works(self):
@@ -295,9 +312,8 @@ class LocalSessionTest(tf.test.TestCase):
     def test_sessions_are_lost_with_a_process_that_died_between(self):
         self.environment.open_session("a", {})
         self.environment.open_session("b", {})
-        before = self.environment.process_ids()
         self.kill("task 1", signal.SIGKILL)
-        os.waitid(os.P_PID, before["task 1"], os.WEXITED | os.WNOWAIT)
+        self.wait_for_death("task 1")
         self.assert_lost("a")
         self.assert_lost("b")
         self.environment.close_session("a")

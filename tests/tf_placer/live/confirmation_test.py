@@ -235,6 +235,27 @@ class ConfirmTest(parameterized.TestCase):
         self.assertIsNone(result.step_secs("o"))
         self.assertIsNotNone(result.step_secs("b"))
 
+    def test_a_round_in_which_a_process_died_is_tried_once_more(self):
+        lines = []
+        candidates = labelled(o=1, a={"speed": "1.2", "fails": "2", "kind": "worker_died"})
+        environment = doubles.DriftingEnvironment(0)
+        result = confirmed(environment, candidates, report=lines.append)
+        self.assertTrue(result.comparisons["a"].faster)
+        for measurements in result.rounds:
+            self.assertIsNone(measurements["a"].failure)
+            # In turns as ever, and not each alone.
+            self.assertEqual(*(len(each.step_secs) for each in measurements.values()))
+        self.assertEqual(environment.round, len(result.rounds) + 1)
+        self.assertLen([line for line in lines if "it failed: trying once more" in line], 1)
+
+    def test_a_candidate_whose_process_dies_again_and_again_loses(self):
+        always = ",".join(map(str, range(1, 99)))
+        for fails in (always, "2,3,4,5,6"):
+            candidates = labelled(o=1, a={"speed": "9", "fails": fails, "kind": "worker_died"})
+            result = confirmed(doubles.DriftingEnvironment(0), candidates)
+            self.assertFalse(result.comparisons["a"].faster)
+            self.assertIn("failed", result.comparisons["a"].reason)
+
     def test_a_reference_that_fails_once_is_compared_where_it_ran(self):
         candidates = labelled(o={"speed": "1", "fails": "1"}, a=1.2)
         result = confirmed(doubles.DriftingEnvironment(0), candidates)

@@ -25,6 +25,7 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
 from tf_placer.live import run_directory, time_plan
+from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
@@ -257,6 +258,17 @@ class JobTest(tf.test.TestCase):
                 self.assertLen(trials[-1].assignment, num_groups)
                 self.assertContainsSubset(options, header["configuration"])
 
+    def test_another_search_on_the_computer_is_noticed(self):
+        cache = self.create_tempdir().full_path
+        with mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+            with OtherSearches("runs/other", lambda line: None):
+                self.run_search(Script(secs=split_is_faster))
+            self.assertLen([line for line in self.lines if "log in runs/other" in line], 1)
+            self.assertIn("another search ran on this", self.directory.read_result()["note"])
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            self.run_search(Script(secs=split_is_faster))
+            self.assertIsNone(self.directory.read_result()["note"])
+
     def test_nothing_faster_leaves_no_placement(self):
         self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
         self.assertFalse(self.directory.placement.exists())
@@ -280,7 +292,10 @@ class JobTest(tf.test.TestCase):
     def test_placements_that_all_fail_say_why(self):
         script = Script(lambda assignment: None)
         self.assertEqual(self.run_search(script), Outcome.NOTHING_RUNS)
-        self.assertIn("it is too large", self.directory.read_result()["note"])
+        self.assertRegex(
+            self.directory.read_result()["note"],
+            r"^\d+ were tried \(\d+ out_of_memory\); the last: it is too large$",
+        )
 
     def test_a_placement_that_fits_wins_over_an_original_that_does_not(self):
         script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)
@@ -288,7 +303,7 @@ class JobTest(tf.test.TestCase):
         self.assertIsNone(read_placement(self.directory.placement).measurement["speedup"])
 
     def test_a_budget_of_one_trial_measures_the_original_only(self):
-        self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NOT_CONFIRMED)
+        self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NO_TIME)
         self.assertIn(
             "only the graph as it came was measured within max_trials=1",
             self.directory.read_result()["note"],

@@ -1,5 +1,6 @@
 """Every system learns: problems whose fastest placement is known, and random placements."""
 
+import itertools
 import unittest
 
 import numpy as np
@@ -46,13 +47,14 @@ class OptimumTest(parameterized.TestCase):
 
     One placement of 243 of the heterogeneous problem is the fastest, and of the other problems one
     of 122 or 128. So random search passes, too, but not a system that settles on a local optimum
-    with every seed, or that cannot express the optimum.
+    with every seed, or that cannot express the optimum. The problems take turns;
+    `benchmarks.search_quality.systems_on_small_problems` has every system on every problem.
     """
 
-    @parameterized.product(
-        system=list(SYSTEMS), problem=[name for name in SMALL_PROBLEMS if name != _PROBLEM]
+    @parameterized.parameters(
+        *zip(SYSTEMS, itertools.cycle(name for name in SMALL_PROBLEMS if name != _PROBLEM))
     )
-    def test_every_system_finds_a_fastest_placement_of_every_other_problem(self, system, problem):
+    def test_every_system_finds_a_fastest_placement_of_another_problem(self, system, problem):
         _check_optimum(self, system, problem)
 
 

@@ -1,0 +1,42 @@
+"""Tests of the second try for what failed because a process died."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.second_try import tried_twice
+
+_DIED = Failure(FailureKind.WORKER_DIED, "task 1 was killed")
+_AGAIN = Failure(FailureKind.WORKER_DIED, "at the second try, too: task 1 was killed")
+_TIMEOUT = Failure(FailureKind.TIMEOUT, "too long")
+_RAN = Measurement((1.0,))
+
+
+class SecondTryTest(absltest.TestCase):
+    def tried(self, *results: object) -> object:
+        """What comes of tries with these results, all of which must be needed."""
+        left, self.lines = list(results), []
+        result = tried_twice(lambda: left.pop(0), self.lines.append)
+        self.assertEmpty(left)
+        return result
+
+    def test_what_works_or_fails_otherwise_is_tried_once(self):
+        for result in (_RAN, _TIMEOUT, Measurement(failure=_TIMEOUT), {"answer": 1}):
+            self.assertIs(self.tried(result), result)
+            self.assertEmpty(self.lines)
+
+    def test_after_a_death_there_is_a_second_try(self):
+        for died in (_DIED, Measurement(failure=_DIED)):
+            for result in (_RAN, _TIMEOUT, {"answer": 1}):
+                self.assertIs(self.tried(died, result), result)
+                self.assertEqual(self.lines, ["task 1 was killed: trying once more"])
+
+    def test_there_is_no_third(self):
+        self.assertEqual(self.tried(_DIED, _DIED), _AGAIN)
+        died = Measurement(failure=_DIED, setup_secs=2.0)
+        self.assertEqual(self.tried(died, died), Measurement(failure=_AGAIN, setup_secs=2.0))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,137 @@
+"""Tests of processes made of a template, without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import sys
+import time
+
+from absl.testing import absltest
+
+from tests.tf_placer.process_tree import is_running
+from tf_placer.private_network import PrivateNetwork, why_open
+from tf_placer.process_template import ProcessTemplate
+from tf_placer.processes import ChildDied, ChildProcess, await_message
+
+_IMPORTED = """
+import os
+PID = os.getpid()
+"""
+_CHILD = """
+import os, random
+import numpy as np
+import imported_for_test
+from tf_placer.processes import Parent
+
+parent = Parent()
+parent.send({
+    "importer": imported_for_test.PID,
+    "pid": os.getpid(),
+    "network": os.readlink("/proc/self/ns/net"),
+    "random": [random.random(), np.random.rand()],
+    "files": len(os.listdir("/proc/self/fd")),
+})
+parent.receive()
+"""
+
+
+class ProcessTemplateTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        (self.directory / "child_for_test.py").write_text(_CHILD)
+        (self.directory / "imported_for_test.py").write_text(_IMPORTED)
+        sys.path.insert(0, str(self.directory))
+        self.addCleanup(sys.path.remove, str(self.directory))
+
+    def template(self, *modules: str) -> ProcessTemplate:
+        template = ProcessTemplate(modules, self.directory / "template.log")
+        self.addCleanup(template.close)
+        return template
+
+    def child(self, template: ProcessTemplate, network: PrivateNetwork | None = None):
+        child = ChildProcess(
+            "the child",
+            "child_for_test",
+            {},
+            log_path=self.directory / "log",
+            template=template,
+            network=network,
+        )
+        self.addCleanup(child.stop)
+        return child
+
+    def answer(self, child: ChildProcess) -> dict[str, object]:
+        [answer] = await_message(child, (), time.monotonic() + 60)
+        return answer
+
+    def test_modules_are_imported_once_for_all_processes(self):
+        template = self.template("imported_for_test", "numpy")
+        children = [self.child(template) for _ in range(3)]
+        answers = [self.answer(child) for child in children]
+        [importer] = {answer["importer"] for answer in answers}
+        pids = [answer["pid"] for answer in answers]
+        self.assertEqual(pids, [child.pid for child in children])
+        self.assertLen({importer, *pids}, 4)
+        # What one child has, the next one does not inherit.
+        self.assertLen({answer["files"] for answer in answers}, 1)
+        for numbers in zip(*(answer["random"] for answer in answers), strict=True):
+            self.assertLen(set(numbers), 3)
+
+    def test_processes_can_be_in_a_network_of_their_own(self):
+        if (reason := why_open()) is not None:
+            self.skipTest(reason)
+        template = self.template()
+        network = PrivateNetwork()
+        self.addCleanup(network.close)
+        inside = [self.answer(self.child(template, network))["network"] for _ in range(2)]
+        [its_own] = set(inside)
+        outside = os.readlink("/proc/self/ns/net")
+        self.assertNotEqual(its_own, outside)
+        self.assertEqual(self.answer(self.child(template))["network"], outside)
+
+    def test_a_template_that_is_closed_or_killed_takes_its_processes_with_it(self):
+        for end in (
+            lambda template: template.close(),
+            lambda template: os.kill(template._process.pid, signal.SIGKILL),
+        ):
+            template = self.template()
+            child = self.child(template)
+            self.answer(child)
+            end(template)
+            with self.assertRaisesRegex(ChildDied, r"killed by signal 9 \(SIGKILL\)"):
+                await_message(child, (), time.monotonic() + 60)
+            # Its files are closed a little before it is gone.
+            deadline = time.monotonic() + 60
+            while is_running(child.pid) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self.assertFalse(is_running(child.pid))
+            # Nor does it make any more.
+            late = self.child(template)
+            with self.assertRaises(ChildDied):
+                await_message(late, (), time.monotonic() + 60)
+            self.assertEqual(late.pid, -1)
+
+    def test_a_template_that_is_stopped_goes_on_when_it_is_needed_and_when_it_is_left(self):
+        template = self.template()
+        self.answer(self.child(template))
+        os.kill(template._process.pid, signal.SIGSTOP)
+        self.answer(self.child(template))
+        os.kill(template._process.pid, signal.SIGSTOP)
+        # As the death of this process would.
+        template._line.close()
+        self.assertEqual(template._process.wait(60), 0)
+
+    def test_a_template_that_cannot_import_makes_no_process_and_says_why(self):
+        child = self.child(self.template("no_such_module_for_test"))
+        with self.assertRaises(ChildDied):
+            await_message(child, (), time.monotonic() + 60)
+        self.assertEqual(child.pid, -1)
+        child.stop()
+        self.assertIn("no_such_module_for_test", (self.directory / "template.log").read_text())
+
+
+if __name__ == "__main__":
+    absltest.main()

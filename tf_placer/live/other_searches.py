@@ -1,0 +1,132 @@
+"""Other searches of the same user on this computer, because the times of both suffer.
+
+Each search has a file in the user's cache directory that is locked as long as its process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from tf_placer.files import cache_directory
+
+__all__ = ["OtherSearches"]
+
+# A file that is not locked yet has this name; one that old was left by a kill.
+_NEW, _OLD_SECS = "new_", 60.0
+
+
+class OtherSearches:
+    """Makes a search known to others while it is in a `with`, and says which others there are.
+
+    Where there can be no such file, nobody is told of anybody.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str],
+        report: Callable[[str], None],
+        *,
+        is_here: bool = True,
+    ) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            log_dir: where the log of the search is.
+            report: called with a line for people for each other search that there is.
+            is_here: whether the search measures on this computer; else there are no others.
+        """
+        self._log_dir = os.fspath(log_dir)
+        self._report = report
+        self._is_here = is_here
+        self._directory = cache_directory() / "searches"
+        self._computer = _computer()
+        self._path: pathlib.Path | None = None
+        self._lock: int | None = None
+        self._told: set[str] = set()
+
+    @property
+    def note(self) -> str | None:
+        """What a result should say of those that were there; None if none was."""
+        if not self._told:
+            return None
+        return "another search ran on this computer meanwhile, so times suffered"
+
+    def look(self) -> None:
+        """Says which other searches there are that were not there before."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(self._directory)):
+                path = self._directory / name
+                if path == self._path or name in self._told:
+                    continue
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    other = _searcher(path)
+                    if other is not None and other["computer"] == self._computer:
+                        self._told.add(name)
+                        self._report(
+                            f"another search runs on this computer (process {other['process']}, "
+                            f"log in {other['log_dir']}): the times of both suffer. Better run one "
+                            "after the other"
+                        )
+
+    def __enter__(self) -> Self:
+        if self._is_here:
+            with contextlib.suppress(OSError):
+                self._begin()
+        return self
+
+    def _begin(self) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock, new = tempfile.mkstemp(prefix=_NEW, dir=self._directory)
+        path = self._directory / os.path.basename(new).removeprefix(_NEW)
+        mine = {"process": os.getpid(), "log_dir": self._log_dir, "computer": self._computer}
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(lock, json.dumps(mine).encode())
+            # Only now do others look whether it is locked.
+            os.replace(new, path)
+        except OSError:
+            os.close(lock)
+            os.unlink(new)
+            raise
+        self._lock, self._path = lock, path
+        self.look()
+
+    def __exit__(self, *_: object) -> None:
+        if self._path is not None and self._lock is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._lock)
+            self._lock = None
+
+
+def _searcher(path: pathlib.Path) -> dict[str, Any] | None:
+    """Reads whose file it is; removes it and returns None where its process is gone."""
+    if path.name.startswith(_NEW) and time.time() - path.stat().st_mtime < _OLD_SECS:
+        return None
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with open(descriptor, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            value = json.loads(file.read())
+            return value if isinstance(value, dict) else None
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _computer() -> str:
+    """Names this computer since it was started: a home directory may be that of several."""
+    try:
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return os.uname().nodename
