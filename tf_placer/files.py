@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 from typing import Any
 
 from graph_passes.json_text import parse_json
@@ -16,6 +17,7 @@ __all__ = [
     "check_output",
     "is_standard_output",
     "is_stream",
+    "lasting_directory",
     "read_bytes",
     "read_json",
     "write_bytes",
@@ -33,6 +35,15 @@ def cache_directory() -> pathlib.Path:
     """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return pathlib.Path(base, "tf_placer")
+
+
+def lasting_directory() -> pathlib.Path:
+    """Makes a directory among the temporary files that stays, and that only this user can enter.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    return pathlib.Path(tempfile.mkdtemp(prefix="tf_placer_"))
 
 
 def is_standard_output(path: str | os.PathLike[str]) -> bool:

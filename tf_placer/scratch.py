@@ -10,14 +10,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 
-__all__ = ["scratch_directory"]
+__all__ = ["remove_scratch", "scratch_directory"]
 
 _PREFIX = "tf_placer_scratch_"
 _LOCK = "lock"
 
 
 @contextlib.contextmanager
-def scratch_directory(parent: str | os.PathLike[str] | None = None) -> Iterator[str]:
+def scratch_directory(
+    parent: str | os.PathLike[str] | None = None, prefix: str = _PREFIX
+) -> Iterator[str]:
     """Makes a directory that is gone at the end, or at the next start after a kill.
 
     Its name cannot be guessed, and only this user can look into it. Those that processes of this
@@ -25,6 +27,8 @@ def scratch_directory(parent: str | os.PathLike[str] | None = None) -> Iterator[
 
     Args:
         parent: an existing directory; the system's for temporary files when None.
+        prefix: how its name begins, and that of those that are removed; a short one where sockets
+            are in it.
 
     Yields:
         The path.
@@ -33,8 +37,8 @@ def scratch_directory(parent: str | os.PathLike[str] | None = None) -> Iterator[
         OSError: it cannot be made.
     """
     base = tempfile.gettempdir() if parent is None else os.fspath(parent)
-    _remove_what_is_left(base)
-    path = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+    remove_scratch(base, prefix)
+    path = tempfile.mkdtemp(prefix=prefix, dir=base)
     new = os.path.join(path, "new")
     # Locked as long as this process lives, and only then called the lock.
     lock = os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -44,12 +48,19 @@ def scratch_directory(parent: str | os.PathLike[str] | None = None) -> Iterator[
         os.replace(new, os.path.join(path, _LOCK))
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(pathlib.Path(path))
         os.close(lock)
 
 
-def _remove_what_is_left(base: str) -> None:
-    for path in pathlib.Path(base).glob(f"{_PREFIX}*"):
+def remove_scratch(parent: str | os.PathLike[str] | None = None, prefix: str = _PREFIX) -> None:
+    """Removes the directories that killed processes of this user have left behind in a place.
+
+    Args:
+        parent: the place; the system's for temporary files when None.
+        prefix: how their names begin.
+    """
+    base = tempfile.gettempdir() if parent is None else os.fspath(parent)
+    for path in pathlib.Path(base).glob(f"{prefix}*"):
         # What cannot be opened is another user's, or has been removed meanwhile.
         with contextlib.suppress(OSError):
             if path.is_symlink() or path.lstat().st_uid != os.getuid():
@@ -57,6 +68,20 @@ def _remove_what_is_left(base: str) -> None:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
             finally:
                 os.close(lock)
+
+
+def _remove(path: pathlib.Path) -> None:
+    """Removes a directory, the lock last: what somebody still writes there is found again."""
+    with contextlib.suppress(OSError):
+        for each in path.iterdir():
+            if each.name == _LOCK:
+                continue
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each, ignore_errors=True)
+            else:
+                each.unlink(missing_ok=True)
+        if all(each.name == _LOCK for each in path.iterdir()):
+            shutil.rmtree(path, ignore_errors=True)

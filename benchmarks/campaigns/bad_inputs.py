@@ -13,11 +13,11 @@ What is done is kept in `--out_dir`, so the campaign goes on where it stopped:
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import functools
 import io
 import json
+import operator
 import os
 import pathlib
 import random
@@ -30,8 +30,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.campaigns.answers import append_answers, read_answers, report_answers
 from benchmarks.campaigns.mutations import mutated_bytes, mutated_json, mutated_lines
-from tf_placer.text.markdown import markdown_table
 
 __all__ = ["GOOD", "Workplace", "answer", "main", "run_cases"]
 
@@ -287,13 +287,11 @@ def run_cases(first: int, end: int, path: str | os.PathLike[str]) -> None:
     """Makes cases in this process, and writes a line of JSON for each."""
     with tempfile.TemporaryDirectory() as directory:
         workplace = Workplace(directory)
-        with open(path, "a", encoding="utf-8") as file:
-            for number in range(first, end):
-                name, how, words = workplace.call(number)
-                words = words.replace(directory, "DIR")[-2000:]
-                line = {"case": number, "file": name, "answer": how, "words": words}
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+        for number in range(first, end):
+            name, how, words = workplace.call(number)
+            words = words.replace(directory, "DIR")[-2000:]
+            line = {"case": number, "file": name, "answer": how, "words": words}
+            append_answers(path, [line])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -308,9 +306,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(*Workplace(directory).call(args.show), sep="\n")
         return
     path = pathlib.Path(args.out_dir, "answers.jsonl")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _drop_torn_line(path)
-    while (done := len(_read(path))) < args.cases:
+    while (done := len(read_answers(path))) < args.cases:
         code = f"from benchmarks.campaigns.bad_inputs import run_cases; run_cases({done}, "
         child = subprocess.run(
             [sys.executable, "-c", f"{code}{args.cases}, {os.fspath(path)!r})"],
@@ -319,42 +315,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             text=True,
         )
         if child.returncode:
-            if len(_read(path)) == done and child.returncode > 0:
+            if len(read_answers(path)) == done and child.returncode > 0:
                 sys.exit(f"the campaign itself fails: {child.stderr[-2000:]}")
             # The case in which the process died.
-            line = {"case": len(_read(path)), "file": "?", "answer": "crash"}
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(json.dumps({**line, "words": child.stderr[-2000:]}) + "\n")
-    _report(_read(path)[: args.cases])
-
-
-def _read(path: pathlib.Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    # A kill may have torn off the last one.
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-def _drop_torn_line(path: pathlib.Path) -> None:
-    if path.exists():
-        content = path.read_bytes()
-        path.write_bytes(content[: content.rfind(b"\n") + 1])
-
-
-def _report(answers: Sequence[Mapping[str, Any]]) -> None:
-    counts = collections.Counter((each["file"], each["answer"]) for each in answers)
-    hows = sorted({how for _, how in counts}, key=lambda how: (how not in GOOD, how))
-    files = sorted({name for name, _ in counts})
-    rows = [[name, *(str(counts[name, how]) for how in hows)] for name in files]
-    totals = collections.Counter(each["answer"] for each in answers)
-    rows.append(["all", *(str(totals[how]) for how in hows)])
-    print(markdown_table(["file", *hows], rows))
-    for each in answers:
-        if each["answer"] not in GOOD:
-            words = each["words"].strip().splitlines() or [""]
-            line = f"case {each['case']}, {each['file']}: {each['answer']}: {words[-1][:300]}"
-            print(line.encode("utf-8", "backslashreplace").decode())
+            line = {"case": len(read_answers(path)), "file": "?", "answer": "crash"}
+            append_answers(path, [{**line, "words": child.stderr[-2000:]}])
+    answers = read_answers(path)[: args.cases]
+    print(report_answers(answers, GOOD, operator.itemgetter("file"), "file"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from tf_placer.scratch import scratch_directory
+from tf_placer.scratch import remove_scratch, scratch_directory
 
 _USER = """
 import sys
@@ -57,6 +58,34 @@ class ScratchDirectoryTest(absltest.TestCase):
         self.assertTrue(os.path.exists(path))
         with scratch_directory(self.base) as new:
             self.assertEqual(os.listdir(self.base), [os.path.basename(new)])
+
+    def test_what_is_written_while_it_is_removed_is_found_again(self):
+        user, path = self.start_user()
+        user.kill()
+        user.wait()
+        remove = shutil.rmtree
+
+        def busy(*args, **kwargs):
+            remove(*args, **kwargs)
+            pathlib.Path(path, "more").touch()
+
+        pathlib.Path(path, "folder").mkdir()
+        with mock.patch.object(shutil, "rmtree", side_effect=busy):
+            remove_scratch(self.base)
+        self.assertTrue(os.path.exists(path))
+        remove_scratch(self.base)
+        self.assertEqual(os.listdir(self.base), [])
+
+    def test_a_prefix_has_its_own(self):
+        with scratch_directory(self.base, prefix="short_") as path:
+            self.assertStartsWith(os.path.basename(path), "short_")
+        left = pathlib.Path(self.base, "short_left")
+        left.mkdir()
+        (left / "lock").touch()
+        remove_scratch(self.base)
+        self.assertTrue(left.exists())
+        remove_scratch(self.base, "short_")
+        self.assertFalse(left.exists())
 
     def test_what_others_have_there_stays(self):
         victim = pathlib.Path(self.create_tempdir("victim").full_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from graph_passes.errors import GraphError
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import (
     GRAPH_HELP,
@@ -17,7 +18,7 @@ from tf_placer.cli.arguments import (
     placer_options,
     placers_help,
 )
-from tf_placer.errors import require_tensorflow
+from tf_placer.errors import error_text, require_tensorflow
 from tf_placer.placers import AUTO
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -127,17 +128,21 @@ def run(args: argparse.Namespace) -> None:
         workers=args.workers,
         num_workers=args.num_workers,
     )
-    if args.output_graph is not None and is_saved:
-        result.save(args.output_graph)
-    elif args.output_graph is not None:
-        write_graph(args.output_graph, result.graph_def, graph.meta_graph)
+    problem = None
+    try:
+        if args.output_graph is not None and is_saved:
+            result.save(args.output_graph)
+        elif args.output_graph is not None:
+            write_graph(args.output_graph, result.graph_def, graph.meta_graph)
+    except (GraphError, OSError) as error:
+        problem = error_text(error)
     placement = None
     if result.placement is not None and result.log_dir is not None:
         placement = str(result.log_dir / "placement.json")
     report = args.report if result.log_dir is not None else None
     tensorboard = args.tensorboard if result.log_dir is not None else None
     places = {
-        "graph": args.output_graph,
+        "graph": args.output_graph if problem is None else None,
         "placement": placement,
         "log": result.log_dir,
         "report": report,
@@ -147,6 +152,11 @@ def run(args: argparse.Namespace) -> None:
     lines = [f"{text}\n" for text in (result.table(), result.explanation_table()) if text]
     lines.append(f"{outcome} - {result.reason}")
     lines += [f"{what}: {path}" for what, path in places.items() if path is not None]
-    values = {"output_graph": args.output_graph, "placement": placement, "report": report}
+    values = {"output_graph": places["graph"], "placement": placement, "report": report}
     values["tensorboard"] = tensorboard
     answer(args, "\n".join(lines), {**result.to_json(), **values})
+    if problem is not None and placement is not None:
+        problem += f": 'tf_placer apply' puts {placement!r} on a graph"
+    if problem is not None:
+        # The search took minutes: what it found was worth printing.
+        raise OSError(problem)

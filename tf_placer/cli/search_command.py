@@ -8,17 +8,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import datetime
 import functools
-import hashlib
 import math
 import os
-import pathlib
-import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -31,8 +26,9 @@ from tf_placer.cli.arguments import (
     placer_options,
     placers_help,
 )
+from tf_placer.cli.search_files import ResultFile, SearchLog
 from tf_placer.errors import require_tensorflow
-from tf_placer.files import check_output, is_stream, write_bytes, write_json
+from tf_placer.files import check_output
 from tf_placer.live.arguments import check_seed
 from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
 from tf_placer.placers.auto.auto_config import AutoConfig
@@ -45,15 +41,12 @@ from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
 from tf_placer.report.limits import limits_of
-from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
 from tf_placer.search.distributed.workers import Workers, find_workers
-from tf_placer.search.log_header import search_header
 from tf_placer.search.loop import Budget
-from tf_placer.search.sampled_steps import SampledSteps
 from tf_placer.search.simulated_search import SearchOutcome, search_problem
 from tf_placer.search.training_log import TRAINING, TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
@@ -69,7 +62,6 @@ DESCRIPTION = (
     "far, also while the search runs; Ctrl-C ends the search with it."
 )
 _DEFAULT_SECS = 60.0
-_SAVE_SECS = 1.0
 # What of a search by auto is for the question what other machines would bring.
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.1, 20.0
 
@@ -165,8 +157,8 @@ def _search_placer(
     if granularity_of(args.placer, options) == "coarse":
         placed, clusters = coarse_problem(problem)
     proposer = _placer(placed, args.placer, options, args.seed)
-    log = _SearchLog(args, options)
-    file = _ResultFile(args.output, log)
+    log = SearchLog(args, options)
+    file = ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
 
     def of_groups(outcome: SearchOutcome) -> SearchOutcome:
@@ -203,8 +195,10 @@ def _search_placer(
     values = {"output": args.output, "log_dir": args.log_dir}
     # It is of use where a file cannot be written, too.
     answer(args, "\n".join(lines), search_values(problem, outcome) | values)
-    file.write(outcome)
-    log.write()
+    try:
+        log.write()
+    finally:
+        file.finish(outcome)
 
 
 def _places(args: argparse.Namespace) -> list[str]:
@@ -224,9 +218,9 @@ def _search_auto(
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
     groups, seed = group_graph(problem), args.seed
     explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * budget.max_secs)
-    log = _SearchLog(args, options)
+    log = SearchLog(args, options)
     log.begin()
-    file = _ResultFile(args.output, log)
+    file = ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
     bound_secs = float(lower_bounds(problem).step_secs)
 
@@ -268,7 +262,7 @@ def _search_auto(
     finally:
         line.clear()
     found = outcome(result, result.interrupted)
-    file.write(found)
+    file.update(found, at_once=True)
     changes: tuple[WhatIf, ...] = ()
     limits = limits_of(problem, result.best.placement) if found.feasible else None
     if found.feasible and not result.interrupted:
@@ -277,7 +271,6 @@ def _search_auto(
         )
     if found.feasible and found.step_secs is not None:
         log.sampled.add_best(found.trials, found.step_secs)
-    log.write(result, changes)
     lines = [search_table(problem, found)]
     if result.is_optimal:
         lines.append("              no placement is better")
@@ -291,6 +284,10 @@ def _search_auto(
         lines += ["", *places]
     values = {"output": args.output, "log_dir": args.log_dir}
     answer(args, "\n".join(lines), search_values(problem, found, result, limits, changes) | values)
+    try:
+        log.write(result, changes)
+    finally:
+        file.finish(found)
 
 
 def _search_by_workers(
@@ -350,82 +347,3 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
         if error.name in ("keras", "tensorflow"):
             require_tensorflow()
         raise
-
-
-class _SearchLog:
-    """What --log_dir keeps of a search, beside what a placer has learned; nothing without it."""
-
-    def __init__(self, args: argparse.Namespace, options: Mapping[str, str]) -> None:
-        self.sampled = SampledSteps()
-        self.directory = None if args.log_dir is None else PlanDirectory(args.log_dir)
-        self.header: dict[str, Any] = {}
-        self._problem = b""
-        self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        if self.directory is None:
-            return
-        self._problem = pathlib.Path(args.problem).read_bytes()
-        digest = hashlib.sha256(self._problem).hexdigest()
-        self.header = search_header({"problem": digest}, args.placer, options, args.seed)
-        self.directory.check(self.header)
-
-    def begin(self) -> None:
-        """Writes the problem, once it is clear that the directory is that of this search."""
-        if self.directory is not None:
-            self.directory.path.mkdir(parents=True, exist_ok=True)
-            write_bytes(self.directory.problem, self._problem)
-
-    def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:
-        """Writes how the search went."""
-        if self.directory is None:
-            return
-        candidates = () if result is None else (("found", result.best), *result.starts)
-        self.directory.write_record(
-            PlanRecord(
-                header=self.header,
-                command=shlex.join(["tf_placer", *sys.argv[1:]]),
-                time=self._time,
-                samples=self.sampled.samples,
-                best=self.sampled.best,
-                candidates=tuple(
-                    PlanCandidate(
-                        label,
-                        found.step_secs if math.isfinite(found.step_secs) else None,
-                        not found.excess_bytes,
-                    )
-                    for label, found in candidates
-                ),
-                changes=tuple(changes),
-            )
-        )
-
-
-class _ResultFile:
-    """The file of the best placement so far, if there is one; a stream gets the best of all.
-
-    There is a copy in the directory of the search.
-    """
-
-    def __init__(self, path: str | None, log: _SearchLog) -> None:
-        self._path = path
-        self._copy = None if log.directory is None else log.directory.result
-        self._saved: tuple[int, ...] | None = None
-        self._saved_secs = 0.0
-
-    def update(self, outcome: SearchOutcome) -> None:
-        """Writes the outcome if its placement is new, and the last one is not as new."""
-        if self._path is None or is_stream(self._path):
-            return
-        now_secs = time.monotonic()
-        is_due = self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
-        if is_due and outcome.assignment != self._saved:
-            # There may be room at the end, which is when it matters.
-            with contextlib.suppress(OSError):
-                self.write(outcome)
-            self._saved, self._saved_secs = outcome.assignment, now_secs
-
-    def write(self, outcome: SearchOutcome) -> None:
-        """Writes the outcome."""
-        if self._path is not None:
-            write_json(self._path, outcome.to_json())
-        if self._copy is not None:
-            write_json(self._copy, outcome.to_json())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
@@ -58,8 +56,8 @@ def connect(machine: Machine) -> None:
             cluster.close()
         raise
     _connected[machine.spec] = cluster
-    # Python would drop it before TensorFlow is done.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(cluster))
+    if cluster is not None:
+        cluster.keep_until_exit()
 
 
 def _check_tasks(machine: Machine) -> str:

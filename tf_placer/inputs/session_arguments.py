@@ -12,6 +12,9 @@ from graph_passes.errors import GraphError
 
 __all__ = ["feeds_by_name", "names_of"]
 
+# What of a wrong value is told: messages are to be read.
+_LONGEST = 200
+
 
 def names_of(items: Any) -> list[str]:
     """Lists the names of operations and tensors.
@@ -25,17 +28,24 @@ def names_of(items: Any) -> list[str]:
         A name per operation and tensor, in the order in which a session runs them.
 
     Raises:
-        GraphError: an item is none of these.
+        GraphError: an item is none of these, or they are nested too deeply.
     """
+    try:
+        return _names_of(items)
+    except RecursionError:
+        raise GraphError("what is fetched or fed is nested too deeply, or holds itself") from None
+
+
+def _names_of(items: Any) -> list[str]:
     if isinstance(items, str):
         return [items]
     if isinstance(items, Mapping):
-        return names_of(list(items.values()))
+        return _names_of(list(items.values()))
     if isinstance(items, Sequence):
-        return [name for item in items for name in names_of(item)]
+        return [name for item in items for name in _names_of(item)]
     attributes = getattr(type(items), "__attrs_attrs__", None)
     if attributes is not None:
-        return names_of([getattr(items, attribute.name) for attribute in attributes])
+        return _names_of([getattr(items, attribute.name) for attribute in attributes])
     return [_name(element) for element in _parts(items)]
 
 
@@ -111,5 +121,7 @@ def _name(item: Any) -> str:
     item = item if element is None else element()
     name = item if isinstance(item, str) else getattr(item, "name", None)
     if not isinstance(name, str):
-        raise GraphError(f"{item!r} is neither an operation, a tensor nor the name of one")
+        text = repr(item)
+        text = text if len(text) <= _LONGEST else f"a value of type {type(item).__name__}"
+        raise GraphError(f"{text} is neither an operation, a tensor nor the name of one")
     return name

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
-from graph_passes.placement import write_placement
+from graph_passes.placement import Placement, write_placement
 from graph_passes.whole_file import remove_what_is_left
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.costs.known_links import known_links
@@ -36,6 +36,7 @@ from tf_placer.live.measurer import Measurer, OwnProcesses
 from tf_placer.live.no_finalists import outcome_without_finalists
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.search_place import SearchPlace
 from tf_placer.live.search_result import (
     confirmed_measurement,
     found_placement,
@@ -72,6 +73,10 @@ _LAST_TIMEOUT_RATIO = 2.0
 _SHORTEST_TIMEOUT_SECS = 10.0
 
 
+def _stay(error: OSError) -> None:
+    raise error
+
+
 @dataclasses.dataclass
 class LiveJob:
     """One live search.
@@ -94,6 +99,9 @@ class LiveJob:
         crew: the workers that measure; None where this computer does.
         notes: what the result should say beside how it ended.
         begun: the names of the placers that were made.
+        move: takes the directory to another place, because this one takes no files; takes the
+            error, and raises it if there is none.
+        found: the placement that was found, when one was.
     """
 
     request: Request
@@ -112,6 +120,8 @@ class LiveJob:
     crew: Crew | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
     begun: set[str] = dataclasses.field(default_factory=set)
+    move: Callable[[OSError], None] = _stay
+    found: Placement | None = None
 
     def search(self, log: TrialLog) -> list[Trial]:
         """Measures the graph as it came, the baselines, and what the placer proposes.
@@ -433,8 +443,30 @@ class LiveJob:
                 finalists[winner],
                 confirmed_measurement(confirmation, winner),
             )
-            write_placement(placement, self.directory.placement)
+            self.found = placement
+            self.keep(self.write_found)
         return outcome, confirmation, winner, note
+
+    def write_found(self) -> None:
+        """Writes the placement that was found, if there is one.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.found is not None:
+            write_placement(self.found, self.directory.placement)
+
+    def keep(self, write: Callable[[], None]) -> None:
+        """Writes what the search has come to, in another place if the directory takes no files.
+
+        Raises:
+            OSError: there is none.
+        """
+        try:
+            write()
+        except OSError as error:
+            self.move(error)
+            write()
 
     def cut_short(self, trials: Sequence[Trial]) -> str | None:
         """Says that the time was over before the placer began; None where it was not."""
@@ -624,7 +656,8 @@ def _run(
     costs, note_on_costs = read_costs(directory, header)
     if needs_problem(request.placer) or costs is not None:
         header = with_costs(header)
-    with TrialLog(directory.trials, header) as log:
+    place = SearchPlace(directory, request, graph_def.SerializeToString(), config_bytes, stages.say)
+    with TrialLog(directory.trials, header, place.of_log) as log:
         # A search that was killed has left its files there.
         shutil.rmtree(directory.work, ignore_errors=True)
         remove_what_is_left(directory.path)
@@ -660,6 +693,7 @@ def _run(
             others=others,
             hosted=hosted,
             crew=crew,
+            move=lambda error: log.move(place.of_log(error)),
         )
         stages.say(f"searching; the log is in {directory.path}")
         for line in _size_lines(request, grouped):
@@ -670,6 +704,11 @@ def _run(
             with others:
                 trials = job.search(log)
                 return _conclude(job, trials, request_digest(request, graph_def, session_config))
+        except OSError as error:
+            # The sessions miss their files: what was measured is kept, and the same call goes on.
+            if log.trials and not directory.trials.exists():
+                job.move(error)
+            raise
         finally:
             if hosted is not None:
                 hosted.close()
@@ -707,21 +746,26 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
                 search_secs=job.plan.explain_secs,
                 seed=request.seed,
             )
-    write_result(
-        job.directory,
-        request,
-        outcome,
-        trials,
-        finalists=finalists,
-        confirmation=confirmation,
-        winner=winner,
-        notes=[text for text in (*job.notes, note) if text],
-        explanation=explanation,
-        original_assignment=given_assignment(job.grouped, request.machine.devices),
-        # Else the same call goes on.
-        is_complete=not interrupts.count and not job.notes,
-        digest=digest,
-    )
+
+    def write() -> None:
+        job.write_found()
+        write_result(
+            job.directory,
+            request,
+            outcome,
+            trials,
+            finalists=finalists,
+            confirmation=confirmation,
+            winner=winner,
+            notes=[text for text in (*job.notes, note) if text],
+            explanation=explanation,
+            original_assignment=given_assignment(job.grouped, request.machine.devices),
+            # Else the same call goes on.
+            is_complete=not interrupts.count and not job.notes,
+            digest=digest,
+        )
+
+    job.keep(write)
     return outcome
 
 

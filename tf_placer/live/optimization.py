@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
-from tf_placer.files import check_output
+from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
@@ -39,8 +38,8 @@ from tf_placer.placers import AUTO
 from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
-from tf_placer.scratch import scratch_directory
-from tf_placer.search.distributed.workers import find_workers
+from tf_placer.scratch import remove_scratch, scratch_directory
+from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
 from tf_placer.search.trial_log import ORIGINAL, read_log
 
 __all__ = ["optimize"]
@@ -171,6 +170,10 @@ def optimize(
     check_directory(log_dir)
     if log_dir is not None:
         check_writable(log_dir)
+        # A start that is answered at once makes none, and so removes none.
+        remove_scratch(log_dir)
+    remove_scratch()
+    remove_scratch(prefix=SHORT_PREFIX)
     if report is not None:
         require_page_libraries()
         check_output(report)
@@ -248,20 +251,21 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
     if path is not None:
         given = RunDirectory(path)
         is_new = not given.path.exists()
-        given.path.mkdir(parents=True, exist_ok=True)
+        made = given.path
+        made.mkdir(parents=True, exist_ok=True)
         try:
             yield given
         finally:
             if is_new:
                 with contextlib.suppress(OSError):  # It is not empty.
-                    given.path.rmdir()
+                    made.rmdir()
         return
-    temporary = tempfile.mkdtemp(prefix="tf_placer_")
+    temporary = lasting_directory()
     try:
         yield RunDirectory(temporary)
     finally:
-        if not os.listdir(temporary):
-            os.rmdir(temporary)
+        with contextlib.suppress(OSError):  # It is not empty, or somebody has deleted it.
+            temporary.rmdir()
 
 
 def _print_line(line: str) -> None:

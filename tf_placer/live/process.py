@@ -53,7 +53,8 @@ def run_search(
     """Runs the process that searches.
 
     Args:
-        directory: where everything goes.
+        directory: where everything goes; it is another one afterwards, if that could not be
+            written.
         given: the directory with the request.
         report: called with each line that the process has for people.
         start_secs: when the time of the search began, by `time.monotonic`.
@@ -98,6 +99,8 @@ def run_search(
                     elif "error" in message:
                         raise _ERRORS.get(message["kind"], SearchError)(message["error"])
                     else:
+                        # A disk that was full may have moved it.
+                        directory.path = pathlib.Path(message["directory"])
                         return Outcome(message["outcome"])
     except ChildDied as death:
         text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
@@ -148,6 +151,7 @@ def _main() -> None:
     interrupts.listen()
     parent = Parent()
     settings = parent.settings
+    directory = RunDirectory(settings["directory"])
 
     def obey() -> None:
         while True:
@@ -158,7 +162,7 @@ def _main() -> None:
     try:
         outcome = run(
             RunDirectory(settings["request"]),
-            RunDirectory(settings["directory"]),
+            directory,
             lambda line: parent.send({"line": line}),
             start_secs=settings["start_secs"],
             interrupts=interrupts,
@@ -176,7 +180,7 @@ def _main() -> None:
         kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
         parent.send({"error": error_text(error), "kind": kind})
         return
-    parent.send({"outcome": outcome.value})
+    parent.send({"outcome": outcome.value, "directory": str(directory.path)})
 
 
 if __name__ == "__main__":

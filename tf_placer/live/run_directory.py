@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
-from tf_placer.files import write_bytes
+from tf_placer.files import lasting_directory, write_bytes
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.machine import Machine
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
@@ -232,6 +233,27 @@ class RunDirectory:
             write_bytes(
                 self.path / _INITIALIZER_FEEDS, (other.path / _INITIALIZER_FEEDS).read_bytes()
             )
+
+    def move(self, request: Request, graph: bytes, session_config: bytes) -> None:
+        """Goes on in a new directory among the temporary files, with what is asked.
+
+        Args:
+            request: what is asked.
+            graph: a serialised GraphDef.
+            session_config: the serialised ConfigProto of the user's sessions.
+
+        Raises:
+            OSError: that cannot be written; then nothing has moved.
+        """
+        old, self.path = self.path, lasting_directory()
+        # Whoever asks has the restored values, which are large.
+        step = dataclasses.replace(request.step, restored={})
+        try:
+            self.write_request(dataclasses.replace(request, step=step), graph, session_config)
+        except OSError:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path = old
+            raise
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes how the search ended, whole or not at all."""

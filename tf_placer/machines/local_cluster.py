@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import pathlib
 import selectors
 import socket
@@ -91,9 +93,10 @@ class LocalCluster:
         if machine.kind != "local":
             raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
         self._cleanup = contextlib.ExitStack()
+        self._files = self._cleanup.enter_context(contextlib.ExitStack())
         try:
             if log_dir is None:
-                log_dir = self._cleanup.enter_context(scratch_directory())
+                log_dir = self._files.enter_context(scratch_directory())
             # A fresh set of ports every time: one that was just used may still have clients.
             ports = _free_ports(port, len(machine.devices), is_new_network=network is not None)
             if network is None and not is_private():
@@ -162,6 +165,15 @@ class LocalCluster:
     def close(self) -> None:
         """Stops the servers."""
         self._cleanup.close()
+
+    def keep_until_exit(self) -> None:
+        """Lets the servers die with this process, and not before; only their files are removed.
+
+        For sessions and functions that TensorFlow ends after everything of Python.
+        """
+        # Python would drop it before TensorFlow is done.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+        atexit.register(self._files.close)
 
     def __enter__(self) -> LocalCluster:
         """Waits until the servers are ready; they are stopped when that fails."""

@@ -8,7 +8,6 @@ process that is killed goes on where it was.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import pathlib
@@ -21,6 +20,7 @@ from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.scratch import remove_scratch
 from tf_placer.scripts.watched_runs import watch_runs
 from tf_placer.start_up_messages import without_start_up_messages
 
@@ -62,6 +62,7 @@ def run_script(
         raise FileNotFoundError(2, "no such script", script)
     # The script may go elsewhere.
     directory = RunDirectory(log_dir)
+    remove_scratch(directory.path)
     watching: _Watching | None = None
     if placement is not None:
         watching = _placing(os.path.abspath(placement), machine)
@@ -124,8 +125,7 @@ class _Watching:
             return self._machine.target
         if self.cluster is None:
             self.cluster = LocalCluster(self._machine)
-            # They die with the process, and not before: sessions may be open until then.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.cluster))
+            self.cluster.keep_until_exit()
             self.cluster.wait_until_ready()
         return self.cluster.target
 

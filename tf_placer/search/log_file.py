@@ -65,7 +65,11 @@ class LogFile(Generic[_Record]):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], kind: LogKind[_Record], header: Mapping[str, Any]
+        self,
+        path: str | os.PathLike[str],
+        kind: LogKind[_Record],
+        header: Mapping[str, Any],
+        elsewhere: Callable[[OSError], str | os.PathLike[str]] | None = None,
     ) -> None:
         """Creates a log, or opens an existing one to go on with it.
 
@@ -77,6 +81,8 @@ class LogFile(Generic[_Record]):
             kind: of the log.
             header: what the log is of, as JSON values. An existing log must have the same, except
                 under "versions", where a difference is a warning.
+            elsewhere: called when a record cannot be written; returns the path of a new file where
+                the log moves to, or raises what it was called with. None to raise it.
 
         Raises:
             LogLockedError: another search is writing it.
@@ -86,6 +92,7 @@ class LogFile(Generic[_Record]):
         """
         self.path = os.path.abspath(path)
         self._kind = kind
+        self._elsewhere = elsewhere
         # As a reader will see it: tuples become lists, keys become strings.
         version = {"format": kind.latest_format}
         given = json.loads(_encode(version | dict(header) | version))
@@ -117,8 +124,34 @@ class LogFile(Generic[_Record]):
             ValueError: a number in them is not finite.
             OSError: they could not be written, and the file is as before; names it.
         """
-        self._write(b"".join(_encode(self._kind.to_json(record)) for record in records))
+        lines = b"".join(_encode(self._kind.to_json(record)) for record in records)
+        try:
+            self._write(lines)
+        except OSError as error:
+            if self._elsewhere is None:
+                raise
+            self.move(self._elsewhere(error))
+            self._write(lines)
         self.records.extend(records)
+
+    def move(self, path: str | os.PathLike[str]) -> None:
+        """Writes all there is to a new file, and goes on there; the old file stays as it is.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        old, old_path = self._file, self.path
+        self._file = open(path, "x+b", buffering=0)  # noqa: SIM115 (the log keeps it open)
+        self.path = os.path.abspath(path)
+        try:
+            self._lock()
+            lines = [self.header, *map(self._kind.to_json, self.records)]
+            self._write(b"".join(map(_encode, lines)))
+        except BaseException:
+            self._file.close()
+            self._file, self.path = old, old_path
+            raise
+        old.close()
 
     def restart(self) -> None:
         """Drops all records."""

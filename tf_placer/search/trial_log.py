@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph_passes.json_text import list_entry, number_entry, text_entry, whole, whole_entry
@@ -118,18 +118,24 @@ _KIND = LogKind("search log", "a trial", _FORMAT, Trial.to_json, _read_trial)
 class TrialLog(LogFile[Trial]):
     """A search log that is open for writing. A trial that `append` has returned from is on disk."""
 
-    def __init__(self, path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        header: Mapping[str, Any],
+        elsewhere: Callable[[OSError], str | os.PathLike[str]] | None = None,
+    ) -> None:
         """Creates a log, or opens an existing one to go on with its search.
 
         Args:
             path: the file; its directory is made where it does not exist.
             header: what the search is for, as JSON values. An existing log must have the same,
                 except under "versions", where a difference is a warning.
+            elsewhere: where the log goes on when it cannot be written; see `LogFile`.
 
         Raises:
             LogError, OSError: as `LogFile` raises them.
         """
-        super().__init__(path, _KIND, header)
+        super().__init__(path, _KIND, header, elsewhere)
 
     @property
     def trials(self) -> tuple[Trial, ...]:

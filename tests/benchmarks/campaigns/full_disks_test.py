@@ -51,7 +51,7 @@ class ReportTest(absltest.TestCase):
             full_disks.main(["--cases=2", f"--out_dir={directory}"])
         self.assertEqual([call.args[0] for call in runs.call_args_list], [1])
         self.assertIn("| p, full | 1 | 1 |", printed.getvalue())
-        self.assertIn("case 0, p: signal: 11", printed.getvalue())
+        self.assertIn("case 0, p, full: signal: 11", printed.getvalue())
 
 
 if __name__ == "__main__":

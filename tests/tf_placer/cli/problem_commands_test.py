@@ -9,9 +9,11 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from unittest import mock
 
@@ -22,7 +24,8 @@ from tests.tf_placer import doubles
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_problem, small_problem
 from tf_placer.cli import main as cli
-from tf_placer.cli import search_command
+from tf_placer.cli import search_command, search_files
+from tf_placer.files import write_json
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.search.training_log import read_training_log
@@ -123,6 +126,36 @@ class SearchCommandTest(ProblemCommandsTestCase):
     def test_auto_searches_where_nothing_else_is_asked(self):
         self.call("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
         self.assertEqual(self.read("r.json")["placer"], "auto")
+
+    def test_a_result_that_its_file_has_no_room_for_is_written_elsewhere(self):
+        base = self.create_tempdir("other").full_path
+        for placer in ("random", "auto"):
+            log = self.directory / placer
+            for full, there in ((self.directory, None), (self.directory / "r.json", log)):
+
+                def write(path, value, full=full):
+                    if pathlib.Path(path).is_relative_to(full):
+                        raise OSError(28, "No space left on device", str(path))
+                    write_json(path, value)
+
+                printed = io.StringIO()
+                with (
+                    mock.patch.object(search_files, "write_json", write),
+                    mock.patch.object(tempfile, "tempdir", base),
+                    contextlib.redirect_stdout(printed),
+                    self.assertRaises(SystemExit) as raised,
+                ):
+                    arguments = ["--max_trials=50", f"--placer={placer}", f"--log_dir={log}"]
+                    self.search(*arguments)
+                found = there or pathlib.Path(base, *os.listdir(base))
+                self.assertEqual(
+                    raised.exception.code,
+                    f"tf_placer: {self.path('r.json')}: No space left on device: the result is in "
+                    f"'{found}/result.json'",
+                )
+                self.assertEqual(json.loads((found / "result.json").read_text())["placer"], placer)
+                if there is None:
+                    shutil.rmtree(found)
 
     def test_coarse_groups_are_placed_as_one_unless_the_placer_refines_them(self):
         # 9 s if each of a pair is where it is fast; 25 s if pairs are together.
@@ -258,8 +291,8 @@ class SearchCommandTest(ProblemCommandsTestCase):
             written.append((clock.now_secs, value["step_secs"]))
 
         with (
-            mock.patch.object(search_command, "time", clock),
-            mock.patch.object(search_command, "write_json", write_json),
+            mock.patch.object(search_files, "time", clock),
+            mock.patch.object(search_files, "write_json", write_json),
             mock.patch.object(search_command, "search_problem", search),
         ):
             self.search("--max_trials=3200")

@@ -21,6 +21,18 @@ class Squared:
 
 
 class SessionArgumentsTest(tf.test.TestCase):
+    def test_what_is_nested_too_deeply_or_large_is_told_in_one_sentence(self):
+        itself: list = []
+        itself.append(itself)
+        deep: list = []
+        for _ in range(100_000):
+            deep = [deep]
+        for items in (itself, deep):
+            with self.assertRaisesRegex(GraphError, "nested too deeply, or holds itself"):
+                names_of(items)
+        with self.assertRaisesRegex(GraphError, "^a value of type set is neither"):
+            names_of([set(range(1000))])
+
     def test_nothing_is_lost_in_any_nesting(self):
         Pair = collections.namedtuple("Pair", ["first", "second"])
         with new_graph():

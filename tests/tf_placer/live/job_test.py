@@ -7,21 +7,24 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import time
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
+from graph_passes import placement
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import read_placement
+from graph_passes.whole_file import write_whole
 from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
-from tf_placer.live import time_plan
+from tf_placer.live import run_directory, time_plan
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
@@ -379,18 +382,87 @@ class JobTest(tf.test.TestCase):
         self.assertNotEmpty(said)
         self.assertStartsWith(said[0], "the best placement so far is not written: ")
 
-    def test_a_directory_that_is_deleted_meanwhile_is_noticed_at_the_next_trial(self):
+    def deletes(self, at_trial: int):
+        """Gives step times, and deletes the directory of the search before a trial is written."""
         measured = []
 
         def secs(assignment) -> float:
             measured.append(assignment)
-            if len(measured) == 5:
+            if len(measured) == at_trial:
                 shutil.rmtree(self.directory.path)
-            return ORIGINAL_SECS
+            return split_is_faster(assignment)
 
-        with self.assertRaisesRegex(OSError, "it was deleted or moved while a search wrote it"):
+        return secs
+
+    def test_a_directory_that_is_deleted_is_noticed_at_the_next_trial_and_the_search_goes_on(self):
+        before, base = self.directory.path, self.create_tempdir("other").full_path
+        with mock.patch.object(tempfile, "tempdir", base):
+            outcome = self.run_search(Script(secs=self.deletes(5)))
+        self.assertEqual(outcome, Outcome.FASTER)
+        self.assertFalse(before.exists())
+        self.assertEqual(os.path.dirname(self.directory.path), base)
+        self.assertEqual(self.directory.path.stat().st_mode & 0o777, 0o700)
+        [said] = [line for line in self.lines if "from now on the search is in" in line]
+        self.assertStartsWith(said, f"{before}/trials.jsonl: it was deleted or moved while")
+        self.assertIn(repr(str(self.directory.path)), said)
+        header, trials = read_log(self.directory.trials)
+        self.assertLen(trials, 12)
+        self.assertEqual(self.directory.read_result()["num_trials"], 12)
+        read_placement(self.directory.placement)
+        # All that is needed to go on is there.
+        again = Script(secs=split_is_faster)
+        self.run_search(again, max_trials=14)
+        self.assertLess(len(again.measured), 6)
+        self.assertEqual(read_log(self.directory.trials)[0], header)
+        self.assertEqual(read_log(self.directory.trials)[1][:12], trials)
+
+    def test_trials_are_kept_where_the_sessions_miss_their_files(self):
+        deletes, base = self.deletes(5), self.create_tempdir("other").full_path
+
+        def secs(assignment) -> float:
+            found = deletes(assignment)
+            if not self.directory.path.exists():
+                raise FileNotFoundError(2, "No such file or directory", "worker.log")
+            return found
+
+        with (
+            mock.patch.object(tempfile, "tempdir", base),
+            self.assertRaisesRegex(OSError, "worker.log"),
+        ):
             self.run_search(Script(secs=secs))
+        self.assertEqual(os.path.dirname(self.directory.path), base)
+        self.assertNotEmpty(read_log(self.directory.trials)[1])
+
+    def test_where_nothing_else_takes_files_either_the_first_error_is_raised(self):
+        with (
+            mock.patch.object(tempfile, "tempdir", "/nowhere"),
+            self.assertRaisesRegex(OSError, "it was deleted or moved while a search wrote it"),
+        ):
+            self.run_search(Script(secs=self.deletes(5)))
         self.assertFalse(self.directory.path.exists())
+
+    def test_what_a_directory_has_no_room_for_at_the_end_goes_elsewhere_with_the_log(self):
+        for name in ("placement.json", "result.json"):
+            with self.subTest(name):
+                self.directory = RunDirectory(self.create_tempdir().full_path)
+                full = self.directory.path
+
+                def write(path, data, name=name, full=full):
+                    if pathlib.Path(path) == full / name:
+                        raise OSError(28, "No space left on device", str(path))
+                    write_whole(path, data)
+
+                with (
+                    mock.patch.object(tempfile, "tempdir", self.create_tempdir().full_path),
+                    mock.patch.object(run_directory, "write_bytes", write),
+                    mock.patch.object(placement, "write_whole", write),
+                ):
+                    outcome = self.run_search(Script(secs=split_is_faster))
+                self.assertEqual(outcome, Outcome.FASTER)
+                self.assertNotEqual(self.directory.path, full)
+                self.assertEqual(self.directory.read_result()["outcome"], "faster")
+                read_placement(self.directory.placement)
+                self.assertEqual(read_log(self.directory.trials), read_log(full / "trials.jsonl"))
 
     def test_a_log_whose_header_was_cut_short_counts_as_new(self):
         os.makedirs(self.directory.path)

@@ -48,8 +48,8 @@ class LogFileTestCase(parameterized.TestCase):
         super().setUp()
         self.path = os.path.join(self.create_tempdir().full_path, "notes.jsonl")
 
-    def open(self, header=HEADER) -> LogFile:
-        return LogFile(self.path, KIND, header)
+    def open(self, header=HEADER, **kwargs) -> LogFile:
+        return LogFile(self.path, KIND, header, **kwargs)
 
     def write(self, records=RECORDS) -> bytes:
         with self.open() as log:
@@ -148,6 +148,30 @@ class WritingTest(LogFileTestCase):
             log._file.room_bytes = 100
             log.extend(RECORDS[2:])
         self.assertEqual(self.read()[1], (RECORDS[0], RECORDS[2]))
+
+    def test_a_log_goes_on_elsewhere_with_all_that_it_has(self):
+        first, other = self.path, f"{self.path}.other"
+        with self.open(elsewhere=lambda error: other) as log:
+            log.extend(RECORDS[:1])
+            os.unlink(first)
+            log.extend(RECORDS[1:2])
+            self.assertEqual(log.path, other)
+            self.path = other
+            with self.assertRaisesRegex(LogError, "another search is writing"):
+                self.open()
+            log.extend(RECORDS[2:])
+        self.assertFalse(os.path.exists(first))
+        self.assertEqual(self.read(), (log.header, tuple(RECORDS)))
+
+    def test_a_log_that_cannot_move_stays(self):
+        taken = self.create_tempfile("taken").full_path
+        with self.open() as log:
+            log.extend(RECORDS[:1])
+            for place in (taken, "/nowhere/notes.jsonl"):
+                with self.assertRaises(OSError):
+                    log.move(place)
+            log.extend(RECORDS[1:])
+        self.assertEqual(self.read()[1], tuple(RECORDS))
 
     def on_small_disk(self) -> LogFile:
         def opened(path, mode, buffering):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import socket
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +24,7 @@ from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.fleet import Greeting
 from tf_placer.search.log_header import package_versions
 
@@ -65,10 +66,11 @@ class MeasuringWorker:
             setup: what is measured.
         """
         self._setup = setup
-        self._directory = tempfile.TemporaryDirectory(
-            prefix="tf_placer_worker_", ignore_cleanup_errors=True
-        )
-        self._graph = pathlib.Path(self._directory.name, "graph.pb")
+        # Workers are killed: what they leave is removed with the directory of their Ray, or at the
+        # next start.
+        self._files = contextlib.ExitStack()
+        self._directory = self._files.enter_context(scratch_directory())
+        self._graph = pathlib.Path(self._directory, "graph.pb")
         self._graph.write_bytes(setup.graph)
         self._config = tf.compat.v1.ConfigProto.FromString(setup.session_config)
         self._machine: Machine | None = None
@@ -170,7 +172,7 @@ class MeasuringWorker:
             steps=steps,
             granularity=granularity,
             session_config=self._config,
-            work_dir=self._directory.name,
+            work_dir=self._directory,
             environment=sessions,
             known_secs=known_secs,
         ).problem()
@@ -232,7 +234,7 @@ class MeasuringWorker:
             dict,
             session_config=self._config,
             meta_optimizer=meta_optimizer,
-            work_dir=self._directory.name,
+            work_dir=self._directory,
             timeout_secs=timeout_secs,
         )
 

@@ -8,23 +8,23 @@ import json
 import os
 import pathlib
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
+from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
     LOOPBACK_ENVIRONMENT,
     OBJECT_STORE_BYTES,
     QUIET_ENVIRONMENT,
     RESOURCE,
+    SHORT_PREFIX,
     require_ray,
 )
 
@@ -93,22 +93,20 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
             f"a cluster of yours runs already, at {running.address} (process {running.process})"
         )
     port = _free_port(port)
-    # Short, because sockets are in it.
-    directory = tempfile.mkdtemp(prefix="tfp_ray_")
     cluster = OwnCluster(f"ray://{LOOPBACK}:{port}", secrets.token_hex(32), os.getpid())
     file = cache_directory() / _FILE
-    process = _start(count, port, directory, cluster)
-    try:
-        _wait(process, port, directory)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-            json.dump(dataclasses.asdict(cluster), opened)
-        yield cluster
-    finally:
-        file.unlink(missing_ok=True)
-        _stop(process)
-        shutil.rmtree(directory, ignore_errors=True)
+    with scratch_directory(prefix=SHORT_PREFIX) as directory:
+        process = _start(count, port, directory, cluster)
+        try:
+            _wait(process, port, directory)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.unlink(missing_ok=True)
+            with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+                json.dump(dataclasses.asdict(cluster), opened)
+            yield cluster
+        finally:
+            file.unlink(missing_ok=True)
+            _stop(process)
 
 
 def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subprocess.Popen[bytes]:
@@ -122,6 +120,7 @@ def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subpro
     ]
     environ = {**os.environ, **QUIET_ENVIRONMENT, **cluster.environment}
     environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    environ["TMPDIR"] = directory  # Workers are killed, and leave what they have there.
     with open(pathlib.Path(directory, "start.log"), "wb") as log:
         return subprocess.Popen(
             command,

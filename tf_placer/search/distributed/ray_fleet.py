@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
-import tempfile
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tf_placer.errors import SearchError
+from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.own_cluster import find_own_cluster
 from tf_placer.search.distributed.workers import (
@@ -20,6 +21,7 @@ from tf_placer.search.distributed.workers import (
     OBJECT_STORE_BYTES,
     QUIET_ENVIRONMENT,
     RESOURCE,
+    SHORT_PREFIX,
     Workers,
     require_ray,
 )
@@ -61,40 +63,59 @@ def connected(workers: Workers) -> Iterator[None]:
     """
     require_ray()
     os.environ.update(_environment(workers))
-    # Short, because sockets are in it.
-    directory = tempfile.mkdtemp(prefix="tfp_ray_") if workers.are_here else None
     import ray
 
-    options: dict[str, Any] = {"address": workers.address}
-    if workers.are_here:
-        options = {
-            "address": "local",
-            "include_dashboard": False,
-            "num_gpus": 0,
-            "object_store_memory": OBJECT_STORE_BYTES,
-            "resources": {RESOURCE: workers.count or 1},
-            "_node_ip_address": LOOPBACK,
-            "_temp_dir": directory,
-        }
+    with contextlib.ExitStack() as stack:
+        options: dict[str, Any] = {"address": workers.address}
+        if workers.are_here:
+            directory = stack.enter_context(scratch_directory(prefix=SHORT_PREFIX))
+            options = {
+                "address": "local",
+                "include_dashboard": False,
+                "num_gpus": 0,
+                "object_store_memory": OBJECT_STORE_BYTES,
+                "resources": {RESOURCE: workers.count or 1},
+                "_node_ip_address": LOOPBACK,
+                "_temp_dir": directory,
+            }
+            with _variable("TMPDIR", directory):
+                # Workers are killed, and leave what they have there.
+                _init(ray, workers, options)
+        else:
+            _init(ray, workers, options)
+        stack.callback(ray.shutdown)
+        yield
+
+
+def _init(ray: Any, workers: Workers, options: dict[str, Any]) -> None:
+    # Ray's own handler prints pages when the process is ended; what Ray has started ends anyway.
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM) if is_main else None
     try:
         ray.init(log_to_driver=False, logging_level="ERROR", namespace="tf_placer", **options)
     except Exception as error:
-        _remove(directory)
         first = str(error).strip().splitlines() or [type(error).__name__]
         raise SearchError(
             f"cannot connect to workers={workers.address!r}: {first[0]}. `python -m tf_placer "
             "cluster start` starts a cluster on this computer; RAY_AUTH_TOKEN must be its token"
         ) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Gives processes that are started meanwhile another value of an environment variable."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
-        ray.shutdown()
-        _remove(directory)
-
-
-def _remove(directory: str | None) -> None:
-    if directory is not None:
-        shutil.rmtree(directory, ignore_errors=True)
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 class RayFleet:

@@ -16,6 +16,7 @@ __all__ = [
     "OBJECT_STORE_BYTES",
     "QUIET_ENVIRONMENT",
     "RESOURCE",
+    "SHORT_PREFIX",
     "Workers",
     "check_is_for_workers",
     "find_workers",
@@ -33,6 +34,8 @@ LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 OBJECT_STORE_BYTES = 256 * 2**20
 #: The resource of Ray that a machine has if it may measure, one for each worker.
 RESOURCE = "tf_placer_worker"
+#: How the directories of Ray that is started here begin: short, because sockets are in them.
+SHORT_PREFIX = "tfp_ray_"
 _HERE, _CLUSTER = "ray", "auto"
 
 

@@ -1,0 +1,298 @@
+"""Kills searches at random moments, starts them again, and looks for what got lost.
+
+A chain is one search in a directory of its own: it is started, killed by SIGKILL, SIGTERM, SIGINT
+or SIGHUP, started again, and so on, and in the end left alone. After each kill no process of it may
+be left, what it had written to a log and what it had printed of a trial must be in its log, and no
+file may be half written. The end must be right: in simulation that of a search which nobody killed,
+with live steps a verdict on trials of which none was measured twice. Neither a temporary file nor a
+directory of the moment may be left then. What is done is kept in `--out_dir`, so the campaign goes
+on where it stopped:
+
+    python -m benchmarks.campaigns.kills --kills 500 --out_dir runs/kills
+    python -m benchmarks.campaigns.kills --show 17
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import operator
+import os
+import pathlib
+import queue
+import random
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import benchmarks
+import graph_passes
+import tf_placer
+from benchmarks.campaigns.answers import append_answers, read_answers, report_answers
+from benchmarks.campaigns.victims import VICTIMS, Victim
+
+__all__ = ["GOOD", "main", "run_chain"]
+
+#: Answers that are as they should be.
+GOOD = ("survived",)
+_MARK = "TF_PLACER_CAMPAIGN"
+_SIGNALS = (
+    *(signal.SIGKILL, signal.SIGKILL, signal.SIGKILL),
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+)
+_MOST_KILLS = 8
+_LIMIT_SECS = 300.0
+_TRIAL = re.compile(r"\btrial (\d+) ")
+# Of these files what is there stays, whatever comes behind it.
+_LOGS = ("trials.jsonl", "training.jsonl", "workers.jsonl")
+_OF_THE_MOMENT = re.compile(r"\.tmp$|^tf_placer_scratch_|^tfp_ray_")
+
+
+class _Search:
+    """A search that runs as a process of its own, and what it has printed."""
+
+    def __init__(self, victim: Victim, directory: pathlib.Path, number: int) -> None:
+        self.mark = secrets.token_hex(8)
+        self.lines: list[str] = []
+        (directory / "tmp").mkdir(exist_ok=True)
+        self._process = subprocess.Popen(
+            [sys.executable, *victim.command(directory, number)],
+            env={
+                **os.environ,
+                _MARK: self.mark,
+                "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+                "PYTHONUNBUFFERED": "1",
+                "TMPDIR": f"{directory}/tmp",
+                "XDG_CACHE_HOME": f"{directory}/cache",
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._news: queue.Queue[None] = queue.Queue()
+        assert self._process.stdout is not None
+        reader = threading.Thread(target=self._read, args=[self._process.stdout], daemon=True)
+        reader.start()
+
+    def _read(self, file: IO[bytes]) -> None:
+        with file:
+            for line in file:
+                self.lines.append(line.decode(errors="replace").rstrip("\n"))
+                self._news.put(None)
+
+    def wait_for_lines(self, count: int) -> None:
+        """Waits until it has printed so many lines, or has ended."""
+        while len(self.lines) < count and self._process.poll() is None:
+            with contextlib.suppress(queue.Empty):
+                self._news.get(timeout=0.2)
+
+    def wait(self, timeout_secs: float) -> int | None:
+        """Waits for its end; returns its exit code, or None if it does not end."""
+        try:
+            return self._process.wait(timeout_secs)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self, number: int, *, group: bool) -> bool:
+        """Sends a signal, to all of its process group if wanted; False if it has ended before."""
+        if self._process.poll() is not None:
+            return False
+        (os.killpg if group else os.kill)(self._process.pid, number)
+        return True
+
+    def orphans(self, timeout_secs: float) -> list[str]:
+        """Waits until no process of it is left, and names those that stay; ends them, too."""
+        end_secs = time.monotonic() + timeout_secs
+        while (left := dict(_processes(self.mark))) and time.monotonic() < end_secs:
+            time.sleep(0.05)
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        return list(left.values())
+
+
+def _processes(mark: str) -> Iterator[tuple[int, str]]:
+    """Finds the processes that have inherited a mark in their environment."""
+    for directory in pathlib.Path("/proc").glob("[0-9]*"):
+        # It may end meanwhile, or be another user's.
+        with contextlib.suppress(OSError):
+            if mark.encode() in (directory / "environ").read_bytes():
+                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if command:  # Else it has ended, and nobody has asked how.
+                    yield int(directory.name), command[:200]
+
+
+def _whole_lines(directory: pathlib.Path) -> dict[str, bytes]:
+    """Reads the logs, without a line that is not whole."""
+    found = {}
+    for name in _LOGS:
+        path = directory / "run" / name
+        content = path.read_bytes() if path.exists() else b""
+        found[name] = content[: content.rfind(b"\n") + 1]
+    return found
+
+
+def _lost(before: dict[str, bytes], now: dict[str, bytes], lines: Sequence[str]) -> str:
+    """Says what is not in the logs any more, or was printed and is not there; "" for nothing."""
+    for name, content in before.items():
+        # A header alone is written anew by a search that has no trials.
+        if content.count(b"\n") > 1 and not now[name].startswith(content):
+            return f"lines of {name} have changed"
+    printed = [int(found[1]) for line in lines if (found := _TRIAL.search(line))]
+    trials = now["trials.jsonl"].count(b"\n") - 1
+    if printed and max(printed) >= trials:
+        return f"trial {max(printed)} was printed, and the log has {trials}"
+    if len(printed) != len(set(printed)):
+        return "a trial was printed twice"
+    return ""
+
+
+def _half(directory: pathlib.Path) -> str:
+    """Names a file that should be whole and is not; "" for none."""
+    for path in directory.rglob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                json.loads(path.read_bytes())
+            except ValueError:
+                return str(path.relative_to(directory))
+    return ""
+
+
+def _left(directory: pathlib.Path) -> list[str]:
+    """Lists what should have been removed when a search has ended."""
+    left = [path for path in (directory / "tmp").rglob("*") if not path.is_dir()]
+    left += [path for path in directory.rglob("*") if _OF_THE_MOMENT.search(path.name)]
+    return sorted({str(path.relative_to(directory)) for path in left})
+
+
+def _has_traceback(text: str) -> bool:
+    """Says whether there is a traceback, but for one of before Python has begun with a program."""
+    if "Traceback (most recent call last)" not in text:
+        return False
+    return not text.strip().endswith("KeyboardInterrupt") or any(
+        f'File "{pathlib.Path(module.__file__ or "").parent}/' in text
+        for module in (benchmarks, graph_passes, tf_placer)
+    )
+
+
+def _answer_to_kill(
+    victim: Victim, search: _Search, number: int, directory: pathlib.Path, before: dict[str, bytes]
+) -> tuple[str, str]:
+    """Looks at what a kill has left."""
+    code = search.wait(_LIMIT_SECS)
+    if code is None:
+        search.kill(signal.SIGKILL, group=True)
+        return "hang", f"it lives {_LIMIT_SECS:g} s after signal {number}"
+    if orphans := search.orphans(victim.orphan_secs):
+        return "orphans", "; ".join(orphans)
+    text = "\n".join(search.lines)
+    if _has_traceback(text) and not victim.is_script:
+        return "traceback", text[text.index("Traceback") :][:1500]
+    # Ray has handlers of its own while it starts: they exit with the signal, or abort.
+    by_ray = (number, -signal.SIGABRT) if victim.needs == "ray" else ()
+    if code not in (0, 1, -number, *by_ray):
+        return "another end", f"exit code {code} after signal {number}: {text[-500:]}"
+    if problem := _lost(before, _whole_lines(directory), search.lines):
+        return "lost", problem
+    if name := _half(directory):
+        return "half a file", name
+    return "survived", ""
+
+
+def _answer_to_end(
+    victim: Victim, search: _Search, number: int, directory: pathlib.Path, before: dict[str, bytes]
+) -> tuple[str, str]:
+    """Looks at what a search that was left alone has come to."""
+    code = search.wait(_LIMIT_SECS)
+    if code is None:
+        search.kill(signal.SIGKILL, group=True)
+        return "hang", f"it lives {_LIMIT_SECS:g} s after it was started again"
+    if orphans := search.orphans(victim.orphan_secs):
+        return "orphans", "; ".join(orphans)
+    output = "\n".join(search.lines)
+    if code:
+        return "does not go on", output[-1500:]
+    if problem := _lost(before, _whole_lines(directory), search.lines):
+        return "lost", problem
+    if problem := victim.problem(directory, number, output):
+        return "wrong end", problem
+    if left := _left(directory):
+        return "left behind", ", ".join(left)
+    return "survived", ""
+
+
+def run_chain(number: int, victims: Sequence[Victim] = VICTIMS) -> list[dict[str, Any]]:
+    """Starts and kills a search until it has ended; returns a line for each kill, and for the end.
+
+    Args:
+        number: what is drawn at random hangs on it.
+        victims: what may be killed.
+    """
+    draw = random.Random(number)
+    victim = draw.choices(victims, [each.share for each in victims])[0]
+    kills = draw.randint(2, _MOST_KILLS)
+    cases: list[dict[str, Any]] = []
+
+    def add(how: str, words: str, by: str) -> None:
+        case = {"case": number, "victim": victim.name, "signal": by, "answer": how, "words": words}
+        cases.append(case)
+
+    # Short, because sockets of Ray are in it.
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="k"))
+    try:
+        for _ in range(kills):
+            before = _whole_lines(directory)
+            by, group = draw.choice(_SIGNALS), draw.random() < 0.5
+            search = _Search(victim, directory, number)
+            if victim.lines and draw.random() < 0.6:
+                search.wait_for_lines(draw.randint(1, victim.lines))
+                time.sleep(draw.uniform(0, 0.02 * victim.usual_secs))
+            elif search.wait(draw.uniform(0, victim.usual_secs)) is not None:
+                pass  # It was faster.
+            if not search.kill(by, group=group and by != signal.SIGKILL):
+                how, words = _answer_to_end(victim, search, number, directory, before)
+                add(how, words, "end")
+                return cases
+            add(*_answer_to_kill(victim, search, by, directory, before), signal.Signals(by).name)
+        before = _whole_lines(directory)
+        search = _Search(victim, directory, number)
+        add(*_answer_to_end(victim, search, number, directory, before), "end")
+        return cases
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Makes the kills that are missing, and prints a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100, help="how many there are to be")
+    parser.add_argument("--out_dir", default="runs/kills", help="what is done is kept there")
+    parser.add_argument("--show", type=int, help="make one chain, and print its answers")
+    args = parser.parse_args(argv)
+    victims = [victim for victim in VICTIMS if victim.is_here]
+    if args.show is not None:
+        for case in run_chain(args.show, victims):
+            print(case)
+        return
+    path = pathlib.Path(args.out_dir, "answers.jsonl")
+    answers = read_answers(path)
+    while sum(each["signal"] != "end" for each in answers) < args.kills:
+        answers += (cases := run_chain(1 + max((a["case"] for a in answers), default=-1), victims))
+        append_answers(path, cases)
+    print(report_answers(answers, GOOD, operator.itemgetter("victim"), "killed"), end="\n\n")
+    print(report_answers(answers, GOOD, operator.itemgetter("signal"), "by"))
+
+
+if __name__ == "__main__":
+    main()

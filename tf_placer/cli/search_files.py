@@ -1,0 +1,141 @@
+"""What the command `search` writes: the best placement, and how it was searched."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import hashlib
+import math
+import pathlib
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graph_passes.whole_file import remove_what_is_left
+from tf_placer.errors import error_text
+from tf_placer.files import is_stream, lasting_directory, write_bytes, write_json
+from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
+from tf_placer.report.what_if import WhatIf
+from tf_placer.search.log_header import search_header
+from tf_placer.search.sampled_steps import SampledSteps
+from tf_placer.search.simulated_search import SearchOutcome
+
+__all__ = ["ResultFile", "SearchLog"]
+
+_SAVE_SECS = 1.0
+
+
+class SearchLog:
+    """What --log_dir keeps of a search, beside what a placer has learned; nothing without it."""
+
+    def __init__(self, args: argparse.Namespace, options: Mapping[str, str]) -> None:
+        self.sampled = SampledSteps()
+        self.directory = None if args.log_dir is None else PlanDirectory(args.log_dir)
+        self.header: dict[str, Any] = {}
+        self._problem = b""
+        self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        if self.directory is None:
+            return
+        self._problem = pathlib.Path(args.problem).read_bytes()
+        digest = hashlib.sha256(self._problem).hexdigest()
+        self.header = search_header({"problem": digest}, args.placer, options, args.seed)
+        self.directory.check(self.header)
+
+    def begin(self) -> None:
+        """Writes the problem, once it is clear that the directory is that of this search."""
+        if self.directory is not None:
+            self.directory.path.mkdir(parents=True, exist_ok=True)
+            remove_what_is_left(self.directory.path)
+            write_bytes(self.directory.problem, self._problem)
+
+    def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:
+        """Writes how the search went."""
+        if self.directory is None:
+            return
+        candidates = () if result is None else (("found", result.best), *result.starts)
+        self.directory.write_record(
+            PlanRecord(
+                header=self.header,
+                command=shlex.join(["tf_placer", *sys.argv[1:]]),
+                time=self._time,
+                samples=self.sampled.samples,
+                best=self.sampled.best,
+                candidates=tuple(
+                    PlanCandidate(
+                        label,
+                        found.step_secs if math.isfinite(found.step_secs) else None,
+                        not found.excess_bytes,
+                    )
+                    for label, found in candidates
+                ),
+                changes=tuple(changes),
+            )
+        )
+
+
+class ResultFile:
+    """The file of the best placement so far, if there is one; a stream gets the best of all.
+
+    There is a copy in the directory of the search.
+    """
+
+    def __init__(self, path: str | None, log: SearchLog) -> None:
+        self._path = path
+        self._copy = None if log.directory is None else log.directory.result
+        self._written: list[pathlib.Path] = []
+        self._saved: tuple[int, ...] | None = None
+        self._saved_secs = 0.0
+
+    def update(self, outcome: SearchOutcome, *, at_once: bool = False) -> None:
+        """Writes the outcome if its placement is new, and the last one is not as new.
+
+        Args:
+            outcome: the best so far.
+            at_once: whether it is to be written however new the last one is.
+        """
+        if self._path is None or is_stream(self._path):
+            return
+        now_secs = time.monotonic()
+        is_due = at_once or self._saved is None or now_secs - self._saved_secs >= _SAVE_SECS
+        if is_due and outcome.assignment != self._saved:
+            # There may be room at the end, which is when it matters.
+            with contextlib.suppress(OSError):
+                self._write(outcome)
+            self._saved, self._saved_secs = outcome.assignment, now_secs
+
+    def finish(self, outcome: SearchOutcome) -> None:
+        """Writes the outcome, among the temporary files if it cannot be written anywhere else.
+
+        Raises:
+            OSError: a file cannot be written; says where the outcome is.
+        """
+        try:
+            self._write(outcome)
+        except OSError as error:
+            if not self._written:
+                self._written = [lasting_directory() / "result.json"]
+                write_json(self._written[0], outcome.to_json())
+            text = f"{error_text(error)}: the result is in '{self._written[0]}'"
+            raise OSError(text) from error
+
+    def _write(self, outcome: SearchOutcome) -> None:
+        """Writes the outcome to all files that take it.
+
+        Raises:
+            OSError: one does not.
+        """
+        problem: OSError | None = None
+        self._written = []
+        for path in (self._path, self._copy):
+            try:
+                if path is not None:
+                    write_json(path, outcome.to_json())
+                    self._written.append(pathlib.Path(path))
+            except OSError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
