@@ -47,6 +47,11 @@ def listed() -> list[str]:
     return [name for name in names if not name.startswith("--")]
 
 
+def _here(pattern: str) -> str:
+    """A pattern of the list, with the places that the environment of `written` gives."""
+    return pattern.replace("$TMPDIR", "tmp").replace("~/.cache", "cache")
+
+
 def is_listed(path: pathlib.Path, run: pathlib.Path, patterns: list[str]) -> bool:
     """Whether a file is one of the list, or in a directory of the list."""
     parts = list(path.relative_to(run.parent).parts)
@@ -57,7 +62,7 @@ def is_listed(path: pathlib.Path, run: pathlib.Path, patterns: list[str]) -> boo
     # Whatever is in log_dir is listed by its name alone.
     names |= {name.removeprefix("log_dir/") for name in names}
     return any(
-        fnmatch.fnmatch(name.rstrip("/"), pattern.replace("$TMPDIR", "tmp").rstrip("/"))
+        fnmatch.fnmatch(name.rstrip("/"), _here(pattern).rstrip("/"))
         for name in names - {"log_dir", run.name}
         for pattern in patterns
     )
