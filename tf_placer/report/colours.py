@@ -24,7 +24,7 @@ DEVICE_COLOURS = (
 #: For kinds of operations, by `operation_kinds`.
 KIND_COLOURS = {
     "convolution": "#0072b2",
-    "matrix product": "#0072b2",
+    "matrix product": "#332288",
     "pooling": "#e69f00",
     "softmax": "#d55e00",
     "concat and split": "#f0e442",

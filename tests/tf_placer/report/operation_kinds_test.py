@@ -66,6 +66,11 @@ class TypesTest(parameterized.TestCase):
         self.assertEqual(kinds.backward.tolist(), [False, True, True, True, False, True, True])
 
 
+class ColoursTest(absltest.TestCase):
+    def test_no_two_kinds_look_the_same(self):
+        self.assertLen(set(KIND_COLOURS.values()), len(KIND_COLOURS))
+
+
 class NamesTest(absltest.TestCase):
     def test_names_say_it_where_types_are_unknown(self):
         names = ["tower/conv_0/Conv2D", "dense/MatMul_1", "gradients/x_grad/Reshape", "train/mul"]
