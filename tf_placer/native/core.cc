@@ -55,9 +55,26 @@ struct ChainSpace {
   Chain chain;
 };
 
+// PyCapsule_GetPointer and PyCapsule_GetContext: the core is not built for a version of Python.
+void* (*capsule_pointer)(void* capsule, const char* name) = nullptr;
+void* (*capsule_context)(void* capsule) = nullptr;
+
 }  // namespace
 
 extern "C" {
+
+// Takes the functions by which capsules of Python are read.
+void tf_placer_set_capsule_readers(void* (*pointer)(void*, const char*), void* (*context)(void*)) {
+  capsule_pointer = pointer;
+  capsule_context = context;
+}
+
+// Calls the function in the context of a capsule with its pointer; Python calls this when the
+// capsule goes.
+void tf_placer_free_capsule(void* capsule) {
+  const auto free = reinterpret_cast<void (*)(void*)>(capsule_context(capsule));
+  if (free != nullptr) free(capsule_pointer(capsule, nullptr));
+}
 
 // Returns what the sources were that this was made of, if whoever made it said so.
 const char* tf_placer_digest() { return TF_PLACER_NATIVE_DIGEST; }

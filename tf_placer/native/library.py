@@ -14,7 +14,16 @@ import numpy as np
 
 from tf_placer.native.digest import sources_digest
 
-__all__ = ["CoreError", "Struct", "array_of", "core", "int64", "pointer_to", "random_struct"]
+__all__ = [
+    "CoreError",
+    "Struct",
+    "array_of",
+    "core",
+    "int64",
+    "owned",
+    "pointer_to",
+    "random_struct",
+]
 
 _FOLDER = pathlib.Path(__file__).parent
 _HOW_TO_BUILD = (
@@ -97,6 +106,32 @@ def random_struct(generator: np.random.Generator) -> ctypes.Structure:
     return struct
 
 
+def owned(pointer: int, free: Any) -> Any:
+    """Makes an object that frees what a pointer points to when it goes.
+
+    Nothing of Python runs then: where Python code frees something, a KeyboardInterrupt meanwhile is
+    printed and forgotten.
+
+    Args:
+        pointer: an address, not 0.
+        free: a function of a library in C that takes it.
+    """
+    capsule = _new_capsule(pointer, None, _address(core().tf_placer_free_capsule))
+    _set_context(capsule, _address(free))
+    return capsule
+
+
+def _address(function: Any) -> int | None:
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_set_context = ctypes.pythonapi.PyCapsule_SetContext
+_set_context.restype, _set_context.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_void_p]
+
+
 @functools.cache
 def core() -> ctypes.CDLL:
     """Loads the core.
@@ -133,4 +168,8 @@ def core() -> ctypes.CDLL:
     ):
         function = getattr(library, f"tf_placer_{name}")
         function.restype, function.argtypes = result, arguments
+    library.tf_placer_set_capsule_readers(
+        pointer(_address(ctypes.pythonapi.PyCapsule_GetPointer)),
+        pointer(_address(ctypes.pythonapi.PyCapsule_GetContext)),
+    )
     return library

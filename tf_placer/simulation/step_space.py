@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import weakref
 
 import numpy as np
 
-from tf_placer.native.library import core, pointer_to
+from tf_placer.native.library import core, owned, pointer_to
 from tf_placer.simulation.step_tables import StepTables
 
 __all__ = ["StepSpace", "TracedStep"]
@@ -65,7 +64,7 @@ class StepSpace:
         self._step = core().tf_placer_make_step(ctypes.byref(tables))
         if not self._step:
             raise MemoryError(f"no memory to simulate {tables.num_operations:,} operations")
-        weakref.finalize(self, core().tf_placer_free_step, self._step)
+        self._owner = owned(self._step, core().tf_placer_free_step)
 
     def simulate(
         self,

@@ -1,6 +1,7 @@
 import ctypes
 import pathlib
 import shutil
+import signal
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ from tf_placer.native.library import (
     array_of,
     core,
     int64,
+    owned,
     pointer_to,
     random_struct,
 )
@@ -48,6 +50,30 @@ class StructTest(parameterized.TestCase):
     def test_pointers_to_other_arrays_are_refused(self):
         with self.assertRaisesRegex(ValueError, "float64 in C order is needed, not int64"):
             pointer_to(np.arange(3), np.float64)
+
+
+class OwnedTest(absltest.TestCase):
+    """What "frees" the number of a signal sends it."""
+
+    def owned_signal(self, number: signal.Signals, handler):
+        self.addCleanup(signal.signal, number, signal.signal(number, handler))
+        return owned(int(number), getattr(ctypes.CDLL(None), "raise"))
+
+    def test_it_is_freed_once_nobody_has_it(self):
+        freed: list[int] = []
+        owner = self.owned_signal(signal.SIGUSR1, lambda number, frame: freed.append(number))
+        same = owner
+        del owner
+        self.assertEmpty(freed)
+        del same
+        self.assertEqual(freed, [signal.SIGUSR1])
+
+    def test_an_interrupt_meanwhile_is_not_lost(self):
+        owner = self.owned_signal(signal.SIGINT, signal.default_int_handler)
+        with self.assertRaises(KeyboardInterrupt):
+            del owner
+            # Python looks for signals when something is called.
+            self.fail("the interrupt was lost")
 
 
 class RandomTest(absltest.TestCase):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import weakref
 
 import numpy as np
 
-from tf_placer.native.library import Struct, array_of, core, int64, pointer_to, random_struct
+from tf_placer.native.library import Struct, array_of, core, int64, owned, pointer_to, random_struct
 from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.moves import DrawnMove, HotSpots, MoveTables
 from tf_placer.simulation.step_tables import StepTables
@@ -117,7 +116,7 @@ class Chain:
         )
         if not self._chain:
             raise MemoryError(f"no memory to simulate {tables.num_operations:,} operations")
-        weakref.finalize(self, core().tf_placer_free_chain, self._chain)
+        self._owner = owned(self._chain, core().tf_placer_free_chain)
 
     @property
     def placement(self) -> np.ndarray:
