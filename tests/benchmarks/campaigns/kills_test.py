@@ -42,7 +42,10 @@ class KillsTest(absltest.TestCase):
     def test_searches_survive(self):
         cases = [case for number in range(2) for case in run_chain(number, VICTIMS[:2])]
         self.assertEqual([case for case in cases if case["answer"] not in GOOD], [])
-        self.assertGreater(len(cases), 6)
+        # How many kills come before its end hangs on how fast the machine is.
+        ends = [case["signal"] == "end" for case in cases]
+        self.assertEqual(sum(ends), 2)
+        self.assertFalse(all(ends))
 
     def test_all_searches_have_names_and_shares_of_their_own(self):
         self.assertLen({victim.name for victim in VICTIMS}, len(VICTIMS))
