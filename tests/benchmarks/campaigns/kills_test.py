@@ -53,7 +53,7 @@ class KillsTest(absltest.TestCase):
 
     def test_a_trial_that_no_log_has_is_missed_when_the_search_is_killed(self):
         with mock.patch.object(kills, "_SIGNALS", (signal.SIGKILL,)):
-            cases = run_chain(3, [_victim(_LOSES, "8", secs=2.0)])
+            cases = run_chain(4, [_victim(_LOSES, "8", secs=2.0)])
         self.assertIn("trial 0 was printed, and the log has", cases[-2]["words"])
         self.assertEqual(cases[-2]["answer"], "lost")
 
