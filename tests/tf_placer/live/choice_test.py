@@ -91,6 +91,12 @@ class ChooseWinnerTest(absltest.TestCase):
         confirmed = confirmation({"expert": 1.2, "random": 1.5}, original=None)
         self.assertEqual(self.choose(confirmed)[:2], (Outcome.FASTER, "random"))
 
+    def test_one_round_in_which_the_original_did_not_run_confirms_nothing(self):
+        confirmed = confirmation({"random": 1.5}, original=None, max_secs=0.0)
+        outcome, label, note = self.choose(confirmed)
+        self.assertEqual((outcome, label), (Outcome.NOT_CONFIRMED, None))
+        self.assertRegex(note, "random ran, and original does not run .*: allow more time")
+
     def test_who_computes_something_else_does_not_win(self):
         def values(assignment):
             return {"loss:0@1": np.float32([2 if "random" in assignment.values() else 1])}
