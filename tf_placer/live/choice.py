@@ -112,6 +112,9 @@ def choose_winner(
         return Outcome.NOT_CONFIRMED, None, f"{why}: allow more time"
     if not compared.faster:
         return Outcome.NOT_FASTER, None, None
+    if compared.speedup is None:
+        # To see once more that the original does not run may take long.
+        return Outcome.FASTER, label, "what the graphs compute could not be compared"
     difference, note = _compare_values(environment, candidates[label], mixed_devices)
     if difference is None:
         return Outcome.FASTER, label, note
