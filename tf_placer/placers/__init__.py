@@ -13,7 +13,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.placer import Placer
-from tf_placer.placers.systems import SYSTEMS, System
+from tf_placer.placers.systems import PUBLISHED, SYSTEMS, System
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
@@ -189,7 +189,7 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
     ),
 }
 
-PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS}
+PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS, **PUBLISHED}
 """All placers by name; each has a `summary` and a `reference`."""
 
 ORIGINAL_START = "original"
@@ -217,7 +217,7 @@ class PlacerDescription:
 
 def is_learned(name: str) -> bool:
     """Says whether a placer learns, and so needs TensorFlow; false of a name that there is not."""
-    return name in SYSTEMS
+    return isinstance(PLACERS.get(name), System)
 
 
 def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
@@ -277,7 +277,7 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
         _entry(name)
         return {}  # The modules of the parts, and with them Keras, are not imported without need.
     values = {setting.name: setting.value for setting in describe_placer(name, options).settings}
-    start = values.get("start") if name in SYSTEMS else None
+    start = values.get("start") if is_learned(name) else None
     if isinstance(start, str) and not _is_placement(start):
         _check_start(start)
     return {option: values[option] for option in options}
