@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.placer import Placer
@@ -195,6 +197,9 @@ PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS, **PUBLIS
 ORIGINAL_START = "original"
 """What option `start` names for the devices that a graph came with."""
 
+# What it names for the best of the simple placements.
+_BEST_START = "best"
+
 
 @dataclasses.dataclass(frozen=True)
 class PlacerDescription:
@@ -355,19 +360,16 @@ def make_placer(
         )
     if isinstance(entry, System):
         composition = resolve(entry, options, owner=f"placer {name!r}")
+        compose = importlib.import_module("tf_placer.placers.learned.compose").compose
+        learned = functools.partial(
+            compose, name, composition, groups, legal, seed=seed, problem=problem
+        )
         source = composition.configs["start"].start
+        if source == _BEST_START:
+            return BestStart(name, groups, legal, seed=seed, make=lambda best: learned(start=best))
         if source is not None and start is None:
             start = _first_placement(source, groups, legal, seed, problem)
-        compose = importlib.import_module("tf_placer.placers.learned.compose").compose
-        placer: Placer = compose(
-            name,
-            composition,
-            groups,
-            legal,
-            seed=seed,
-            problem=problem,
-            start=start,
-        )
+        placer: Placer = learned(start=start)
         return placer
     arguments: dict[str, Any] = {}
     config = _config(name, entry, options)
@@ -402,6 +404,8 @@ def _first_placement(
 
 def _check_start(name: str) -> None:
     """Makes sure that a placer of this name can be started from."""
+    if name == _BEST_START:
+        return
     if isinstance(_entry(name), System) or name == AUTO:
         raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
 
