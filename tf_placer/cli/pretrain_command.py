@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
+import pathlib
 import sys
 import time
 from collections.abc import Sequence
@@ -89,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     problems = [coarse_problem(read_problem(path))[0] for path in args.problems]
     # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
     tf.get_logger().setLevel("ERROR")
-    network_config, config = GraphNeuralConfig(), PretrainingConfig()
+    network_config, config = GraphNeuralConfig(initial_weights=None), PretrainingConfig()
     network = GraphNeuralNetwork(network_config, args.seed)
     line = TerminalLine(sys.stderr)
     start_secs = time.monotonic()
@@ -120,6 +122,7 @@ def run(args: argparse.Namespace) -> None:
             "updates": sum(result.updates for result in results),
             "seed": args.seed,
             "versions": package_versions(),
+            "sha256": hashlib.sha256(pathlib.Path(args.output).read_bytes()).hexdigest(),
         },
     )
     values = [

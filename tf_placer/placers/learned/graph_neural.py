@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import pathlib
 from typing import Annotated
 
 import numpy as np
@@ -35,14 +36,21 @@ from tf_placer.placers.learned.sparse_matrix import SparseMatrix
 from tf_placer.placers.ranges import check_fields
 
 __all__ = [
+    "SHIPPED",
     "WEIGHTS_SUFFIX",
     "GraphNeuralConfig",
     "GraphNeuralNetwork",
     "GraphNeuralPolicy",
 ]
 
+#: What `initial_weights` names for the weights that are shipped.
+SHIPPED = "shipped"
+
 #: How the name of a file of weights ends.
 WEIGHTS_SUFFIX = ".weights.h5"
+
+# See `benchmarks.search_quality.policy_training`; what it was trained on is beside it.
+_SHIPPED_WEIGHTS = pathlib.Path(__file__).parent / "data" / f"graph_neural{WEIGHTS_SUFFIX}"
 
 # What is known about a device when a group is placed, see `_facts`.
 _NUM_FACTS = 7
@@ -72,8 +80,10 @@ class GraphNeuralConfig:
         float, "groups of a placement that go anywhere, on average, so that learning does not end"
     ] = 2.0
     initial_weights: Annotated[
-        str | None, "file of weights (.weights.h5) to start from, as `pretrain` writes it"
-    ] = None
+        str | None,
+        "weights to start from: those that are shipped (shipped), a file (.weights.h5) as "
+        "`pretrain` writes it, or none",
+    ] = SHIPPED
 
     def __post_init__(self) -> None:
         names = ("state_units", "scorer_units")
@@ -124,7 +134,8 @@ class GraphNeuralNetwork(tf.keras.Model):
         self._scorer = self.add_weight(name="scorer", shape=(scorer_units, 1), initializer="zeros")
         self.built = True
         if config.initial_weights is not None:
-            self._load(config.initial_weights)
+            path = config.initial_weights
+            self._load(str(_SHIPPED_WEIGHTS) if path == SHIPPED else path, path)
 
     def describe(self, graph: GraphTensors) -> tf.Tensor:
         """Computes what a graph says about each group on each device, whatever is placed.
@@ -162,9 +173,12 @@ class GraphNeuralNetwork(tf.keras.Model):
         hidden = described + tf.tensordot(facts, tf.convert_to_tensor(self._facts_kernel), 1)
         return tf.tensordot(tf.nn.relu(hidden), tf.convert_to_tensor(self._scorer)[:, 0], 1)
 
-    def _load(self, path: str) -> None:
+    def _load(self, path: str, name: str) -> None:
         if not path.endswith(WEIGHTS_SUFFIX):
-            raise ValueError(f"initial_weights must end in {WEIGHTS_SUFFIX}, unlike {path!r}")
+            raise ValueError(
+                f"initial_weights must be {SHIPPED}, none, or end in {WEIGHTS_SUFFIX}, unlike "
+                f"{name!r}"
+            )
         if not os.path.isfile(path):
             raise ValueError(f"initial_weights: there is no file {path!r}")
         try:
@@ -173,9 +187,9 @@ class GraphNeuralNetwork(tf.keras.Model):
             # Keras says which tensor does not fit, which tells nobody what to do.
             config = self.config
             raise ValueError(
-                f"initial_weights: {path!r} does not hold weights for state_units="
+                f"initial_weights: {name!r} does not hold weights for state_units="
                 f"{config.state_units}, message_rounds={config.message_rounds}, scorer_units="
-                f"{config.scorer_units}"
+                f"{config.scorer_units}; give others, or initial_weights=none"
             ) from error
 
 

@@ -39,7 +39,7 @@ class PretrainingConfig:
     """Settings of pre-training; all are ours."""
 
     batch_size: Annotated[int, "placements per update, all of one problem"] = 20
-    learning_rate: Annotated[float, "of Adam"] = 3e-3
+    learning_rate: Annotated[float, "of Adam"] = 1e-3
     entropy_coefficient: Annotated[float, "weight of the mean entropy of a decision"] = 0.01
 
 
