@@ -59,8 +59,10 @@ def training_keys(held_out: Collection[str]) -> list[ProblemKey]:
     """
     if unknown := sorted(set(held_out) - FAMILIES.keys()):
         raise ValueError(f"no family {unknown[0]!r}; there are {', '.join(FAMILIES)}")
-    texts = [text for name, each in FAMILIES.items() if name not in held_out for text in each]
-    return [ProblemKey(*text.split(":"), "coarse") for text in texts]
+    pairs = [
+        text.split(":") for name, each in FAMILIES.items() if name not in held_out for text in each
+    ]
+    return [ProblemKey(model, machine, "coarse") for model, machine in pairs]
 
 
 def _generated(number: int, directory: pathlib.Path) -> pathlib.Path:

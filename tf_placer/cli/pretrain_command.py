@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     problems = [coarse_problem(read_problem(path))[0] for path in args.problems]
     # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
     tf.get_logger().setLevel("ERROR")
-    network_config, config = GraphNeuralConfig(initial_weights=None), PretrainingConfig()
+    network_config, config = GraphNeuralConfig(), PretrainingConfig()
     network = GraphNeuralNetwork(network_config, args.seed)
     line = TerminalLine(sys.stderr)
     start_secs = time.monotonic()

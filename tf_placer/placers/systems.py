@@ -181,13 +181,13 @@ _TO_THE_LETTER: Mapping[str, System] = {
         | {"signal": "sqrt", "baseline": "batch", "normalise": True},
     ),
     "graph_neural": System(
-        "a graph network that can be trained on other graphs and machines",
+        "a graph network that was trained on other graphs and machines, and learns on",
         "ours, after Placeto and GDP 2019",
         "coarse",
         "graph_neural",
         "ppo",
         {"batch_size": 16, "optimizer": "adam", "learning_rate": 3e-3, "clip_norm": 1.0}
-        | {"entropy_coefficient": 0.01}
+        | {"entropy_coefficient": 0.01, "initial_weights": "shipped"}
         | {"signal": "sqrt", "baseline": "batch", "normalise": True},
     ),
 }

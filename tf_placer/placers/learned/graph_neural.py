@@ -83,13 +83,17 @@ class GraphNeuralConfig:
         str | None,
         "weights to start from: those that are shipped (shipped), a file (.weights.h5) as "
         "`pretrain` writes it, or none",
-    ] = SHIPPED
+    ] = None
 
     def __post_init__(self) -> None:
         names = ("state_units", "scorer_units")
         check_fields(self, names, lambda value: value > 0, "positive")
-        names = ("message_rounds", "own_scores", "explored")
-        check_fields(self, names, lambda value: 0 <= value < math.inf, "at least 0")
+        check_fields(
+            self,
+            ("message_rounds", "own_scores", "explored"),
+            lambda value: 0 <= value < math.inf,
+            "at least 0",
+        )
 
 
 class GraphNeuralNetwork(tf.keras.Model):
