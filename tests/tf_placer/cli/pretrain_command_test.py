@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import pathlib
@@ -68,6 +69,8 @@ class PretrainCommandTest(absltest.TestCase):
             },
         )
         self.assertEqual(about["settings"]["state_units"], 64)
+        written = pathlib.Path(self.output).read_bytes()
+        self.assertEqual(about["sha256"], hashlib.sha256(written).hexdigest())
         self.assertContainsSubset(["tensorflow", "numpy"], about["versions"])
         self.assertEqual(
             [line.split()[:4] for line in printed.splitlines()[2:4]],

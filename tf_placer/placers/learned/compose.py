@@ -69,7 +69,7 @@ def compose(
     group = PARTS["grouper"][parts["grouper"]].made_by()
     begun = None
     if start is not None:
-        begun = Start(start, configs["start"].start_uniform, legal.shape[1])
+        begun = Start(start, configs["start"].uniform(len(start)), legal.shape[1])
     agent: Agent
     if isinstance(group, type):
         if policy_type.needs_fixed_groups:

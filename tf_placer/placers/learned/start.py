@@ -11,6 +11,10 @@ from tf_placer.placers.ranges import check_fields
 
 __all__ = ["Start", "StartConfig"]
 
+# What is sampled near a start shows where it can be improved. So many devices, and of a graph with
+# few of them this share, are enough.
+_UNIFORM, _LEAST_ANY, _MOST_UNIFORM = 0.03, 2.0, 0.3
+
 
 @dataclasses.dataclass(frozen=True)
 class StartConfig:
@@ -28,11 +32,19 @@ class StartConfig:
         "(.json); none to start with any",
     ] = None
     start_uniform: Annotated[
-        float, "share of the devices sampled at first that are any, each as often"
-    ] = 0.03
+        float | None,
+        "share of the devices sampled at first that are any, each as often; none for 3 %, and of a "
+        "small graph two devices on average",
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self, ("start_uniform",), lambda share: 0 < share <= 1, "above 0, at most 1")
+
+    def uniform(self, num_units: int) -> float:
+        """Says which share of the devices is any at first, of so many."""
+        if self.start_uniform is not None:
+            return self.start_uniform
+        return max(_UNIFORM, min(_LEAST_ANY / num_units, _MOST_UNIFORM))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -24,6 +24,11 @@ class StartTest(parameterized.TestCase):
         tensors = start.probabilities(tf.constant(placed), tf.constant(members))
         np.testing.assert_allclose(tensors.numpy(), start.probabilities(placed, members))
 
+    def test_of_a_small_graph_two_devices_are_any_and_of_a_large_one_3_percent(self):
+        shares = [StartConfig().uniform(count) for count in (2, 10, 50, 1000)]
+        self.assertEqual(shares, [0.3, 0.2, 0.04, 0.03])
+        self.assertEqual(StartConfig(start_uniform=0.5).uniform(10), 0.5)
+
     @parameterized.parameters(0.0, 1.5, -1.0, float("nan"))
     def test_refuses_what_is_no_share(self, share):
         with self.assertRaisesRegex(ValueError, "start_uniform must be above 0, at most 1"):
