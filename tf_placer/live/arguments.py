@@ -12,10 +12,12 @@ from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import check_options, is_learned
 from tf_placer.search.loop import Budget
 
-__all__ = ["check_budget", "check_directory", "check_machine", "check_placer", "check_seed"]
+__all__ = ["check_budget", "check_machine", "check_path", "check_placer", "check_seed"]
 
 # Of NumPy's generators, of TensorFlow's and of the native core.
 _MOST = 2**63
+# Linux takes no longer ones.
+_LONGEST_PATH = 4096
 
 
 def check_machine(machine: object) -> None:
@@ -72,7 +74,11 @@ def check_budget(max_trials: object, max_secs: object) -> tuple[int, float]:
         raise ValueError(f"max_trials is a whole number, not {_described(max_trials)}")
     if isinstance(max_secs, bool) or not isinstance(max_secs, numbers.Real):
         raise ValueError(f"max_secs is a number, not {_described(max_secs)}")
-    budget = Budget(int(max_trials), float(max_secs))
+    try:
+        secs = float(max_secs)
+    except OverflowError:  # A number of hundreds of digits.
+        raise ValueError(f"max_secs is a number, not {_described(max_secs)}") from None
+    budget = Budget(int(max_trials), secs)
     return budget.max_trials, budget.max_secs
 
 
@@ -91,19 +97,28 @@ def check_seed(seed: object) -> int:
     return number
 
 
-def check_directory(log_dir: object) -> None:
-    """Makes sure that this can be the path of a directory.
+def check_path(path: object, argument: str, kind: str = "directory") -> None:
+    """Makes sure that this can be a path, or is None.
+
+    Args:
+        path: to be checked.
+        argument: what the argument is called.
+        kind: of what it is the path.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: it cannot be one.
     """
-    if log_dir is None:
+    if path is None:
         return
-    if not isinstance(log_dir, str | os.PathLike) or not isinstance(os.fspath(log_dir), str):
-        raise ValueError(f"log_dir is the path of a directory, not {_described(log_dir)}")
-    path = os.fspath(log_dir)
-    if not path or "\0" in path:
-        raise ValueError(f"log_dir is the path of a directory, not {shown(path)}")
+    wanted = f"{argument} is the path of a {kind}, not"
+    if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
+        raise ValueError(f"{wanted} {_described(path)}")
+    try:
+        is_path = bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # Lone surrogates.
+        is_path = False
+    if not is_path or len(text) > _LONGEST_PATH:
+        raise ValueError(f"{wanted} {shown(text)}")
 
 
 def _described(value: object) -> str:

@@ -21,7 +21,7 @@ from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
-from tf_placer.live.arguments import check_directory
+from tf_placer.live.arguments import check_path
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
@@ -167,7 +167,9 @@ def optimize(
     settings = Settings(
         machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
     )
-    check_directory(log_dir)
+    check_path(log_dir, "log_dir")
+    check_path(report, "report", "file")
+    check_path(tensorboard, "tensorboard")
     if log_dir is not None:
         check_writable(log_dir)
         # A start that is answered at once makes none, and so removes none.

@@ -10,8 +10,8 @@ from absl.testing import absltest, parameterized
 
 from tf_placer.live.arguments import (
     check_budget,
-    check_directory,
     check_machine,
+    check_path,
     check_placer,
     check_seed,
 )
@@ -27,7 +27,7 @@ class ArgumentsTest(parameterized.TestCase):
         self.assertEqual(check_seed(np.uint8(7)), 7)
         self.assertEqual(check_seed(2**63 - 1), 2**63 - 1)
         for directory in (None, "runs", pathlib.Path("runs")):
-            check_directory(directory)
+            check_path(directory, "log_dir")
         self.assertEqual(check_placer("auto", None), {})
 
     def test_a_placer_that_learns_starts_at_the_expert_unless_told_otherwise(self):
@@ -71,6 +71,7 @@ class ArgumentsTest(parameterized.TestCase):
         (10, "60", "max_secs is a number, not '60'"),
         (10, None, "max_secs is a number, not None"),
         (10, math.nan, "max_secs must be positive"),
+        (10, 10**400, "max_secs is a number, not a value of type int"),
     )
     def test_another_budget_is_refused(self, max_trials, max_secs, message):
         with self.assertRaisesRegex(ValueError, message):
@@ -88,6 +89,12 @@ class ArgumentsTest(parameterized.TestCase):
             check_seed(seed)
 
     def test_no_message_is_long(self):
+        for name, option in (("x" * 10**6, None), ("post", "x" * 10**6)):
+            with self.assertRaises(ValueError) as caught:
+                check_placer(name, None if option is None else {option: 1})
+            self.assertLess(len(str(caught.exception)), 1000)
+        with self.assertRaisesRegex(ValueError, "at least 1, not a number of thousands of digits"):
+            check_budget(-(10**5000), 1)
         for value in (10**5000, "x" * 10**6, b"x" * 10**6):
             for check in (check_seed, check_machine, lambda value: check_budget("1", value)):
                 if check is check_machine and isinstance(value, str):
@@ -96,10 +103,10 @@ class ArgumentsTest(parameterized.TestCase):
                     check(value)
                 self.assertLess(len(str(caught.exception)), 200)
 
-    @parameterized.parameters(7, b"runs", "", "a\0b")
-    def test_another_directory_is_refused(self, log_dir):
-        with self.assertRaisesRegex(ValueError, "log_dir is the path of a directory, not "):
-            check_directory(log_dir)
+    @parameterized.parameters(7, b"runs", "", "a\0b", "a\ud800", True, object(), "x" * 5000)
+    def test_another_path_is_refused(self, path):
+        with self.assertRaisesRegex(ValueError, "^report is the path of a file, not .{,70}$"):
+            check_path(path, "report", "file")
 
 
 if __name__ == "__main__":
