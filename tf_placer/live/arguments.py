@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import numbers
-import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from graph_passes.json_text import shown
-from tf_placer.machines.machine import Device, Machine, MachineError
+from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.placers import check_options, is_learned
 from tf_placer.search.loop import Budget
 
-__all__ = ["check_budget", "check_machine", "check_path", "check_placer", "check_seed"]
+__all__ = ["check_budget", "check_machine", "check_placer", "check_seed"]
 
 # Of NumPy's generators, of TensorFlow's and of the native core.
 _MOST = 2**63
-# Linux takes no longer ones.
-_LONGEST_PATH = 4096
 
 
 def check_machine(machine: object) -> None:
@@ -34,6 +31,8 @@ def check_machine(machine: object) -> None:
             f"{_described(machine)}"
         )
     devices = machine.devices
+    if machine.kind not in get_args(Kind):
+        raise MachineError(f"machine {shown(machine.spec)} is of no kind that there is")
     if not isinstance(devices, tuple) or not all(isinstance(each, Device) for each in devices):
         raise MachineError(f"machine {shown(machine.spec)}: devices is not a tuple of Device")
     names = [device.name for device in devices]
@@ -95,30 +94,6 @@ def check_seed(seed: object) -> int:
         wrong = "negative" if number < 0 else "2**63 or more"
         raise ValueError(f"seed must not be {wrong}, but is {shown(number)}")
     return number
-
-
-def check_path(path: object, argument: str, kind: str = "directory") -> None:
-    """Makes sure that this can be a path, or is None.
-
-    Args:
-        path: to be checked.
-        argument: what the argument is called.
-        kind: of what it is the path.
-
-    Raises:
-        ValueError: it cannot be one.
-    """
-    if path is None:
-        return
-    wanted = f"{argument} is the path of a {kind}, not"
-    if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
-        raise ValueError(f"{wanted} {_described(path)}")
-    try:
-        is_path = bool(text) and b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:  # Lone surrogates.
-        is_path = False
-    if not is_path or len(text) > _LONGEST_PATH:
-        raise ValueError(f"{wanted} {shown(text)}")
 
 
 def _described(value: object) -> str:
