@@ -9,7 +9,8 @@ __all__ = ["device_type_of", "has_device", "home_device", "is_device_name"]
 
 _DEVICE_NAME = re.compile(
     r"(/job:[A-Za-z][\w-]*)?(/replica:\d{1,9})?(/task:\d{1,9})?"
-    r"(/device:[A-Za-z]\w*:\d{1,9}|/[cg]pu:\d{1,9}|/[CG]PU:\d{1,9})"
+    r"(/device:[A-Za-z]\w*:\d{1,9}|/[cg]pu:\d{1,9}|/[CG]PU:\d{1,9})",
+    re.ASCII,
 )
 
 

@@ -45,7 +45,8 @@ def parse_json(
     """
     try:
         return json.loads(
-            text,
+            # Some editors write a byte order mark.
+            text.removeprefix("\ufeff") if isinstance(text, str) else text,
             object_pairs_hook=object_pairs_hook or _unique_entries,
             parse_constant=_refuse_constant if finite else None,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -14,9 +15,12 @@ from graph_passes import graph_def_reader as reader
 from graph_passes.errors import GraphError
 from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+from graph_passes.messages import quoted
 from graph_passes.tensors import ListElement, read_tensors
 
 __all__ = ["OpGraph", "ReadOperations"]
+
+_PORT = re.compile("[0-9]{1,9}")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -201,13 +205,13 @@ class OpGraph:
         Raises:
             GraphError: there is no such tensor.
         """
-        operation, _, port = name.partition(":")
+        operation, colon, port = name.partition(":")
         i = self.index.get(operation)
-        if i is None or not (port or "0").isdecimal():
-            raise GraphError(f"the graph has no tensor {name!r}")
+        if i is None or not _PORT.fullmatch(port if colon else "0"):
+            raise GraphError(f"the graph has no tensor {quoted(name)}")
         tensor = int(self.output_start[i]) + int(port or 0)
         if tensor >= self.output_start[i + 1]:
-            raise GraphError(f"the graph has no tensor {name!r}")
+            raise GraphError(f"the graph has no tensor {quoted(name)}")
         return tensor
 
     def with_fed_values(self, feeds: Mapping[str, np.ndarray]) -> OpGraph:
@@ -277,7 +281,7 @@ class OpGraph:
         for name in fetches:
             operation, colon, _ = name.partition(":")
             if operation not in self.index:
-                raise GraphError(f"fetch {name!r} is not in the graph")
+                raise GraphError(f"fetch {quoted(name)} is not in the graph")
             if colon and fed[self.tensor_index(name)]:
                 continue
             stack.append(self.index[operation])

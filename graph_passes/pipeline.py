@@ -16,6 +16,7 @@ from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
 from graph_passes.grouping.model_rules import ModelRules
 from graph_passes.grouping.single_consumer import SingleConsumerMerge
 from graph_passes.grouping.single_groups import SingleGroups
+from graph_passes.messages import quoted
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
 
@@ -95,7 +96,7 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     """
     if granularity not in _PASSES:
         known = ", ".join(GRANULARITIES)
-        raise ValueError(f"unknown granularity {granularity!r}: it is one of {known}")
+        raise ValueError(f"unknown granularity {quoted(granularity)}: it is one of {known}")
     colocated = FindColocationGroups().run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
     coarse = _grouped(colocated, _COARSE)
     if granularity == _COARSE:

@@ -23,6 +23,7 @@ from graph_passes.json_text import (
     whole_entry,
 )
 from graph_passes.op_graph import OpGraph
+from graph_passes.paths import check_path
 from graph_passes.whole_file import write_whole
 
 __all__ = [
@@ -116,7 +117,9 @@ def read_placement(path: str | os.PathLike[str]) -> Placement:
 
     Raises:
         GraphError: the file cannot be read or is not a placement; the message names it.
+        ValueError: this is no path.
     """
+    check_path(path, "a placement", "file")
     try:
         with open(path, encoding="utf-8") as file:
             return Placement.from_json(file.read())

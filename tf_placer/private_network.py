@@ -13,6 +13,7 @@ tf_placer.private_network USER NETWORK MODULE ...` it enters a network and runs 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import getpass
 import os
@@ -202,7 +203,9 @@ def _call(name: str, *arguments: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        # The kernel says so of namespaces, and means no disk.
+        is_limit = number in (errno.ENOSPC, errno.EUSERS)
+        raise OSError(number, "it allows no more of them" if is_limit else os.strerror(number))
 
 
 def _main() -> None:

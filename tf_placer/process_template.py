@@ -70,14 +70,16 @@ def is_stopped(pid: int) -> bool:
 class ForkedProcess:
     """A process made of a template, with the methods of `subprocess.Popen` that are needed here."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, template: ProcessTemplate) -> None:
         """Takes the process over.
 
         Args:
             status: file descriptor of a pipe on which the template writes the id of the process,
                 once there is one, and its exit code.
+            template: what makes it.
         """
         self._status = status
+        self._template = template
         self._written = b""
         self._is_closed = False
 
@@ -97,6 +99,10 @@ class ForkedProcess:
         # A template that is killed takes its processes with it, and has no more to say.
         code = self._written.partition(b"\n")[2]
         return int(code) if code else -signal.SIGKILL
+
+    def is_stopped(self) -> bool:
+        """Says whether a signal (SIGSTOP) stopped the process, or who has yet to make it."""
+        return self._template.is_stopped() if self.pid < 0 else is_stopped(self.pid)
 
     def wait(self, timeout: float) -> int:
         """Waits for the end of the process, and returns its exit code.
@@ -196,7 +202,7 @@ class ProcessTemplate:
         finally:
             os.close(text)
             os.close(theirs)
-        return ForkedProcess(status)
+        return ForkedProcess(status, self)
 
     def is_stopped(self) -> bool:
         """Says whether it is stopped by a signal, and does not say how its processes ended."""

@@ -317,6 +317,8 @@ class ChildProcess:
 
     def is_stopped(self) -> bool:
         """Says whether the process is stopped by a signal."""
+        if isinstance(self._process, ForkedProcess):
+            return self._process.is_stopped()
         return is_stopped(self.pid)
 
     @property

@@ -6,8 +6,9 @@ then, while it starts, in trials, or in the confirmation: stopped (SIGSTOP) for 
 or until it is too late; slowed down to a twentieth; killed; crashed. What is hit again and again
 may fail, so the next fault waits until the search has told of a trial or a round. In every fifth
 case the machine is a TensorFlow cluster, whose servers also die and come back. The search must end
-with a verdict, without a failed trial, a traceback or a process that is left. What is done is kept
-in `--out_dir`, so the campaign goes on where it stopped:
+with a verdict, without a failed trial, a traceback or a process that is left, and must not wait for
+a minute where nothing happens. What is done is kept in `--out_dir`, so the campaign goes on where
+it stopped:
 
     python -m benchmarks.campaigns.live_faults --cases 13 --out_dir runs/live_faults
 """
@@ -48,7 +49,7 @@ _RETURNS = "server gone and back"
 # What is said of them.
 _SAID = (
     ("stopped", r"was stopped by a signal"),
-    ("killed", r"was killed by signal"),
+    ("killed", r"was killed by signal|closed its line"),
     ("slow", r"times as long as at first"),
     ("gone", r"a server went away|answers again"),
 )
@@ -58,6 +59,8 @@ _VICTIMS = {
     "tf_placer.environments.worker": "worker started afresh",
     "tf_placer.machines.local_server": "server started afresh",
 }
+# A stage that waits for a minute; that of the confirmation has many rounds.
+_STALLED = re.compile(r"still (?!confirming).*: [^;]*\d min[^;]* so far")
 _PROGRESS = re.compile(r"\] trial \d|confirming: \d+ round")
 _PORTS = (28471, 28472)
 _LIMIT_SECS, _GONE_SECS = 900.0, 30.0
@@ -169,6 +172,8 @@ def judged(
         return "lost", f"{len(trials)} trials of {search.max_trials}"
     if expected is not None and _measured(directory) != expected:
         return "lost", "other placements than in the search that was left alone"
+    if stalled := _STALLED.findall(text):
+        return "stalled", stalled[-1]
     return "works", text.strip().splitlines()[-1]
 
 

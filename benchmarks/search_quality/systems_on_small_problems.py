@@ -85,6 +85,8 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
     "eagle_metis": _PPO | _PENALTY,
     "eagle_fluid": _PPO | _PENALTY,
     "eagle_gcn": _PPO | _PENALTY,
+    # As it is, it settles within a hundred samples.
+    "warm_softmax": {"learning_rate": 0.03, "start_uniform": 0.5, "entropy_coefficient": 0.1},
     "graph_neural": _PPO,
 }
 """What differs from the settings of the system, apart from the size of its network."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from absl.testing import absltest, parameterized
 
-from graph_passes.devices import device_type_of, has_device, home_device
+from graph_passes.devices import device_type_of, has_device, home_device, is_device_name
 
 WORKER = "/job:worker/replica:0/task:"
 DEVICES = [
@@ -31,6 +31,20 @@ class DeviceTypeTest(parameterized.TestCase):
     )
     def test_type_is_told_from_the_name(self, name, expected):
         self.assertEqual(device_type_of(name), expected)
+
+
+class IsDeviceNameTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("/job:worker/replica:0/task:1/device:CPU:0", True),
+        ("/gpu:0", True),
+        ("/gpu:zero", False),
+        ("/gpu:\uff10", False),  # A zero of another script.
+        ("/job:w\u00f6rker/device:CPU:0", False),
+        ("CPU:-1", False),
+        (0, False),
+    )
+    def test_only_what_tensorflow_understands_is_a_name(self, name, expected):
+        self.assertEqual(is_device_name(name), expected)
 
 
 class HomeDeviceTest(parameterized.TestCase):

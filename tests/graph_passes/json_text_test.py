@@ -18,6 +18,8 @@ from graph_passes.json_text import (
 class ParseTest(parameterized.TestCase):
     def test_json_is_read_as_text_and_as_bytes(self):
         for text in (
+            '\ufeff{"a": [1, 2.5, null, true, "µ"]}',
+            '\ufeff{"a": [1, 2.5, null, true, "µ"]}'.encode(),
             '{"a": [1, 2.5, null, true, "µ"]}',
             '{"a": [1, 2.5, null, true, "µ"]}'.encode(),
         ):

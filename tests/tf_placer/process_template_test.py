@@ -7,13 +7,15 @@ import pathlib
 import signal
 import sys
 import time
+from unittest import mock
 
 from absl.testing import absltest
 
 from tests.tf_placer.process_tree import is_running
+from tf_placer import processes
 from tf_placer.private_network import PrivateNetwork, why_open
 from tf_placer.process_template import ProcessTemplate
-from tf_placer.processes import ChildDied, ChildProcess, await_message
+from tf_placer.processes import ChildDied, ChildProcess, ChildStopped, await_message
 
 _IMPORTED = """
 import os
@@ -123,6 +125,19 @@ class ProcessTemplateTest(absltest.TestCase):
         # As the death of this process would.
         template._line.close()
         self.assertEqual(template._process.wait(60), 0)
+
+    def test_a_process_that_a_stopped_template_has_yet_to_make_is_taken_for_hung(self):
+        (self.directory / "slow_for_test.py").write_text("import time; time.sleep(60)")
+        template = self.template("slow_for_test")
+        child = self.child(template)
+        os.kill(template._process.pid, signal.SIGSTOP)
+        with (
+            mock.patch.multiple(processes, _LOOK_SECS=0.01, _MOST_LOOKS=3),
+            self.assertRaisesRegex(ChildStopped, "the child was stopped by a signal"),
+        ):
+            await_message(child, (), time.monotonic() + 60)
+        template.close()
+        self.assertFalse(child.is_stopped())
 
     def test_a_template_that_cannot_import_makes_no_process_and_says_why(self):
         child = self.child(self.template("no_such_module_for_test"))

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import tf_placer
+from graph_passes.messages import shortened
 from tf_placer.cli.flag_file import FLAG, with_flag_files
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, error_text
@@ -19,8 +20,6 @@ from tf_placer.machines.local_cluster import LocalClusterError
 from tf_placer.start_up_messages import without_start_up_messages
 
 __all__ = ["COMMANDS", "main"]
-
-_LONGEST = 1200
 
 #: By command its module, and what the list of commands says of it. A module has `DESCRIPTION`,
 #: `add_arguments(parser)` and `run(args)`. Only that of the command that is called is imported, and
@@ -156,9 +155,7 @@ def _with_flags(given: list[str]) -> list[str]:
 def _sentence(text: str) -> str:
     """Makes one line of what is wrong: any terminal shows it, and it is not too long."""
     line = " ".join(text.split())
-    if len(line) > _LONGEST:
-        line = f"{line[: _LONGEST * 2 // 3]} … {line[-_LONGEST // 3 :]}"
-    return "tf_placer: " + line.encode("utf-8", "backslashreplace").decode()
+    return "tf_placer: " + shortened(line).encode("utf-8", "backslashreplace").decode()
 
 
 if __name__ == "__main__":

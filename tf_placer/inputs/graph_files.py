@@ -12,6 +12,7 @@ from google.protobuf import message, text_format
 from graph_passes.errors import GraphError
 from graph_passes.whole_file import write_whole
 from tf_placer import files
+from tf_placer.inputs.message_text import parse_message_text
 
 __all__ = ["FORMATS", "GraphFormat", "check_output", "meta_with", "read_graph_file", "write_graph"]
 
@@ -49,12 +50,12 @@ def meta_with(
 
 
 def _parse_text(content: bytes) -> tf.compat.v1.GraphDef:
-    return text_format.Parse(content.decode(), tf.compat.v1.GraphDef())
+    return parse_message_text(content, tf.compat.v1.GraphDef)
 
 
 def _parse_meta(content: bytes) -> tf.compat.v1.MetaGraphDef:
     if content.startswith(_META_TEXT_STARTS):
-        return text_format.Parse(content.decode(), tf.compat.v1.MetaGraphDef())
+        return parse_message_text(content, tf.compat.v1.MetaGraphDef)
     return tf.compat.v1.MetaGraphDef.FromString(content)
 
 

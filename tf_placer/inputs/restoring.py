@@ -151,6 +151,8 @@ def _prefix(restore_from: Any) -> str:
             f"{type(restore_from).__name__}"
         )
     path = os.fspath(restore_from)
+    if not path or "\0" in path:
+        raise GraphError(f"restore_from is the name of a checkpoint, not {path!r}")
     if os.path.isdir(path):
         latest = tf.train.latest_checkpoint(path)
         if latest is None:

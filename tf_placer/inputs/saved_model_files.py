@@ -10,6 +10,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 from graph_passes.errors import GraphError
+from tf_placer.inputs.message_text import parse_message_text
 from tf_placer.scratch import scratch_directory
 
 __all__ = [
@@ -47,7 +48,7 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
         with open(path, "rb") as file:
             content = file.read()
         if path.endswith(_TEXT):
-            return text_format.Parse(content.decode(), saved_model_pb2.SavedModel())
+            return parse_message_text(content, saved_model_pb2.SavedModel)
         return saved_model_pb2.SavedModel.FromString(content)
     except OSError as error:
         raise GraphError(f"cannot read the SavedModel {path!r}: {error.strerror}") from error

@@ -9,6 +9,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.util import nest
 
 from graph_passes.errors import GraphError
+from graph_passes.messages import quoted
 
 __all__ = ["feeds_by_name", "names_of"]
 
@@ -41,7 +42,7 @@ def _names_of(items: Any) -> list[str]:
         return [items]
     if isinstance(items, Mapping):
         return _names_of(list(items.values()))
-    if isinstance(items, Sequence):
+    if isinstance(items, Sequence) and not isinstance(items, bytes):
         return [name for item in items for name in _names_of(item)]
     attributes = getattr(type(items), "__attrs_attrs__", None)
     if attributes is not None:
@@ -70,7 +71,10 @@ def feeds_by_name(feeds: Mapping[Any, Any] | None) -> dict[str, Any]:
     for key, value in feeds.items():
         for element, part in _fed_parts(key, value):
             name = _name(element)
-            given[name if ":" in name else f"{name}:0"] = part
+            name = name if ":" in name else f"{name}:0"
+            if name in given:
+                raise GraphError(f"{quoted(name)} is fed twice")
+            given[name] = part
     return given
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numbers
-import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from graph_passes.json_text import shown
-from tf_placer.machines.machine import Device, Machine, MachineError
+from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.placers import check_options, is_learned
 from tf_placer.search.loop import Budget
 
-__all__ = ["check_budget", "check_directory", "check_machine", "check_placer", "check_seed"]
+__all__ = ["check_budget", "check_machine", "check_placer", "check_seed"]
 
 # Of NumPy's generators, of TensorFlow's and of the native core.
 _MOST = 2**63
@@ -32,6 +31,8 @@ def check_machine(machine: object) -> None:
             f"{_described(machine)}"
         )
     devices = machine.devices
+    if machine.kind not in get_args(Kind):
+        raise MachineError(f"machine {shown(machine.spec)} is of no kind that there is")
     if not isinstance(devices, tuple) or not all(isinstance(each, Device) for each in devices):
         raise MachineError(f"machine {shown(machine.spec)}: devices is not a tuple of Device")
     names = [device.name for device in devices]
@@ -72,7 +73,11 @@ def check_budget(max_trials: object, max_secs: object) -> tuple[int, float]:
         raise ValueError(f"max_trials is a whole number, not {_described(max_trials)}")
     if isinstance(max_secs, bool) or not isinstance(max_secs, numbers.Real):
         raise ValueError(f"max_secs is a number, not {_described(max_secs)}")
-    budget = Budget(int(max_trials), float(max_secs))
+    try:
+        secs = float(max_secs)
+    except OverflowError:  # A number of hundreds of digits.
+        raise ValueError(f"max_secs is a number, not {_described(max_secs)}") from None
+    budget = Budget(int(max_trials), secs)
     return budget.max_trials, budget.max_secs
 
 
@@ -89,21 +94,6 @@ def check_seed(seed: object) -> int:
         wrong = "negative" if number < 0 else "2**63 or more"
         raise ValueError(f"seed must not be {wrong}, but is {shown(number)}")
     return number
-
-
-def check_directory(log_dir: object) -> None:
-    """Makes sure that this can be the path of a directory.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if log_dir is None:
-        return
-    if not isinstance(log_dir, str | os.PathLike) or not isinstance(os.fspath(log_dir), str):
-        raise ValueError(f"log_dir is the path of a directory, not {_described(log_dir)}")
-    path = os.fspath(log_dir)
-    if not path or "\0" in path:
-        raise ValueError(f"log_dir is the path of a directory, not {shown(path)}")
 
 
 def _described(value: object) -> str:

@@ -250,7 +250,9 @@ class LiveJob:
         try:
             self.stages.enter("choosing what to measure next")
             with self.interrupts.breakable():
-                return proposed(placer, count)
+                placements = proposed(placer, count)
+            self.stages.enter("measuring placements")
+            return placements
         except KeyboardInterrupt:
             return np.zeros([0, self.grouped.group_graph.num_groups], np.int32)
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from graph_passes.annotate import Annotate
 from graph_passes.graph_pass import GraphState
+from graph_passes.paths import check_path
 from graph_passes.placement import Placement, read_placement
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
@@ -21,7 +22,6 @@ from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
-from tf_placer.live.arguments import check_directory
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
@@ -167,7 +167,13 @@ def optimize(
     settings = Settings(
         machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
     )
-    check_directory(log_dir)
+    for path, argument, kind in (
+        (log_dir, "log_dir", "directory"),
+        (report, "report", "file"),
+        (tensorboard, "tensorboard", "directory"),
+    ):
+        if path is not None:
+            check_path(path, argument, kind)
     if log_dir is not None:
         check_writable(log_dir)
         # A start that is answered at once makes none, and so removes none.

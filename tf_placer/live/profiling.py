@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from graph_passes.json_text import shown
+from graph_passes.paths import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.inputs.python_functions import check_no_python_functions
@@ -69,6 +70,7 @@ def profile(
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a whole number from 1 on, not {shown(steps)}")
     check_machine(machine)
+    check_path(output, "output", "file")
     check_output(os.fspath(output))
     found = machine if isinstance(machine, Machine) else find_machine(machine)
     with Stages(_print_line) as stages:

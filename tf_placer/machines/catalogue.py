@@ -34,6 +34,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.messages import quoted
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.machines.machine_file import machine_from_description, read_machine_file
@@ -151,11 +152,12 @@ def described_machine(spec: str) -> Machine:
         return read_machine_file(spec)
     found = _entry(spec)
     if found is None:
-        raise MachineError(f"unknown machine {spec!r}: expected {catalogue_names()}")
+        raise MachineError(f"unknown machine {quoted(spec)}: expected {catalogue_names()}")
     gpus, entry = found
     if not 1 <= gpus <= entry["max_gpus"]:
         raise MachineError(
-            f"machine {spec!r}: such a machine has from 1 to {entry['max_gpus']} GPUs, not {gpus}"
+            f"machine {quoted(spec)}: such a machine has from 1 to {entry['max_gpus']} GPUs, "
+            f"not {gpus}"
         )
     return machine_from_description(_description(spec, gpus, entry), f"machine {spec}:")
 

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from absl import logging
 
+from graph_passes.messages import quoted
 from tf_placer.machines.machine import Machine
 from tf_placer.private_network import PrivateNetwork, is_private, open_servers_note
 from tf_placer.process_template import ProcessTemplate
@@ -87,11 +88,10 @@ class LocalCluster:
             template: what the servers are made of; None to start each afresh.
 
         Raises:
-            ValueError: the machine is not local.
+            ValueError: the machine is not local, or the port is none.
             LocalClusterError: the port is in use.
         """
-        if machine.kind != "local":
-            raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
+        _check(machine, port)
         self._cleanup = contextlib.ExitStack()
         self._files = self._cleanup.enter_context(contextlib.ExitStack())
         try:
@@ -191,6 +191,19 @@ class LocalCluster:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _check(machine: object, port: object) -> None:
+    """Makes sure that a cluster can be made of these; see `LocalCluster`."""
+    if not isinstance(machine, Machine):
+        what = quoted(machine)
+        raise ValueError(f"a local cluster needs a Machine, as of find_machine, not {what}")
+    if machine.kind != "local":
+        raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
+    if port is None:
+        return
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        raise ValueError(f"a port is a whole number from 1 to 65535, not {quoted(port)}")
 
 
 def _free_ports(first: int | None, count: int, *, is_new_network: bool) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import logging
 
+from graph_passes.messages import quoted
 from tf_placer.machines.catalogue import catalogue_names, described_machine, is_described
 from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.processes import (
@@ -32,6 +33,7 @@ _CONNECT_TIMEOUT_SECS = 10.0
 _DISCOVERY_TIMEOUT_SECS = 120.0
 # Every two of them have a link.
 _MOST_PROCESSES = 256
+_NUMBER = re.compile("[0-9]{1,9}")
 _MACHINES = (
     "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', a machine file (.json) or a "
     "name with a number of GPUs for N, of "
@@ -59,7 +61,7 @@ def find_machine(spec: str | None = None) -> Machine:
         MachineError: there is no such machine.
     """
     if spec is not None and not isinstance(spec, str):
-        raise MachineError(f"a machine is named by a text, such as 'local:2', not {spec!r}")
+        raise MachineError(f"a machine is named by a text, such as 'local:2', not {quoted(spec)}")
     if spec is None or spec == "attached":
         devices = [
             dataclasses.replace(device, memory_bytes=computer_memory_bytes())
@@ -74,7 +76,7 @@ def find_machine(spec: str | None = None) -> Machine:
         return _machine(spec, "cluster", cluster_devices(spec))
     if is_described(spec):
         return described_machine(spec)
-    raise MachineError(f"unknown machine {spec!r}: expected {_MACHINES}{catalogue_names()}")
+    raise MachineError(f"unknown machine {quoted(spec)}: expected {_MACHINES}{catalogue_names()}")
 
 
 def cluster_devices(spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS) -> Sequence[Device]:
@@ -107,13 +109,15 @@ def check_reachable(target: str) -> None:
     """
     match = re.fullmatch(r"grpc://(?:\[([^\]/]+)\]|([^:/]+)):(\d{1,5})", target)
     if not match or not 0 < int(match[3]) < 65536:
-        raise MachineError(f"{target!r} is not an address like 'grpc://HOST:PORT'")
+        raise MachineError(f"{quoted(target)} is not an address like 'grpc://HOST:PORT'")
     try:
         socket.create_connection(
             (match[1] or match[2], int(match[3])), _CONNECT_TIMEOUT_SECS
         ).close()
     except OSError as error:
-        raise MachineError(f"no TensorFlow server answers at {target}: {error}") from None
+        raise MachineError(
+            f"no TensorFlow server answers at {target}: {error.strerror or error}"
+        ) from None
 
 
 def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
@@ -122,20 +126,23 @@ def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
 
 def _local_devices(spec: str) -> list[Device]:
     count_text, *options = spec.removeprefix("local:").split(",")
-    if not count_text.isdecimal() or not 1 <= int(count_text) <= _MOST_PROCESSES:
+    if not _NUMBER.fullmatch(count_text) or not 1 <= int(count_text) <= _MOST_PROCESSES:
         raise MachineError(
-            f"machine {spec!r}: the number of processes must be from 1 to {_MOST_PROCESSES}, not "
-            f"{count_text!r}"
+            f"machine {quoted(spec)}: the number of processes must be from 1 to "
+            f"{_MOST_PROCESSES}, not {quoted(count_text)}"
         )
     count = int(count_text)
     memory_bytes = None
     for option in options:
         name, _, value = option.partition("=")
         if name != "memory_mb":
-            raise MachineError(f"machine {spec!r}: unknown option {name!r}, expected 'memory_mb'")
-        if not value.isdecimal() or int(value) < 1:
             raise MachineError(
-                f"machine {spec!r}: memory_mb must be a number of MiB, at least 1, not {value!r}"
+                f"machine {quoted(spec)}: unknown option {quoted(name)}, expected 'memory_mb'"
+            )
+        if not _NUMBER.fullmatch(value) or int(value) < 1:
+            raise MachineError(
+                f"machine {quoted(spec)}: memory_mb must be a number of MiB, from 1 to 999999999, "
+                f"not {quoted(value)}"
             )
         memory_bytes = int(value) * 2**20
     cores = sorted(os.sched_getaffinity(0))

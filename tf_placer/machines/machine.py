@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, cast, get_args
 
+from graph_passes.messages import shortened
+
 __all__ = ["Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError"]
 
 Kind = Literal["attached", "local", "cluster", "described"]
@@ -13,6 +15,9 @@ Kind = Literal["attached", "local", "cluster", "described"]
 
 class MachineError(ValueError):
     """There is no such machine; one sentence says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))
 
 
 @dataclasses.dataclass(frozen=True)

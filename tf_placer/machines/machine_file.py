@@ -43,7 +43,7 @@ from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, Machi
 __all__ = ["machine_from_description", "read_machine_file"]
 
 _FORMAT = 1
-_DEVICE_NAME = re.compile(r"/job:\w+/replica:\d+/task:\d+/device:(CPU|GPU):\d+")
+_DEVICE_NAME = re.compile(r"/job:\w+/replica:\d+/task:\d+/device:(CPU|GPU):\d+", re.ASCII)
 
 
 def read_machine_file(path: str) -> Machine:

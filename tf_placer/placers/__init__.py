@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.messages import quoted
 from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
@@ -427,7 +428,7 @@ def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) 
 def _entry(name: str) -> _Heuristic | System:
     if name not in PLACERS:
         raise ValueError(
-            f"no placer {name!r}{suggest(name, list(PLACERS))}; the placers are: "
+            f"no placer {quoted(name)}{suggest(name, list(PLACERS))}; the placers are: "
             f"{', '.join(sorted(PLACERS))}"
         )
     return PLACERS[name]

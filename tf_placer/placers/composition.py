@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graph_passes.messages import quoted
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.parts import PARTS, SHARED_PARTS, Part
 from tf_placer.placers.systems import System
@@ -67,7 +68,7 @@ def resolve(system: System, options: Mapping[str, object] | None, *, owner: str)
         if option not in owners:
             known = [*parts, *owners]
             raise ValueError(
-                f"{owner} has no option {option!r}{suggest(option, known)}; its options are: "
+                f"{owner} has no option {quoted(option)}{suggest(option, known)}; its options are: "
                 f"{', '.join(sorted(known))}"
             )
     # Settings of a part that the options replaced have no meaning any more.
@@ -92,6 +93,8 @@ def _parts(kind: str, name: str) -> Iterator[tuple[str, Part]]:
     """Yields the parts that a name stands for: one, or two algorithms."""
     if name not in _choices(kind):
         known = list(_choices(kind))
-        raise ValueError(f"no {kind} {name!r}{suggest(name, known)}; there are: {', '.join(known)}")
+        raise ValueError(
+            f"no {kind} {quoted(name)}{suggest(name, known)}; there are: {', '.join(known)}"
+        )
     for single in name.split("+"):
         yield single, PARTS[kind][single]

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
+from graph_passes.messages import quoted
+
 __all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ def settings_of(part: str, config: Any) -> list[Setting]:
     ]
 
 
+# Of a name for which another one may have been meant.
+_LONGEST = 60
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -78,7 +82,8 @@ def config_from_options(
         if name not in kinds:
             known = ", ".join(sorted(kinds)) or "none"
             raise ValueError(
-                f"{owner} has no option {name!r}{suggest(name, kinds)}; its options are: {known}"
+                f"{owner} has no option {quoted(name)}{suggest(name, kinds)}; its options are: "
+                f"{known}"
             )
         try:
             values[name] = _converted(value, kinds[name])
@@ -102,7 +107,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
         " (did you mean 'colocrl'?)"
     """
     by_lower = {right.lower(): right for right in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    near = difflib.get_close_matches(name[:_LONGEST].lower(), by_lower, n=1)
     return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
 
 
@@ -115,12 +120,12 @@ def _converted(value: object, kind: Any) -> object:
     if typing.get_origin(kind) is tuple:
         members = value.split(",") if isinstance(value, str) else value
         if not isinstance(members, list | tuple):
-            raise ValueError(f"must be values with commas between them, not {value!r}")
+            raise ValueError(f"must be values with commas between them, not {quoted(value)}")
         return tuple(_converted(member, typing.get_args(kind)[0]) for member in members if member)
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}, not {value!r}")
+            raise ValueError(f"must be one of {', '.join(choices)}, not {quoted(value)}")
         return value
     if isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
         return value
@@ -134,4 +139,4 @@ def _converted(value: object, kind: Any) -> object:
                 return kind(value)
             except ValueError:
                 pass
-    raise ValueError(f"must be {kind.__name__}, not {value!r}")
+    raise ValueError(f"must be {kind.__name__}, not {quoted(value)}")

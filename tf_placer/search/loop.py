@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from absl import logging
 
+from graph_passes.messages import quoted
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.search.measuring import Measuring
@@ -54,7 +55,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.max_trials < 1:
-            raise ValueError(f"max_trials must be at least 1, not {self.max_trials}")
+            raise ValueError(f"max_trials must be at least 1, not {quoted(self.max_trials)}")
         if not self.max_secs > 0:
             raise ValueError(f"max_secs must be positive, not {self.max_secs}")
 

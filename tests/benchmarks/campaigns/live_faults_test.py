@@ -80,6 +80,10 @@ class LiveFaultsTest(tf.test.TestCase):
         self.assertEqual(end(0, "placed", [ran], [[1, 1]]), "lost")
         self.assertEqual(end(0, "placed", []), "lost")
         self.assertEqual(end(0, "placed", [ran, failed]), "failed trial")
+        waits = "tf_placer: still {}: {} so far; 2 min 26 s of 10 min 00 s used\nplaced"
+        self.assertEqual(end(0, waits.format("starting", "1 min 10 s"), [ran]), "stalled")
+        self.assertEqual(end(0, waits.format("starting", "50 s"), [ran]), "works")
+        self.assertEqual(end(0, waits.format("confirming: a, b", "1 min 10 s"), [ran]), "works")
         self.assertEqual(end(1, "Traceback (most", [ran]), "traceback")
         self.assertEqual(end(1, "tf_placer: the workers do not start", [ran]), "no verdict")
         self.assertEqual(end(None, "", [ran]), "hang")

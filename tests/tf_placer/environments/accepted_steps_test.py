@@ -452,6 +452,8 @@ class RestoringTest(AcceptedStepsTest):
             (other, prefix, "none of the variables .*the graph has 'another', the .* 'first'"),
             (larger, prefix, r"'first' of the shape \[2, 3\], the variable 'first' is of \[2, 4\]"),
             (finer, prefix, "'first' of the type float32, the variable 'first' is of float64"),
+            (other, "", "restore_from is the name of a checkpoint, not ''"),
+            (other, "a\0b", "restore_from is the name of a checkpoint, not "),
             (other, "/no/such/model", "there is no checkpoint '/no/such/model'"),
             (other, torn, "cannot read the checkpoint '.*torn': "),
             (other, empty, "the directory '.*' holds no checkpoint"),

@@ -81,6 +81,13 @@ class SessionArgumentsTest(tf.test.TestCase):
         )
         self.assertEqual(feeds_by_name(None), {})
 
+    def test_a_tensor_that_is_fed_twice_and_bytes_for_a_name_are_refused(self):
+        for feeds in ({"x": 1, "x:0": 1}, {"x": 1, ("y", "x"): (2, 3)}):
+            with self.assertRaisesRegex(GraphError, "'x:0' is fed twice"):
+                feeds_by_name(feeds)
+        with self.assertRaisesRegex(GraphError, "^b'x' is neither"):
+            names_of(b"x")
+
 
 if __name__ == "__main__":
     tf.test.main()

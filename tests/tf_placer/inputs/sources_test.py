@@ -232,6 +232,10 @@ class FilesTest(tf.test.TestCase):
         self.assert_unreadable("cut.pbtxt", str(self.meta.graph_def).encode()[:-20], "cut short")
         for name in ("garbage.pb", "garbage.pbtxt", "garbage.meta"):
             self.assert_unreadable(name, b"\xff\x00not a graph\xfe" * 9, "is not a graph")
+        for name in ("other.pbtxt", "other.meta"):
+            text = b"graph_def" if name == "other.meta" else b"node"
+            wrong = "is cut short: it is not text in UTF-8, from byte "
+            self.assert_unreadable(name, text + b' { name: "\xed\xa0\x80" }', wrong)
         for name in ("empty.pb", "empty.pbtxt", "empty.meta"):
             self.assert_unreadable(name, b"", "is empty")
         self.assert_unreadable("versions.pb", b'"\x02\x08\x01', "holds no operations")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import tensorflow as tf
 
@@ -128,6 +130,11 @@ class GivenFeedsTest(tf.test.TestCase):
                     GraphError, "the feed of 'p0:0' is not of type .*: it has"
                 ):
                     complete_feeds(placeholders((dtype, None)), {"p0:0": value})
+
+    def test_numpy_does_not_warn_of_what_is_refused(self):
+        with warnings.catch_warnings(), self.assertRaisesRegex(GraphError, r"it has 1j, which"):
+            warnings.simplefilter("error")
+            complete_feeds(placeholders((tf.float32, None)), {"p0:0": 1j})
 
     def test_values_that_the_type_can_hold_are_taken(self):
         for dtype, value, expected in (

@@ -118,6 +118,20 @@ class JobTest(tf.test.TestCase):
         order = list(dict.fromkeys(trial.placer for trial in trials))
         self.assertEqual(order, ["original", "single_device", "expert", "random"])
 
+    def test_while_placements_are_measured_that_is_what_is_said_to_be_done(self):
+        stages: list[str] = []
+        during: list[str] = []
+
+        def secs(assignment):
+            during.append(stages[-1])
+            return split_is_faster(assignment)
+
+        with mock.patch.object(live_job.Stages, "enter", lambda _, stage: stages.append(stage)):
+            self.run_search(Script(secs=secs))
+        self.assertIn("choosing what to measure next", stages)
+        self.assertIn("measuring placements", during)
+        self.assertNotIn("choosing what to measure next", during)
+
     def test_the_search_is_quick_and_the_confirmation_is_as_the_user_runs(self):
         config = tf1.ConfigProto(inter_op_parallelism_threads=3)
         script = Script(secs=split_is_faster)

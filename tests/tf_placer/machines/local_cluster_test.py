@@ -98,6 +98,14 @@ class LocalClusterLifeTest(absltest.TestCase):
         machine = Machine("attached", "attached", _MACHINE.devices, ())
         with self.assertRaisesRegex(ValueError, "'local:N', not 'attached'"):
             LocalCluster(machine)
+        for other in ("local:2", None, 3):
+            with self.assertRaisesRegex(ValueError, f"needs a Machine, .* not {other!r}"):
+                LocalCluster(other)
+
+    def test_only_a_port_is_listened_on(self):
+        for port in (0, -1, 65536, "2222", 1.5, True):
+            with self.assertRaisesRegex(ValueError, f"from 1 to 65535, not {port!r}"):
+                LocalCluster(_MACHINE, port)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import numbers
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.messages import quoted
 from tf_placer.errors import SearchError
 
 __all__ = [
@@ -68,7 +70,7 @@ class Workers:
         return None if value is None else cls(value["address"], value["count"])
 
 
-def find_workers(address: str | None, count: int | None) -> Workers | None:
+def find_workers(address: object, count: object) -> Workers | None:
     """Checks which workers are wanted; connects to nothing.
 
     Args:
@@ -86,15 +88,18 @@ def find_workers(address: str | None, count: int | None) -> Workers | None:
         if count is not None:
             raise ValueError("num_workers is for searches with workers: workers='ray' starts some")
         return None
+    if not isinstance(address, str):
+        raise ValueError(f"workers is an address such as 'ray', not {quoted(address)}")
+    number = int(count) if isinstance(count, numbers.Integral) else 0
+    if count is not None and (isinstance(count, bool) or number < 1):
+        raise ValueError(f"num_workers is a whole number, 1 at least, not {quoted(count)}")
     if address not in (_HERE, _CLUSTER) and not re.fullmatch(r"ray://[^/\s]+:\d{1,5}", address):
         raise ValueError(
-            f"there are no workers {address!r}: 'ray' starts some on this computer, 'auto' and "
-            "'ray://HOST:PORT' are those of a Ray cluster"
+            f"there are no workers {quoted(address)}: 'ray' starts some on this computer, 'auto' "
+            "and 'ray://HOST:PORT' are those of a Ray cluster"
         )
-    if count is not None and count < 1:
-        raise ValueError(f"num_workers must be at least 1, not {count}")
     require_ray()
-    return Workers(address, count)
+    return Workers(address, None if count is None else number)
 
 
 def require_ray() -> None:

@@ -29,8 +29,12 @@ class WorkersTest(absltest.TestCase):
         for address in ("rays", "ray://", "ray://host", "ray://host:port", "grpc://h:1", ""):
             with self.assertRaisesRegex(ValueError, f"there are no workers '{address}'"):
                 find_workers(address, None)
-        with self.assertRaisesRegex(ValueError, "num_workers must be at least 1, not 0"):
-            find_workers("ray", 0)
+        with self.assertRaisesRegex(ValueError, "workers is an address such as 'ray', not 3"):
+            find_workers(3, None)
+        for count in (0, -1, "2", 2.5, True):
+            wrong = f"num_workers is a whole number, 1 at least, not {count!r}"
+            with self.assertRaisesRegex(ValueError, wrong):
+                find_workers("ray", count)
         with self.assertRaisesRegex(ValueError, "num_workers is for searches with workers"):
             find_workers(None, 2)
 
