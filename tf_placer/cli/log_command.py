@@ -90,7 +90,9 @@ def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
 
 def _trial_values(trial: Trial) -> dict[str, Any]:
     """Makes the JSON form of a trial: all have the same entries, unlike in the log."""
-    missing = dict.fromkeys(("reference_secs", "drift", "position", "worker"))
+    missing = dict.fromkeys(
+        ("reference_secs", "drift", "position", "worker", "controller", "version")
+    )
     return {**missing, **trial.to_json()}
 
 

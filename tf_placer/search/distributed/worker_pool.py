@@ -122,17 +122,20 @@ class WorkerPool:
         self._waiting.append(Task(key, placement))
         self._dispatch()
 
-    def finished(self) -> list[Finished]:
+    def finished(self, timeout_secs: float = math.inf) -> list[Finished]:
         """Waits until a placement has been measured; see `Measuring.finished`.
 
         Raises:
             WorkerStartError: no worker is left, and none can begin.
         """
+        end_secs = self._clock() + timeout_secs
         while not self._ended:
             if self._should_break():
                 self._break_off()
             else:
                 self._advance()
+            if self._clock() >= end_secs:
+                break
         ended, self._ended = self._ended, []
         return ended
 
