@@ -202,6 +202,15 @@ class ProcessTemplate:
         """Says whether it is stopped by a signal, and does not say how its processes ended."""
         return is_stopped(self._process.pid)
 
+    def is_fit(self) -> bool:
+        """Says whether it can make processes: it is there, and not stopped by a signal."""
+        return self._process.poll() is None and not self.is_stopped()
+
+    def has_failed(self) -> bool:
+        """Says whether it has ended by itself, as after an import that failed."""
+        has_closed_line = bool(select.select([self._line], [], [], 0.0)[0])
+        return has_closed_line and self._process.wait() > 0
+
     def close(self) -> None:
         """Ends it, and with it all its processes."""
         self._line.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from tf_placer.machines.catalogue import catalogue_names
 from tf_placer.placers import PLACERS, check_options, needs_problem
@@ -116,13 +115,19 @@ def add_placer(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def add_placer_options(parser: argparse.ArgumentParser) -> None:
-    """Adds --placer_option."""
+    """Adds --placer_option, and --start, which is one of them."""
     parser.add_argument(
         "--placer_option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="a setting of the placer, as `placers NAME` lists them; may be repeated",
+    )
+    parser.add_argument(
+        "--start",
+        metavar="PLACEMENT",
+        help="what a placer that learns samples at first: a placer that does not, such as expert, "
+        "original, a placement in a file (.json), or none",
     )
 
 
@@ -151,16 +156,20 @@ def comma_separated(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def placer_options(items: Sequence[str]) -> dict[str, str]:
-    """Reads the values of --placer_option by name.
+def placer_options(args: argparse.Namespace) -> dict[str, str]:
+    """Reads the values of --placer_option and --start by name.
 
     Raises:
-        ValueError: one is not NAME=VALUE.
+        ValueError: one is not NAME=VALUE, or both flags give a start.
     """
     options = {}
-    for item in items:
+    for item in args.placer_option:
         name, equals, value = item.partition("=")
         if not equals:
             raise ValueError(f"--placer_option {item!r} is not NAME=VALUE")
         options[name] = value
+    if args.start is not None:
+        if "start" in options:
+            raise ValueError("--start and --placer_option start=... are the same; give one")
+        options["start"] = args.start
     return options

@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> None:
     settings: dict[str, Any] = {
         "machine": args.machine,
         "placer": args.placer,
-        "placer_options": placer_options(args.placer_option),
+        "placer_options": placer_options(args),
         "max_trials": args.max_trials,
         "max_secs": args.max_secs,
         "seed": args.seed,

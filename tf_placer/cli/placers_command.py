@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> None:
         ImportError: the placer needs TensorFlow, which is not installed.
         ValueError: there is no such placer, option or value.
     """
-    if args.name is None and args.placer_option:
-        raise ValueError("--placer_option needs the name of a placer")
+    if args.name is None and (args.placer_option or args.start is not None):
+        raise ValueError("--placer_option and --start need the name of a placer")
     if args.markdown and args.name is not None:
         raise ValueError("--markdown is for all placers, not for one")
     if args.markdown and args.json:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     elif args.name is None:
         answer(args, placers_table(), {"placers": [_placer_values(name) for name in PLACERS]})
     else:
-        options = placer_options(args.placer_option)
+        options = placer_options(args)
         text = placer_table(args.name, options)
         settings = [
             dataclasses.asdict(each) for each in describe_placer(args.name, options).settings

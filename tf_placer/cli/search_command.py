@@ -30,11 +30,19 @@ from tf_placer.cli.search_files import ResultFile, SearchLog
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output
 from tf_placer.live.arguments import check_seed
-from tf_placer.placers import AUTO, check_options, granularity_of, make_placer
+from tf_placer.placers import (
+    AUTO,
+    ORIGINAL_START,
+    check_options,
+    granularity_of,
+    make_placer,
+    start_source,
+)
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.placers.placer import Placer
+from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
@@ -126,7 +134,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--output or --json is needed: else nobody gets the placement")
     check_standard_output(args)
     budget = Budget(args.max_trials, max_secs)
-    options = placer_options(args.placer_option)
+    options = placer_options(args)
     if args.output is not None:
         log = args.log_dir and os.path.join(args.log_dir, TRAINING)
         check_output(args.output, args.problem, log)
@@ -156,7 +164,8 @@ def _search_placer(
     placed, clusters = problem, np.arange(problem.num_groups)
     if granularity_of(args.placer, options) == "coarse":
         placed, clusters = coarse_problem(problem)
-    proposer = _placer(placed, args.placer, options, args.seed)
+    start = _start(problem, clusters, args, options)
+    proposer = _placer(placed, args.placer, options, args.seed, start)
     log = SearchLog(args, options)
     file = ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
@@ -331,7 +340,34 @@ def _say(line: str) -> None:
     print(f"tf_placer: {line}", file=sys.stderr, flush=True)
 
 
-def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], seed: int) -> Placer:
+def _start(
+    problem: PlacementProblem,
+    clusters: np.ndarray,
+    args: argparse.Namespace,
+    options: Mapping[str, str],
+) -> np.ndarray | None:
+    """Reads the placement that a policy starts from, the device that most of each group is on."""
+    source = start_source(args.placer, options)
+    if source is None:
+        return None
+    if source == ORIGINAL_START:
+        raise ValueError(
+            f"start {ORIGINAL_START!r} is for `optimize`, because a problem does not say where its "
+            "graph was: give a file with the device of every group, as `search` writes it"
+        )
+    row = read_assignment(source, problem, args.problem)
+    counts = np.zeros([clusters.max(initial=-1) + 1, problem.num_devices], np.int64)
+    np.add.at(counts, (clusters, row), 1)
+    return counts.argmax(axis=1).astype(np.int32)
+
+
+def _placer(
+    problem: PlacementProblem,
+    name: str,
+    options: Mapping[str, str],
+    seed: int,
+    start: np.ndarray | None,
+) -> Placer:
     groups = group_graph(problem)
     try:
         return make_placer(
@@ -341,6 +377,7 @@ def _placer(problem: PlacementProblem, name: str, options: Mapping[str, str], se
             seed=seed,
             options=options,
             problem=problem,
+            start=start,
         )
     except ImportError as error:
         # Others name themselves and how they are installed.

@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.given_placement import colocated_devices
+from tf_placer.costs.given_placement import asked_devices, colocated_devices
 from tf_placer.costs.graph_problem import graph_problem
 from tf_placer.costs.known_links import keep_links, known_links
 from tf_placer.costs.link_calibration import calibrate_links
@@ -79,19 +78,9 @@ class CostedGraph:
             GraphError: the placement names a device that the machine does not have.
         """
         graph, colocation = self.grouped.op_graph, self.grouped.colocation
-        names = self._device_names()
-        asked = {}
-        assignment = placement.assignment if placement else {}
-        for name, device in assignment.items():
-            if device not in names:
-                raise GraphError(f"the placement has {name!r} on {device}, which is not there")
-            if name in graph.index:
-                asked[int(colocation.group[graph.index[name]])] = device
-        missing = [name for name in assignment if name not in graph.index]
-        if missing:
-            logging.warning(
-                "the graph lacks %d operations of the placement: %r ...", len(missing), missing[0]
-            )
+        asked = None
+        if placement is not None:
+            asked = asked_devices(graph, colocation, placement, self.machine.devices)
         chosen = colocated_devices(colocation, self.machine.devices, asked)
         legal = np.stack([colocation.legal[device.type] for device in self.machine.devices], axis=1)
         # What is left alone may be on a device that it has no known kernel for.

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from absl import logging
 
 from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import home_device
+from graph_passes.errors import GraphError
+from graph_passes.grouping.grouping import Grouping
+from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph
+from graph_passes.placement import Placement
 from tf_placer.machines.machine import Device
 
-__all__ = ["colocated_devices", "given_assignment"]
+__all__ = ["asked_devices", "colocated_devices", "given_assignment", "nearest_assignment"]
 
 
 def colocated_devices(
@@ -41,6 +46,60 @@ def colocated_devices(
         [home_device(name, names) if name else default[i] for i, name in enumerate(wanted)],
         np.int64,
     )
+
+
+def asked_devices(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    placement: Placement,
+    devices: Sequence[Device],
+) -> dict[int, str]:
+    """Finds the device that a placement has for each colocation group; warns of what is not there.
+
+    Returns:
+        Full names of devices by colocation group, of those that the placement names.
+
+    Raises:
+        GraphError: the placement names a device that there is not.
+    """
+    names = [device.name for device in devices]
+    asked = {}
+    for name, device in placement.assignment.items():
+        if device not in names:
+            raise GraphError(f"the placement has {name!r} on {device}, which is not there")
+        if name in graph.index:
+            asked[int(colocation.group[graph.index[name]])] = device
+    missing = [name for name in placement.assignment if name not in graph.index]
+    if missing:
+        logging.warning(
+            "the graph lacks %d operations of the placement: %r ...", len(missing), missing[0]
+        )
+    return asked
+
+
+def nearest_assignment(
+    grouping: Grouping,
+    colocation: ColocationGroups,
+    devices: Sequence[Device],
+    asked: Mapping[int, str] | None = None,
+) -> np.ndarray:
+    """Finds the device that most of each group is on, the first of equals.
+
+    Args:
+        grouping: the groups.
+        colocation: the colocation groups in them, with the devices that the graph came with.
+        devices: those that there are.
+        asked: see `colocated_devices`.
+
+    Returns:
+        int32 [num_groups], indices into `devices`.
+    """
+    chosen = colocated_devices(colocation, devices, asked)
+    placed = grouping.group >= 0
+    counts = np.zeros([grouping.num_groups, len(devices)], np.int64)
+    np.add.at(counts, (grouping.group[placed], chosen[placed]), 1)
+    nearest: np.ndarray = counts.argmax(axis=1).astype(np.int32)
+    return nearest
 
 
 def given_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -> list[int] | None:

@@ -32,6 +32,9 @@ from tf_placer.processes import (
 __all__ = ["LiveProcesses", "WorkerStartError"]
 
 _START_TIMEOUT_SECS = 300.0
+# How often processes are started for one request: once more after any failure, and once more again
+# if a signal ended or stopped one of them, which is the fault of somebody else.
+_MOST_STARTS, _MOST_STARTS_IF_HIT = 2, 3
 # What worker and servers import before they know what to do.
 _TEMPLATE_MODULES = ("tensorflow", "tf_placer.environments.loaded_graph")
 # How long a dead server may take to be noticed after its client was told that it is gone.
@@ -106,9 +109,7 @@ class LiveProcesses:
             if self._worker is None and self._network is None:
                 self._make_network()
             if not self._start_afresh:
-                self._template = template = self._template or ProcessTemplate(
-                    _TEMPLATE_MODULES, self._directory / "template.log"
-                )
+                template = self._fit_template()
             self._cluster = LocalCluster(
                 self.machine,
                 log_dir=str(self._directory),
@@ -119,6 +120,20 @@ class LiveProcesses:
         if self._worker is None:
             self._worker = self._new_worker(template)
             self._loaded.clear()
+
+    def _fit_template(self) -> ProcessTemplate:
+        """Returns a template that can make processes: a new one if somebody ended or stopped it."""
+        if self._template is not None and not self._template.is_fit():
+            self._drop_template()
+        if self._template is None:
+            log_path = self._directory / "template.log"
+            self._template = ProcessTemplate(_TEMPLATE_MODULES, log_path)
+        return self._template
+
+    def _drop_template(self) -> None:
+        if self._template is not None:
+            self._template.close()
+            self._template = None
 
     def _make_network(self) -> None:
         if is_private():
@@ -135,7 +150,7 @@ class LiveProcesses:
             load: the command that makes the worker load the graph.
 
         Raises:
-            WorkerStartError: they do not start, even at the second attempt.
+            WorkerStartError: they do not start, although it was tried again.
         """
         if self.are_running() and self._is_connected and load["graph"] in self._loaded:
             return
@@ -143,23 +158,41 @@ class LiveProcesses:
         if dead:
             self._report(f"{dead[0].exit_description()} between two trials: starting it again")
             self.stop()
-        try:
-            self._start_once(load)
-        except (LocalClusterError, ChildDied, ChildTimeout) as error:
-            self._report(f"the workers did not start, trying once more: {error}")
-            self.close()
-            self._start_afresh = True  # A template that fails is not in the way.
+        for attempt in range(1, _MOST_STARTS_IF_HIT + 1):
             try:
                 self._start_once(load)
-            except (LocalClusterError, ChildDied, ChildTimeout) as again:
-                tail = again.child.log_tail() if isinstance(again, ChildDied) else ""
+                return
+            except (LocalClusterError, ChildDied, ChildTimeout) as error:
+                self._prepare_next_start(error, attempt)
+            except BaseException:
                 self.stop()
-                raise WorkerStartError(
-                    f"the workers do not start: {again}{': ' if tail else ''}{tail}"
-                ) from None
-        except BaseException:
+                raise
+
+    def _prepare_next_start(self, error: Exception, attempt: int) -> None:
+        """Clears away what a start that failed has left.
+
+        Raises:
+            WorkerStartError: it was the last attempt.
+        """
+        was_hit = self._was_hit()
+        if attempt >= (_MOST_STARTS_IF_HIT if was_hit else _MOST_STARTS):
+            tail = error.child.log_tail() if isinstance(error, ChildDied) else ""
             self.stop()
-            raise
+            raise WorkerStartError(
+                f"the workers do not start: {error}{': ' if tail else ''}{tail}"
+            ) from None
+        self._report(f"the workers did not start, trying once more: {error}")
+        self.stop()
+        if not was_hit:
+            # A template that fails is not in the way.
+            self._drop_template()
+            self._start_afresh = True
+
+    def _was_hit(self) -> bool:
+        """Says whether a process that did not start was ended or stopped by a signal."""
+        if self._template is not None and self._template.has_failed():
+            return False  # Its processes are gone without a word, which looks the same.
+        return any(child.is_stopped() or (child.exit_code or 0) < 0 for child in self.children())
 
     def are_running(self) -> bool:
         """Says whether all processes that a request needs are there."""
@@ -354,16 +387,12 @@ class LiveProcesses:
     def close(self) -> None:
         """Stops all processes, for good."""
         self.stop()
-        if self._template is not None:
-            self._template.close()
-            self._template = None
+        self._drop_template()
 
     def stop(self) -> None:
         """Stops all processes that run sessions; the next request starts new ones."""
         if self._template is not None and self._template.is_stopped():
-            # It would not say that its processes have ended.
-            self._template.close()
-            self._template = None
+            self._drop_template()  # It would not say that its processes have ended.
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

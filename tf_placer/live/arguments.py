@@ -9,7 +9,7 @@ from typing import Any
 
 from graph_passes.json_text import shown
 from tf_placer.machines.machine import Device, Machine, MachineError
-from tf_placer.placers import check_options
+from tf_placer.placers import check_options, is_learned
 from tf_placer.search.loop import Budget
 
 __all__ = ["check_budget", "check_directory", "check_machine", "check_placer", "check_seed"]
@@ -45,6 +45,8 @@ def check_machine(machine: object) -> None:
 def check_placer(placer: object, options: object) -> dict[str, Any]:
     """Makes sure that there is a placer with such settings, and converts these.
 
+    Live, samples are few: a placer that learns starts at `expert`, unless it is told otherwise.
+
     Raises:
         ImportError: there are options and TensorFlow is not installed.
         ValueError: there is no such placer or setting.
@@ -56,7 +58,8 @@ def check_placer(placer: object, options: object) -> dict[str, Any]:
     for name in options or ():
         if not isinstance(name, str):
             raise ValueError(f"a name in placer_options is a text, not {_described(name)}")
-    return check_options(placer, options)
+    checked = check_options(placer, options)
+    return {"start": "expert", **checked} if is_learned(placer) else checked
 
 
 def check_budget(max_trials: object, max_secs: object) -> tuple[int, float]:

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
-from graph_passes.placement import Placement, write_placement
+from graph_passes.placement import Placement, read_placement, write_placement
 from graph_passes.whole_file import remove_what_is_left
-from tf_placer.costs.given_placement import given_assignment
+from tf_placer.costs.given_placement import asked_devices, given_assignment, nearest_assignment
 from tf_placer.costs.known_links import known_links
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import COLOCRL, SessionEnvironment, WorkerStartError
@@ -44,7 +44,13 @@ from tf_placer.live.search_result import (
     write_result,
 )
 from tf_placer.live.time_plan import ConfirmationPlan, TimePlan
-from tf_placer.placers import granularity_of, make_placer, needs_problem
+from tf_placer.placers import (
+    ORIGINAL_START,
+    granularity_of,
+    make_placer,
+    needs_problem,
+    start_source,
+)
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.progress import progress_line
@@ -280,12 +286,18 @@ class LiveJob:
     def _placer(self, name: str, log: TrialLog) -> Placer:
         coarse = self.grouped.coarse
         options = self.request.placer_options if name == self.request.placer else None
+        source = start_source(name, options)
         if coarse is not None and granularity_of(name, options) == "coarse":
             # One kind of groups for all stages, so that each can take over what another measured.
             devices = tuple(device.name for device in self.request.machine.devices)
             coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
             placer = make_placer(
-                name, coarse.group_graph, coarse_legal, seed=self.request.seed, options=options
+                name,
+                coarse.group_graph,
+                coarse_legal,
+                seed=self.request.seed,
+                options=options,
+                start=None if source is None else self._start(source, coarse),
             )
             clusters = self.grouped.clusters
             assert clusters is not None
@@ -297,6 +309,7 @@ class LiveJob:
             seed=self.request.seed,
             options=options,
             problem=None if self.costs is None else self.costs.problem,
+            start=None if source is None else self._start(source, self.grouped),
         )
         # It begins with what the baselines have taught.
         before = () if name in BASELINES else BASELINES
@@ -308,6 +321,19 @@ class LiveJob:
             lambda: self._left_to_search_secs(log.trials),
         )
         return placer
+
+    def _start(self, source: str, grouped: GroupedGraph) -> np.ndarray:
+        """Finds the placement of groups that a policy starts from, int32 [num_groups].
+
+        Raises:
+            GraphError, OSError: there is no such placement, or it is not for this machine.
+        """
+        devices, asked = self.request.machine.devices, None
+        if source != ORIGINAL_START:
+            asked = asked_devices(
+                grouped.op_graph, grouped.colocation, read_placement(source), devices
+            )
+        return nearest_assignment(grouped.grouping, grouped.colocation, devices, asked)
 
     def _environment(self, *, meta_optimizer: bool) -> SessionEnvironment:
         shared = {} if self.hosted is None else {"processes": self.hosted}

@@ -13,19 +13,23 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.placer import Placer
-from tf_placer.placers.systems import SYSTEMS, System
+from tf_placer.placers.systems import SYSTEMS, System, find_system, variants
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
     "AUTO",
+    "ORIGINAL_START",
     "PLACERS",
     "Granularity",
     "PlacerDescription",
     "check_options",
     "describe_placer",
     "granularity_of",
+    "is_learned",
+    "is_placer",
     "make_placer",
     "needs_problem",
+    "start_source",
 ]
 
 Granularity = Literal["coarse", "fine"]
@@ -187,7 +191,11 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
 }
 
 PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS}
-"""All placers by name; each has a `summary` and a `reference`."""
+"""All placers by name; each has a `summary` and a `reference`. Of those that learn some have a
+variant as well, such as "eagle:published"; see `is_placer`."""
+
+ORIGINAL_START = "original"
+"""What option `start` names for the devices that a graph came with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +215,35 @@ class PlacerDescription:
     reference: str
     parts: Mapping[str, str]
     settings: Sequence[Setting]
+
+
+def is_placer(name: str) -> bool:
+    """Says whether there is a placer, or a variant of one, of this name."""
+    return name in PLACERS or find_system(name) is not None
+
+
+def is_learned(name: str) -> bool:
+    """Says whether a placer learns, and so needs TensorFlow; false of a name that there is not."""
+    return find_system(name) is not None
+
+
+def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
+    """Says where the placement is that a placer starts from, if it is not to propose it itself.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults.
+
+    Returns:
+        `ORIGINAL_START`, or the path of a placement; None if it starts from neither.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    start = (options or {}).get("start")
+    if isinstance(_entry(name), System) and isinstance(start, str) and _is_placement(start):
+        return start
+    return None
 
 
 def describe_placer(name: str, options: Mapping[str, object] | None = None) -> PlacerDescription:
@@ -292,6 +329,7 @@ def make_placer(
     seed: int = 0,
     options: Mapping[str, object] | None = None,
     problem: PlacementProblem | None = None,
+    start: np.ndarray | None = None,
 ) -> Placer:
     """Makes a placer by its name.
 
@@ -303,6 +341,7 @@ def make_placer(
         options: settings that differ from the placer's defaults. Strings are converted.
         problem: what the operations of the groups cost on these devices; None if that is not
             known.
+        start: int32 [num_groups], the placement that `start_source` names; None for none.
 
     Returns:
         A placer that has observed nothing.
@@ -320,10 +359,9 @@ def make_placer(
         )
     if isinstance(entry, System):
         composition = resolve(entry, options, owner=f"placer {name!r}")
-        start = composition.configs["start"].start
-        row = None
-        if start is not None:
-            row = _first_placement(start, groups, legal, seed, problem)
+        source = composition.configs["start"].start
+        if source is not None and start is None:
+            start = _first_placement(source, groups, legal, seed, problem)
         compose = importlib.import_module("tf_placer.placers.learned.compose").compose
         placer: Placer = compose(
             name,
@@ -332,7 +370,7 @@ def make_placer(
             legal,
             seed=seed,
             problem=problem,
-            start=row,
+            start=start,
         )
         return placer
     arguments: dict[str, Any] = {}
@@ -354,8 +392,10 @@ def _first_placement(
     """Asks a placer that does not learn for a placement, int32 [num_groups].
 
     Raises:
-        ValueError: the placer learns, proposes nothing, or cannot be made.
+        ValueError: the placer learns, proposes nothing, or cannot be made, or it is none.
     """
+    if _is_placement(name):
+        raise ValueError(f"option 'start': placement {name!r} is not known here")
     entry = _entry(name)
     if isinstance(entry, System) or name == AUTO:
         raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
@@ -364,6 +404,11 @@ def _first_placement(
         raise ValueError(f"option 'start': placer {name!r} has no placement for this graph")
     first: np.ndarray = placements[0]
     return first
+
+
+def _is_placement(start: str) -> bool:
+    """Says whether a value of option `start` is a placement, not the name of a placer."""
+    return start == ORIGINAL_START or start.endswith(".json")
 
 
 def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) -> Any:
@@ -376,9 +421,10 @@ def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) 
 
 
 def _entry(name: str) -> _Heuristic | System:
-    if name not in PLACERS:
+    entry = PLACERS.get(name) or find_system(name)
+    if entry is None:
         raise ValueError(
-            f"no placer {name!r}{suggest(name, list(PLACERS))}; the placers are: "
+            f"no placer {name!r}{suggest(name, [*PLACERS, *variants()])}; the placers are: "
             f"{', '.join(sorted(PLACERS))}"
         )
-    return PLACERS[name]
+    return entry

@@ -105,7 +105,10 @@ class CommandTest(absltest.TestCase):
     def test_bad_input_is_one_sentence(self):
         for arguments, message in (
             (["eagel"], "no placer 'eagel' .did you mean 'eagle'?"),
-            (["--placer_option=batch_size=4"], "--placer_option needs the name of a placer"),
+            (
+                ["--placer_option=batch_size=4"],
+                "--placer_option and --start need the name of a placer",
+            ),
             (["random", "--placer_option=x=4"], "placer 'random' has no option 'x'"),
         ):
             with self.assertRaises(SystemExit) as raised:

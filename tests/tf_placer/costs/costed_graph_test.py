@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 import numpy as np
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.placement import Placement
 from tests import graphs
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
+from tf_placer.costs.given_placement import asked_devices, nearest_assignment
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
@@ -80,6 +83,35 @@ class CostedGraphTest(tf.test.TestCase):
         self.assertLen(pairs, problem.num_groups)
         with self.assertRaisesRegex(ValueError, "unknown granularity 'none'"):
             cost_graph(source, machine, steps=1, granularity="none")
+
+    def test_a_placement_of_operations_gives_each_group_the_device_of_most_of_it(self):
+        graph = graphs.lstm()
+        costed = self.costed(graph.graph, graph.fetches)
+        op_graph, colocation = costed.grouped.op_graph, costed.grouped.colocation
+        names = [device.name for device in costed.machine.devices]
+        rng = np.random.default_rng(0)
+        chosen = rng.integers(0, 3, colocation.num_groups)
+        chosen[::2] = 1
+        where = zip(op_graph.names, colocation.group, strict=True)
+        placement = Placement("", tuple(names), {name: names[chosen[i]] for name, i in where})
+        asked = asked_devices(op_graph, colocation, placement, costed.machine.devices)
+        found = nearest_assignment(
+            costed.grouped.grouping, colocation, costed.machine.devices, asked
+        )
+        counts = [collections.Counter() for _ in found]
+        for colocated, group in enumerate(costed.grouped.grouping.group.tolist()):
+            if group >= 0:
+                counts[group][int(chosen[colocated])] += 1
+        most = [max(range(3), key=lambda device: (count[device], -device)) for count in counts]
+        self.assertEqual(found.tolist(), most)
+        self.assertGreater(len(set(most)), 1)
+        with self.assertRaisesRegex(GraphError, "on /device:TPU:0, which is not there"):
+            asked_devices(
+                op_graph,
+                colocation,
+                dataclasses.replace(placement, assignment={op_graph.names[0]: "/device:TPU:0"}),
+                costed.machine.devices,
+            )
 
     def test_without_gpus_everything_is_on_the_first_cpu(self):
         known = find_machine(_MACHINE)

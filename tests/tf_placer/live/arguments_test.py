@@ -30,6 +30,12 @@ class ArgumentsTest(parameterized.TestCase):
             check_directory(directory)
         self.assertEqual(check_placer("auto", None), {})
 
+    def test_a_placer_that_learns_starts_at_the_expert_unless_told_otherwise(self):
+        self.assertEqual(check_placer("post", None), {"start": "expert"})
+        self.assertEqual(check_placer("post", {"start": "original"}), {"start": "original"})
+        self.assertEqual(check_placer("post", {"start": "none"}), {"start": None})
+        self.assertEqual(check_placer("hill_climbing", None), {})
+
     @parameterized.parameters(2, b"local:2", object())
     def test_a_machine_of_another_type_is_refused(self, machine):
         with self.assertRaisesRegex(MachineError, "machine is a name such as 'local:2', .* not "):

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from graph_passes import placement
 from graph_passes.pipeline import group_operations
-from graph_passes.placement import read_placement
+from graph_passes.placement import Placement, read_placement, write_placement
 from graph_passes.whole_file import write_whole
 from tests import graphs
 from tests.graph_parts import TestGraph
@@ -257,6 +257,24 @@ class JobTest(tf.test.TestCase):
                 self.assertEqual(given, options)
                 self.assertLen(trials[-1].assignment, num_groups)
                 self.assertContainsSubset(options, header["configuration"])
+
+    def test_a_policy_starts_at_the_original_or_at_a_placement_in_a_file(self):
+        graph = graphs.two_branches()
+        devices = [device.name for device in find_machine("local:2").devices]
+        names = [operation.name for operation in graph.graph.get_operations()]
+        path = os.path.join(self.create_tempdir().full_path, "placement.json")
+        write_placement(Placement("", tuple(devices), dict.fromkeys(names, devices[1])), path)
+        for grouper in ("coarse", "fine"):
+            for start, device in (("original", 0), (path, 1)):
+                self.directory = RunDirectory(self.create_tempdir().full_path)
+                # Nothing but the start is sampled, to speak of.
+                options = {"start": start, "start_uniform": 1e-9, "grouper": grouper}
+                self.run_search(Script(), placer="post", placer_options=options, max_trials=6)
+                header, trials = read_log(self.directory.trials)
+                self.assertEqual(header["configuration"]["start"], start)
+                sampled = [trial for trial in trials if trial.placer == "post"]
+                self.assertNotEmpty(sampled)
+                self.assertEqual({each for t in sampled for each in t.assignment}, {device})
 
     def test_another_search_on_the_computer_is_noticed(self):
         cache = self.create_tempdir().full_path

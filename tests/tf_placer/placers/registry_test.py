@@ -12,6 +12,7 @@ from tf_placer.placers import (
     granularity_of,
     make_placer,
     needs_problem,
+    start_source,
 )
 
 _LEGAL = np.ones([4, 2], np.bool_)
@@ -71,6 +72,14 @@ class RegistryTest(parameterized.TestCase):
         self.assertEqual(granularity_of("hierarchical"), "fine")
         self.assertEqual(granularity_of("colocrl", {"grouper": "metis"}), "fine")
         self.assertEqual(granularity_of("eagle", {"grouper": "coarse"}), "coarse")
+
+    def test_tells_where_a_placer_starts_that_does_not_propose_it_itself(self):
+        for start in ("original", "best.json"):
+            self.assertEqual(start_source("post", {"start": start}), start)
+        self.assertIsNone(start_source("post", {"start": "expert"}))
+        self.assertIsNone(start_source("post", {"start": None}))
+        self.assertIsNone(start_source("post", None))
+        self.assertIsNone(start_source("auto", None))
 
     def test_an_unknown_placer_is_named_and_the_nearest_one_suggested(self):
         for call in (granularity_of, describe_placer, lambda name: check_options(name, {})):

@@ -113,7 +113,13 @@ def _learned_groups(
 ) -> LearnedGroupsAgent:
     config: FeedForwardConfig = configs[parts["grouper"]]
     embedding: EmbeddingConfig = configs["embedding"]
-    grouper = grouper_type(units, config, embedding, seed=seeds.grouper)
+    start_groups = None
+    if config.grouper_start != "none":
+        heuristic = PARTS["grouper"][config.grouper_start]
+        group, config_type = heuristic.made_by(), heuristic.config_type()
+        assert config_type is not None
+        start_groups = group(config_type(num_groups=config.num_groups), units, seeds.grouper)
+    grouper = grouper_type(units, config, embedding, start=start_groups, seed=seeds.grouper)
     sizes = PolicySizes(
         grouper.num_groups,
         legal.shape[1],

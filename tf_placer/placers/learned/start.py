@@ -22,8 +22,9 @@ class StartConfig:
 
     start: Annotated[
         str | None,
-        "placer that does not learn, such as expert; what it proposes first is what the policy "
-        "samples at first; none to start with any placement",
+        "what the policy samples at first: what a placer that does not learn proposes first, such "
+        "as expert; the devices that the graph came with (original; in `optimize`); or a placement "
+        "in a file (.json); none to start with any",
     ] = None
     start_uniform: Annotated[
         float, "share of the devices sampled at first that are any, each as often"

@@ -96,6 +96,26 @@ class ComposeTest(parameterized.TestCase, tf.test.TestCase):
                 make_placer("post", groups, legal, options={"start": start})
 
     @parameterized.parameters("metis", "fluid")
+    def test_learned_groups_may_start_at_those_of_a_heuristic(self, heuristic):
+        groups, legal = graphs.two_chains(4), np.ones([8, 2], np.bool_)
+        options = SMALL | {"num_groups": 2, "grouper_start": heuristic, "grouper_uniform": 1e-6}
+        placer = make_placer("eagle", groups, legal, options=options)
+        # Each chain is a group, and so on one device.
+        for placement in placer.propose(10):
+            self.assertLen(set(placement[:4].tolist()), 1)
+            self.assertLen(set(placement[4:].tolist()), 1)
+
+    def test_a_start_may_be_a_placement(self):
+        groups, legal = graphs.two_chains(4), np.ones([8, 2], np.bool_)
+        start = np.array([0, 1] * 4, np.int32)
+        options = {"start": "best.json", "start_uniform": 1e-6}
+        placer = make_placer("post", groups, legal, options=options, start=start)
+        self.assertAllEqual(placer.propose(5), np.tile(start, [5, 1]))
+        for source in ("best.json", "original"):
+            with self.assertRaisesRegex(ValueError, f"placement '{source}' is not known here"):
+                make_placer("post", groups, legal, options={"start": source})
+
+    @parameterized.parameters("metis", "fluid")
     def test_units_of_a_group_go_where_the_group_goes(self, grouper):
         options = SMALL | {"grouper": grouper, "num_groups": 2}
         legal = np.ones([8, 3], np.bool_)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tensorflow as tf
 
@@ -25,7 +25,7 @@ from tf_placer.placers.learned.algorithms.objectives import (
     probability_ratios,
 )
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
-from tf_placer.placers.learned.decisions import chosen_log_probs
+from tf_placer.placers.learned.decisions import DecisionSet, chosen_log_probs
 from tf_placer.placers.ranges import check_fields
 
 __all__ = ["ClippedPPO", "ClippedPPOConfig"]
@@ -44,6 +44,9 @@ class ClippedPPOConfig:
     ratio_clip: Annotated[float, "distance from 1 beyond which a ratio gains nothing"] = 0.3
     # The ratio of thousands of decisions leaves the clip range at the first step.
     joint_ratio: Annotated[bool, "one ratio per placement instead of one per decision"] = False
+    gain: Annotated[
+        Literal["mean", "sum"], "over the decisions of a placement, where each has its ratio"
+    ] = "mean"
     entropy_coefficient: Annotated[float, "weight of the mean entropy of a decision"] = 0.01
 
     def __post_init__(self) -> None:
@@ -58,8 +61,9 @@ class ClippedPPO(Algorithm):
     """Several steps per batch, none of which gains from moving a probability too far.
 
     Maximises min(r * advantage, clip(r) * advantage), where r is the probability of a decision
-    divided by what it was before the update: the mean over the decisions of a set, summed over the
-    sets, so that thousands of decisions about groups do not drown those about devices.
+    divided by what it was before the update, over the decisions of a placement. With `gain` "mean"
+    that is the mean over the decisions of a set, summed over the sets, so that thousands of
+    decisions about groups do not drown those about devices; with "sum", their sum.
     """
 
     def __init__(self, agent: Agent, optimizer: Optimizer, config: ClippedPPOConfig) -> None:
@@ -89,20 +93,20 @@ class ClippedPPO(Algorithm):
             gains = self._clipped(log_ratios, advantages)
         else:
             gains = tf.add_n(
-                [
-                    mean_over_decisions(
-                        self._clipped(
-                            chosen_log_probs(new) - chosen_log_probs(old), advantages[:, tf.newaxis]
-                        ),
-                        new.counted,
-                    )
-                    for new, old in zip(now, before, strict=True)
-                ]
+                [self._of_set(new, old, advantages) for new, old in zip(now, before, strict=True)]
             )
         loss = -mean_over_placements(gains, weights)
         if self._config.entropy_coefficient:
             loss -= self._config.entropy_coefficient * mean_entropy(now, weights)
         return loss
+
+    def _of_set(self, new: DecisionSet, old: DecisionSet, advantages: tf.Tensor) -> tf.Tensor:
+        """Computes what placements gain by the decisions of a set, float32 [count]."""
+        log_ratios = chosen_log_probs(new) - chosen_log_probs(old)
+        gains = self._clipped(log_ratios, advantages[:, tf.newaxis])
+        if self._config.gain == "sum":
+            return tf.reduce_sum(gains * new.counted, axis=1)
+        return mean_over_decisions(gains, new.counted)
 
     def _clipped(self, log_ratios: tf.Tensor, advantages: tf.Tensor) -> tf.Tensor:
         ratios = probability_ratios(log_ratios)

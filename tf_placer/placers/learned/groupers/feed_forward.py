@@ -9,6 +9,7 @@ References:
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -18,10 +19,18 @@ from absl import logging
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.learned.embedding import EmbeddingConfig, group_shapes, type_weights
 from tf_placer.placers.learned.weights import glorot, seeds
+from tf_placer.placers.ranges import check_fields
 
-__all__ = ["BridgeKind", "FeedForwardConfig", "FeedForwardGrouper", "neighbour_positions"]
+__all__ = [
+    "BridgeKind",
+    "FeedForwardConfig",
+    "FeedForwardGrouper",
+    "GrouperStart",
+    "neighbour_positions",
+]
 
 BridgeKind = Literal["none", "concat", "replace"]
+GrouperStart = Literal["none", "metis", "fluid"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +45,14 @@ class FeedForwardConfig:
     grouper_units: Annotated[int, "size of the grouper's hidden layers"] = 64
     grouper_layers: Annotated[int, "hidden layers of the grouper"] = 1
     neighbours: Annotated[int, "neighbours of a unit that the grouper is told"] = 20
+    grouper_start: Annotated[
+        GrouperStart,
+        "groups that are sampled at first, mostly: those of METIS or fluid communities; none to "
+        "start with any",
+    ] = "none"
+    grouper_uniform: Annotated[
+        float, "with grouper_start: share of the units that are in any group at first"
+    ] = 0.01
     bridge: Annotated[
         BridgeKind,
         "whether a recurrent network over the grouper's weights adds to the features of the "
@@ -48,6 +65,11 @@ class FeedForwardConfig:
             value = getattr(self, field.name)
             if isinstance(value, int) and value < 1:
                 raise ValueError(f"{field.name} must be positive, not {value}")
+        check_fields(self, ("grouper_uniform",), lambda share: 0 < share <= 1, "above 0, at most 1")
+        if self.grouper_start not in get_args(GrouperStart):
+            raise ValueError(
+                f"grouper_start must be none, metis or fluid, not {self.grouper_start!r}"
+            )
         if self.bridge not in get_args(BridgeKind):
             raise ValueError(f"bridge must be none, concat or replace, not {self.bridge!r}")
 
@@ -76,6 +98,7 @@ class FeedForwardGrouper(tf.keras.Model):
         config: FeedForwardConfig,
         embedding: EmbeddingConfig,
         *,
+        start: np.ndarray | None = None,
         seed: int = 0,
     ) -> None:
         """Makes the network with its initial weights.
@@ -84,6 +107,7 @@ class FeedForwardGrouper(tf.keras.Model):
             units: what is grouped.
             config: of the network.
             embedding: how output shapes are described.
+            start: int32 [num_units], the group where each unit mostly is at first; None for any.
             seed: of the initial weights.
         """
         super().__init__(name="feed_forward")
@@ -116,6 +140,11 @@ class FeedForwardGrouper(tf.keras.Model):
             width = config.grouper_units
         self._logits = tf.keras.layers.Dense(self.num_groups, kernel_initializer=glorot(own_seeds))
         self._logits.build((self.num_units, width))
+        self._start = None
+        if start is not None:
+            self._start = tf.constant(start, tf.int32)
+            elsewhere = config.grouper_uniform / self.num_groups
+            self._start_logit = math.log((1 - config.grouper_uniform + elsewhere) / elsewhere)
         self.column_size = width + 1
         self.built = True
 
@@ -128,7 +157,10 @@ class FeedForwardGrouper(tf.keras.Model):
         hidden = self._features
         for layer in self._hidden:
             hidden = layer(hidden)
-        return tf.nn.log_softmax(self._logits(hidden))
+        logits = self._logits(hidden)
+        if self._start is not None:
+            logits += self._start_logit * tf.one_hot(self._start, self.num_groups)
+        return tf.nn.log_softmax(logits)
 
     def columns(self) -> tf.Tensor:
         """Joins the last layer's weights and bias, by group; traceable, differentiable.

@@ -44,7 +44,8 @@ def _loss(tables, old_tables, config):
             weights = [np.ones(1)]
         else:
             ratios = [np.exp(log_ratio) for log_ratio in log_ratios]
-            weights = [mask / mask.sum() for mask in masks]
+            summed = config.gain == "sum"
+            weights = [mask if summed else mask / mask.sum() for mask in masks]
         for ratio, weight in zip(ratios, weights, strict=True):
             clipped = np.clip(ratio, 1 - config.ratio_clip, 1 + config.ratio_clip)
             gain = np.minimum(ratio * _ADVANTAGES[sample], clipped * _ADVANTAGES[sample])
@@ -57,13 +58,16 @@ def _loss(tables, old_tables, config):
 
 
 class ClippedPPOTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(joint_ratio=[False, True], epochs=[1, 2, 3])
-    def test_every_step_follows_finite_differences(self, joint_ratio, epochs):
+    @parameterized.product(
+        ratios=[{}, {"gain": "sum"}, {"joint_ratio": True}],
+        epochs=[1, 3],
+    )
+    def test_every_step_follows_finite_differences(self, ratios, epochs):
         # Long steps, so that ratios leave the clip range.
-        learning_rate = 2.5
+        learning_rate = 0.8 if "gain" in ratios else 2.5
         agent = TableAgent(*_TABLES, counted=_MASKS)
         old = agent.tables()
-        config = ClippedPPOConfig(batch_size=5, joint_ratio=joint_ratio, epochs=epochs)
+        config = ClippedPPOConfig(batch_size=5, epochs=epochs, **ratios)
         (update,) = ClippedPPO(agent, plain_steps(agent, learning_rate), config).learn(_SAMPLES)
         self.assertAllClose(update.loss, _loss(old, old, config), rtol=1e-5)
         tables = old

@@ -39,6 +39,9 @@ class FeedForwardConfigTest(parameterized.TestCase):
         {"neighbours": 0},
         {"bridge_units": 0},
         {"bridge": "wooden"},
+        {"grouper_start": "stone"},
+        {"grouper_uniform": 0.0},
+        {"grouper_uniform": 1.5},
     )
     def test_refuses_what_is_outside_its_range(self, **options):
         with self.assertRaisesRegex(ValueError, next(iter(options))):
@@ -94,6 +97,26 @@ class FeedForwardGrouperTest(tf.test.TestCase):
             logits -= logits.max(axis=1, keepdims=True)
             expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
             self.assertAllClose(grouper.log_dists(), expected, rtol=1e-4, atol=1e-4)
+
+    def test_starts_at_given_groups_but_for_a_share_of_the_units(self):
+        start = np.array([1, 0, 1], np.int32)
+        without = _grouper(num_groups=3)
+        config = FeedForwardConfig(
+            num_groups=3, grouper_units=5, neighbours=2, grouper_uniform=0.06
+        )
+        grouper = FeedForwardGrouper(_units(), config, _EMBEDDING, start=start)
+        # A network that says nothing samples the groups given, but for 6 % of the units.
+        grouper.set_weights([np.zeros_like(weight) for weight in grouper.get_weights()])
+        self.assertAllClose(
+            np.exp(grouper.log_dists()),
+            [[0.02, 0.96, 0.02], [0.96, 0.02, 0.02], [0.02, 0.96, 0.02]],
+        )
+        # What the network says counts as it does without a start.
+        grouper.set_weights(without.get_weights())
+        expected = np.exp(without.log_dists()) * np.where(np.eye(3)[start], 0.96, 0.02)
+        self.assertAllClose(
+            np.exp(grouper.log_dists()), expected / expected.sum(axis=1, keepdims=True)
+        )
 
     def test_columns_are_the_last_weights_and_biases_of_each_group(self):
         grouper = _grouper()

@@ -1,0 +1,249 @@
+"""What each reading of a paper is worth: learned placers with one setting changed at a time.
+
+A paper leaves settings open, and some that it gives do not work here. Each system is run with the
+settings that were chosen, with each of them changed back alone, and with all of them as the paper
+has them to the letter ("published"), on several problems with several seeds. Networks are small
+unless --full_size says otherwise, so that the comparison takes an hour or two, not days. Writes
+readings.md, and readings_runs.jsonl.gz with every run that ended: those that are there are not
+repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import math
+import os
+import pathlib
+import statistics
+from collections.abc import Mapping, Sequence
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from benchmarks.harness.kept_runs import KeptRuns
+from benchmarks.harness.placement_runs import Run, RunKey, run_all
+from benchmarks.harness.provenance import provenance
+from benchmarks.harness.timed_search import SearchBudget
+from tf_placer.text.markdown import markdown_table
+from tf_placer.text.units import format_duration
+
+__all__ = ["CHOSEN", "READINGS", "Reading", "main", "readings_markdown"]
+
+CHOSEN, _PUBLISHED = "as chosen", "published"
+PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
+"""Three models that one GPU holds, and one that no GPU does."""
+
+_SMALL_NETWORK = {"hidden_units": "64", "attention_units": "64"}
+_FEW_GROUPS = {"num_groups": "64"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A system with the settings that were chosen for it.
+
+    Attributes:
+        system: name of the placer.
+        chosen: the settings that were chosen, by name.
+        changes: by what they are, the settings that differ from the chosen ones; the last one is
+            the paper to the letter.
+        small: settings that make its networks small.
+    """
+
+    system: str
+    chosen: Mapping[str, str]
+    changes: Mapping[str, Mapping[str, str]]
+    small: Mapping[str, str]
+
+    def variants(self) -> dict[str, dict[str, str]]:
+        """Lists the settings of every variant, the chosen ones first."""
+        changed = {name: {**self.chosen, **change} for name, change in self.changes.items()}
+        return {CHOSEN: dict(self.chosen), **changed}
+
+
+_TOLD_AND_MOVED = {"feed_item": "true", "baseline_moves": "sample"}
+_NOT_TOLD = {"feed_item": "false"}
+_PER_BATCH = {"baseline_moves": "batch"}
+_RATE, _METIS = {"learning_rate": "0.001"}, {"grouper_start": "metis"}
+_PUBLISHED_RATE, _ANY_GROUPS = {"learning_rate": "0.01"}, {"grouper_start": "none"}
+_EMA = {"baseline": "ema", "baseline_decay": "0.5", "baseline_start": "first_batch"}
+
+READINGS = (
+    Reading(
+        "eagle",
+        _TOLD_AND_MOVED | _RATE | _METIS | {"gain": "sum"},
+        {
+            "groups start anyhow": _ANY_GROUPS,
+            "gain is a mean": {"gain": "mean"},
+            "learning rate 0.01": _PUBLISHED_RATE,
+            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _PUBLISHED_RATE | _ANY_GROUPS | {"gain": "mean"},
+        },
+        _SMALL_NETWORK | _FEW_GROUPS,
+    ),
+    Reading(
+        "hierarchical",
+        _TOLD_AND_MOVED | _RATE | _METIS,
+        {
+            "groups start anyhow": _ANY_GROUPS,
+            "decoder not told the group": _NOT_TOLD,
+            "average moves per batch": _PER_BATCH,
+            "learning rate 0.01": _PUBLISHED_RATE,
+            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _PUBLISHED_RATE | _ANY_GROUPS,
+        },
+        _SMALL_NETWORK | _FEW_GROUPS,
+    ),
+    Reading(
+        "colocrl",
+        _TOLD_AND_MOVED | {"learning_rate": "0.0001"},
+        {"learning rate 0.001": _RATE, _PUBLISHED: _NOT_TOLD | _PER_BATCH},
+        _SMALL_NETWORK,
+    ),
+    Reading("spotlight", _TOLD_AND_MOVED, {_PUBLISHED: _NOT_TOLD | _PER_BATCH}, _SMALL_NETWORK),
+    Reading(
+        "post",
+        _EMA,
+        {"decay 0.9": {"baseline_decay": "0.9"}, _PUBLISHED: {"baseline": "mean"}},
+        {},
+    ),
+)
+"""The readings of the papers; every setting that differs between variants is written out, so that
+what was kept stays true when a default changes."""
+
+_Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
+
+
+def readings_markdown(cells: _Cells, problems: Sequence[str], made_by: str) -> str:
+    """Makes the page.
+
+    Args:
+        cells: the fastest step of each run in seconds, None where nothing ran, by system, variant
+            and problem.
+        problems: in the order of the columns.
+        made_by: line about what made the runs.
+    """
+    headers = ["system", "settings", *problems, "by the chosen"]
+    rows = []
+    for system, variant in dict.fromkeys((system, variant) for system, variant, _ in cells):
+        medians = [_median(cells.get((system, variant, problem), ())) for problem in problems]
+        chosen = [_median(cells.get((system, CHOSEN, problem), ())) for problem in problems]
+        both = [
+            math.log(own / other)
+            for own, other in zip(medians, chosen, strict=True)
+            if own is not None and other is not None
+        ]
+        ratio = f"{math.exp(statistics.fmean(both)):.3f}" if both else "-"
+        if both and len(both) < len(problems):
+            ratio += f" ({len(both)} of {len(problems)})"
+        rows.append(
+            [system, variant, *("none" if m is None else f"{m:.3f}" for m in medians), ratio]
+        )
+    return "\n".join(
+        [
+            "# Readings of the papers",
+            "",
+            "The fastest step in seconds, median over the seeds. The last column is the geometric "
+            "mean of what a step takes by what it takes with the settings that were chosen. none: "
+            "in most runs nothing fitted.",
+            "",
+            markdown_table(headers, rows, "ll" + "r" * (len(problems) + 1)),
+            "",
+            made_by,
+            "",
+        ]
+    )
+
+
+def _median(steps: Sequence[float | None]) -> float | None:
+    if not steps:
+        return None
+    middle = statistics.median(math.inf if secs is None else secs for secs in steps)
+    return middle if math.isfinite(middle) else None
+
+
+def main() -> None:
+    """Makes the runs that are missing and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--problems", default=",".join(PROBLEMS), help="MODEL:MACHINE by comma")
+    parser.add_argument(
+        "--systems",
+        default=",".join(reading.system for reading in READINGS),
+        help="by comma (default: all)",
+    )
+    parser.add_argument("--samples", type=int, default=600, help="of each run (default 600)")
+    parser.add_argument(
+        "--seeds",
+        type=lambda text: [int(seed) for seed in text.split(",")],
+        default=[0, 1, 2],
+        help="by comma (default 0,1,2)",
+    )
+    parser.add_argument(
+        "--full_size", action="store_true", help="networks of the size that the papers have"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
+    parser.add_argument(
+        "--only_kept", action="store_true", help="make no runs: a table of those that are kept"
+    )
+    parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")
+    parser.add_argument("--out_dir", default="benchmarks/results/readings")
+    args = parser.parse_args()
+    budget = SearchBudget(3600.0, args.samples)
+    problems = args.problems.split(",")
+    keys = _keys(args, problems)
+    out = pathlib.Path(args.out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    kept = KeptRuns(out / "readings_runs.jsonl.gz")
+    wanted = list(itertools.chain.from_iterable(keys.values()))
+    runs: dict[RunKey, Run] = {
+        key: run for key in wanted if (run := kept.get(key, budget)) is not None
+    }
+    # Seed by seed, so that all cells fill up together.
+    missing = sorted((key for key in wanted if key not in runs), key=lambda key: key.seed)
+    if missing and not args.only_kept:
+        runs |= run_all(
+            missing,
+            budget,
+            args.runs_dir,
+            jobs=args.jobs,
+            report=lambda line: print(line, flush=True),
+            ended=kept.add,
+        )
+    cells = {
+        cell: [run.found.best_secs for key in own if (run := runs.get(key)) and run.found]
+        for cell, own in keys.items()
+    }
+    taken_secs = sum(run.found.search_secs for run in runs.values() if run.found)
+    by = provenance()
+    versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
+    made_by = (
+        f"{len(runs)} of {len(wanted)} runs, {budget.max_samples} samples each, "
+        f"{format_duration(taken_secs)} of processor time. Made by `{by['command']}` at commit "
+        f"{by['commit'] or 'unknown'} with {versions}."
+    )
+    page = readings_markdown(cells, problems, made_by)
+    (out / "readings.md").write_text(page, encoding="utf-8")
+    print(page)
+
+
+def _keys(
+    args: argparse.Namespace, problems: Sequence[str]
+) -> dict[tuple[str, str, str], list[RunKey]]:
+    """Lists the runs of every cell."""
+    keys: dict[tuple[str, str, str], list[RunKey]] = {}
+    systems = args.systems.split(",")
+    for seed in args.seeds:
+        for reading in READINGS:
+            if reading.system not in systems:
+                continue
+            for variant, settings in reading.variants().items():
+                options = settings if args.full_size else {**settings, **reading.small}
+                for problem in problems:
+                    model, _, machine = problem.partition(":")
+                    key = RunKey(model, machine, reading.system, tuple(sorted(options.items())))
+                    keys.setdefault((reading.system, variant, problem), []).append(
+                        dataclasses.replace(key, seed=seed)
+                    )
+    return keys
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+from absl.testing import absltest, parameterized
+
+from benchmarks.comparison.readings import CHOSEN, READINGS, readings_markdown
+from tf_placer.placers import check_options
+
+
+class ReadingsTest(parameterized.TestCase):
+    @parameterized.parameters(*READINGS)
+    def test_every_variant_has_settings_that_there_are_and_that_differ(self, reading):
+        variants = reading.variants()
+        self.assertIn("published", variants)
+        seen = []
+        for settings in variants.values():
+            check_options(reading.system, {**settings, **reading.small})
+            self.assertNotIn(settings, seen)
+            seen.append(settings)
+
+    def test_the_page_compares_medians_with_those_of_the_chosen_settings(self):
+        page = readings_markdown(
+            {
+                ("a", CHOSEN, "p"): [1.0, 3.0, 2.0],
+                ("a", "published", "p"): [4.0, 4.0, 9.0],
+                ("a", CHOSEN, "q"): [1.0, 1.0, None],
+                ("a", "published", "q"): [8.0, 1.0, 8.0],
+                ("a", CHOSEN, "r"): [1.0],
+                ("a", "published", "r"): [None, None, 1.0],
+            },
+            ["p", "q", "r"],
+            "made",
+        )
+        rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| a")]
+        cells = [[cell.strip() for cell in row] for row in rows]
+        self.assertEqual(cells[0], ["a", CHOSEN, "2.000", "1.000", "1.000", "1.000"])
+        # By hand: the root of 4/2 * 8/1.
+        self.assertEqual(cells[1], ["a", "published", "4.000", "8.000", "none", "4.000 (2 of 3)"])
+
+
+if __name__ == "__main__":
+    absltest.main()
