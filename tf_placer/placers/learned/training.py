@@ -10,7 +10,6 @@ References:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,55 +19,12 @@ import tensorflow as tf
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.algorithms.algorithm import Samples
 from tf_placer.placers.learned.learned_placer import LearnedPlacer, record_of
-from tf_placer.placers.update_record import UpdateRecord
+from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
 
-__all__ = ["Learned", "Parameters", "Steps", "Training"]
+__all__ = ["Training"]
 
 # Random numbers of different controllers are so far apart.
 _SEEDS_PER_CONTROLLER = 2**40
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Parameters:
-    """What is trained.
-
-    Attributes:
-        weights: an array per weight of the agent.
-        optimizer: what the optimiser remembers; empty without one.
-    """
-
-    weights: tuple[np.ndarray, ...]
-    optimizer: tuple[np.ndarray, ...]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Steps:
-    """What one batch changes of the weights.
-
-    Attributes:
-        gradients: of the steps of the optimiser in order, each an array per weight.
-        weights: what the weights become in the end, where an algorithm sets them without a
-            gradient; else None.
-    """
-
-    gradients: tuple[Sequence[np.ndarray], ...]
-    weights: tuple[np.ndarray, ...] | None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Learned:
-    """What was learned from a batch.
-
-    Attributes:
-        records: of each update; `update` and `samples` are 0, and `best_step_secs` is that of the
-            batch.
-        state: of the algorithm and the signal from now on.
-        counts: whether the batch counts as an update of the weights.
-    """
-
-    records: tuple[UpdateRecord, ...]
-    state: Mapping[str, np.ndarray]
-    counts: bool
 
 
 class Training:

@@ -22,7 +22,7 @@ import numpy as np
 from tf_placer.environments.environment import Measurement
 from tf_placer.errors import error_text
 from tf_placer.files import write_bytes
-from tf_placer.placers.learned.training import Learned
+from tf_placer.placers.learned.training_values import Learned
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.concurrent import ConcurrentPlacer, SampledBatch
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError

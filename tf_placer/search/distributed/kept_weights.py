@@ -13,7 +13,7 @@ import numpy as np
 
 from tf_placer.errors import SearchError
 from tf_placer.files import write_bytes
-from tf_placer.placers.learned.training import Parameters
+from tf_placer.placers.learned.training_values import Parameters
 
 __all__ = ["CONTROLLERS_FILE", "KeptBatch", "KeptWeights", "read_kept", "write_kept"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -49,7 +48,12 @@ class LastingActor:
         self._times = times or PoolTimes()
         self._clock = clock
         self._losses = 0
+        self._handle: Any = None
         self._call: Any = None
+        self._ping: Any = None
+        # None before its first answer.
+        self._heard_secs: float | None = None
+        self._asked_secs = 0.0
         self._start()
 
     def begin(self, method: str, *args: Any) -> Any:
@@ -120,8 +124,8 @@ class LastingActor:
     def _start(self) -> None:
         self._handle = self._fleet.start()
         self.doing, self._call = "", None
-        self._ping: Any = self._fleet.call(self._handle, "ping")
-        self._heard_secs = -math.inf
+        self._ping = self._fleet.call(self._handle, "ping")
+        self._heard_secs = None
         self._asked_secs = self._clock()
 
     def _look_for_silence(self) -> None:
@@ -131,9 +135,10 @@ class LastingActor:
             WorkerLostError: it does not answer.
         """
         now_secs = self._clock()
-        has_begun = self._heard_secs > -math.inf
-        limit_secs = self._times.silence if has_begun else self._times.start
+        heard_secs = self._heard_secs
+        limit_secs = self._times.start if heard_secs is None else self._times.silence
         if self._ping is not None and now_secs - self._asked_secs >= limit_secs:
             raise WorkerLostError(f"it has not answered for {now_secs - self._asked_secs:.0f} s")
-        if self._ping is None and now_secs - self._heard_secs >= self._times.ping:
+        is_due = heard_secs is not None and now_secs - heard_secs >= self._times.ping
+        if self._ping is None and is_due:
             self._ping, self._asked_secs = self._fleet.call(self._handle, "ping"), now_secs

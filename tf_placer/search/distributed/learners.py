@@ -7,59 +7,35 @@ References:
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
-from tf_placer.placers import make_placer
 from tf_placer.placers.learned.learned_placer import WEIGHTS_FILE, LearnedPlacer
-from tf_placer.placers.learned.training import Learned, Parameters, Steps, Training
-from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.placers.learned.training import Training
+from tf_placer.placers.learned.training_values import Learned, Parameters, Steps
 from tf_placer.scratch import scratch_directory
+from tf_placer.search.distributed.placer_setup import PlacerSetup
 
-__all__ = ["Controller", "LearnerSetup", "ParameterServer"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class LearnerSetup:
-    """What placer is trained; see `make_placer`."""
-
-    name: str
-    groups: GroupGraph
-    legal: np.ndarray
-    seed: int
-    options: Mapping[str, object]
-    problem: PlacementProblem | None
-
-    def training(self) -> Training:
-        """Makes the training of the placer; the same weights in every process."""
-        placer = make_placer(
-            self.name,
-            self.groups,
-            self.legal,
-            seed=self.seed,
-            options=self.options,
-            problem=self.problem,
-        )
-        assert isinstance(placer, LearnedPlacer)
-        return Training(placer)
+__all__ = ["Controller", "ParameterServer"]
 
 
 class _Learner:
     """What both kinds of processes have."""
 
-    def __init__(self, setup: LearnerSetup) -> None:
+    def __init__(self, setup: PlacerSetup) -> None:
         """Makes the placer.
 
         Args:
             setup: which placer.
         """
-        self._training = setup.training()
+        placer = setup.make_placer()
+        if not isinstance(placer, LearnedPlacer):
+            raise ValueError(f"placer {setup.name!r} does not learn")
+        self._training = Training(placer)
 
     def ping(self) -> int:
         """Answers with the id of its process, also while something else runs."""
@@ -72,7 +48,7 @@ class Controller(_Learner):
     It keeps nothing from call to call but the last steps, so another one can take its place.
     """
 
-    def __init__(self, setup: LearnerSetup) -> None:
+    def __init__(self, setup: PlacerSetup) -> None:
         """Makes the placer; see `_Learner`."""
         super().__init__(setup)
         self._steps: Steps | None = None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.errors import SearchError
+from tf_placer.placers import is_learned
 
 __all__ = [
     "LOOPBACK",
@@ -18,6 +19,7 @@ __all__ = [
     "RESOURCE",
     "SHORT_PREFIX",
     "Workers",
+    "check_is_for_controllers",
     "check_is_for_workers",
     "find_workers",
     "require_ray",
@@ -48,10 +50,13 @@ class Workers:
             that runs here, "ray://HOST:PORT" for one elsewhere.
         count: how many there are at most; None for one on this computer, and for as many as the
             cluster has.
+        controllers: how many processes sample placements and learn, each on its own, where the
+            placer learns; 1 for the search itself.
     """
 
     address: str
     count: int | None = None
+    controllers: int = 1
 
     @property
     def are_here(self) -> bool:
@@ -65,15 +70,18 @@ class Workers:
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Workers | None:
         """Reads what `to_json` wrote; None of None."""
-        return None if value is None else cls(value["address"], value["count"])
+        return None if value is None else cls(**value)
 
 
-def find_workers(address: str | None, count: int | None) -> Workers | None:
+def find_workers(
+    address: str | None, count: int | None, controllers: int | None = None
+) -> Workers | None:
     """Checks which workers are wanted; connects to nothing.
 
     Args:
         address: see `Workers`; None for none.
         count: see `Workers`.
+        controllers: see `Workers`; None for 1.
 
     Returns:
         The workers, or None where none are wanted.
@@ -85,6 +93,8 @@ def find_workers(address: str | None, count: int | None) -> Workers | None:
     if address is None:
         if count is not None:
             raise ValueError("num_workers is for searches with workers: workers='ray' starts some")
+        if controllers not in (None, 1):
+            raise ValueError("controllers is for searches with workers: workers='ray' starts some")
         return None
     if address not in (_HERE, _CLUSTER) and not re.fullmatch(r"ray://[^/\s]+:\d{1,5}", address):
         raise ValueError(
@@ -93,8 +103,10 @@ def find_workers(address: str | None, count: int | None) -> Workers | None:
         )
     if count is not None and count < 1:
         raise ValueError(f"num_workers must be at least 1, not {count}")
+    if controllers is not None and controllers < 1:
+        raise ValueError(f"controllers must be at least 1, not {controllers}")
     require_ray()
-    return Workers(address, count)
+    return Workers(address, count, controllers or 1)
 
 
 def require_ray() -> None:
@@ -105,6 +117,18 @@ def require_ray() -> None:
     """
     if importlib.util.find_spec("ray") is None:
         raise ImportError("workers need Ray: pip install 'tf_placer[ray]'")
+
+
+def check_is_for_controllers(workers: Workers | None, placer: str) -> None:
+    """Makes sure that a placer can be trained by the controllers that are wanted.
+
+    Raises:
+        ValueError: it does not learn, and there are several.
+    """
+    if workers is not None and workers.controllers > 1 and not is_learned(placer):
+        raise ValueError(
+            f"controllers={workers.controllers} train a placer that learns, and {placer!r} does not"
+        )
 
 
 def check_is_for_workers(workers: Workers, kind: str, spec: str, calls_python: bool) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tests.tf_placer.placers.problems import task_problem
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers import make_placer
@@ -31,11 +32,13 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
         )
 
     @parameterized.parameters(
-        ("colocrl", {"hidden_units": 8, "batch_size": 4, "attention_units": 8}),
+        ("colocrl", {"hidden_units": 4, "batch_size": 4, "attention_units": 4}),
         ("post", {"batch_size": 4, "ce_samples": 12, "ascent_steps": 3}),
         ("post", {"batch_size": 4, "ce_samples": 8, "algorithm": "ppo+ce_gradient"}),
     )
     def test_one_controller_learns_what_the_placer_learns(self, name, options):
+        if name != "post" or "algorithm" in options:
+            run_eagerly(self)  # One of them compiled is enough.
         placer = self.placer(name, **options)
         server, controller = (Training(self.placer(name, **options)) for _ in range(2))
         state, num_updates, records = {}, 0, []
@@ -66,6 +69,7 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
             self.assertAllClose(record.baseline, expected.baseline)
 
     def test_controllers_sample_different_placements_and_have_baselines_of_their_own(self):
+        run_eagerly(self)
         training = Training(self.placer("colocrl", hidden_units=8, attention_units=8))
         parameters = training.parameters()
         sampled = [training.sample(parameters, number, 0) for number in (1, 2)]
@@ -79,6 +83,7 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
         self.assertAllClose(averages, [-(0.9 * 2 + 0.1), -(0.9 * 4 + 0.2)])
 
     def test_failures_are_ignored_after_so_many_updates_of_all_controllers(self):
+        run_eagerly(self)
         options = {"hidden_units": 8, "attention_units": 8, "ignore_failures_after": 5}
         training = Training(self.placer("colocrl", **options))
         parameters = training.parameters()
@@ -92,6 +97,7 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
             self.assertEqual((again.counts, len(steps.gradients)), (counts, int(counts)))
 
     def test_parameters_of_another_agent_are_refused(self):
+        run_eagerly(self)
         small, large = (
             Training(self.placer("colocrl", hidden_units=units, attention_units=8))
             for units in (8, 16)

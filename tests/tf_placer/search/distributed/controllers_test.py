@@ -7,10 +7,12 @@ import os
 import random
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest
 
+from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.search.distributed import fake_fleet
+from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
 from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
 from tf_placer.environments.environment import Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -19,9 +21,12 @@ from tf_placer.placers import make_placer
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_kept
-from tf_placer.search.distributed.learners import Controller, LearnerSetup, ParameterServer
+from tf_placer.search.distributed.learners import Controller, ParameterServer
+from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.loop import Budget, search
 from tf_placer.search.measuring import InTurn
+from tf_placer.search.replay import by_position
 from tf_placer.search.trial_log import TrialLog
 
 _OPTIONS = {"batch_size": 4, "ascent_steps": 2, "ce_samples": 8}
@@ -41,17 +46,15 @@ class ControllersTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         # Every process that is replaced would compile its own.
-        eager = tf.config.functions_run_eagerly()
-        self.addCleanup(tf.config.run_functions_eagerly, eager)
-        tf.config.run_functions_eagerly(True)
+        run_eagerly(self)
         edges = [(n, n + 1, 1) for n in range(7)]
         self.problem = task_problem([(2, 1, 1)] * 8, edges)
         self.groups, self.legal = group_graph(self.problem), legal_devices(self.problem)
         self.directory = self.create_tempdir().full_path
         self.lines: list[str] = []
 
-    def setup_of(self, name: str = "post") -> LearnerSetup:
-        return LearnerSetup(name, self.groups, self.legal, 5, _OPTIONS, self.problem)
+    def setup_of(self, name: str = "post") -> PlacerSetup:
+        return PlacerSetup(name, self.groups, self.legal, 5, _OPTIONS, self.problem)
 
     def controllers(self, count: int, deaths=(), server_deaths=(), seed=0, updates=()):
         rng, setup = random.Random(seed), self.setup_of()
@@ -193,6 +196,64 @@ class ControllersTest(absltest.TestCase):
             reader.agent.trainable_variables, kept.parameters.weights, strict=True
         ):
             np.testing.assert_array_equal(mine.numpy(), weights)
+
+    def test_controllers_share_workers_of_a_pool(self):
+        """Two controllers of four samples keep more than four workers busy."""
+        fleet = FakeFleet(8)
+        pool = WorkerPool(fleet, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=fleet.clock)
+        pool.measure_original()
+        while pool.capacity < 8:
+            pool._advance()
+        began_secs = fleet.now_secs
+        trials = self.search(self.controllers(2), 61, measuring=pool)
+        self.check(trials, 61)
+        measured = sum(trial.repeats is None for trial in trials[1:])
+        # Four at a time would take as long as that, without learning.
+        self.assertLess(fleet.now_secs - began_secs, measured / 4 * fake_fleet.TRIAL_SECS)
+        expected = [
+            fake_fleet.ORIGINAL_SECS * fake_fleet.relative_secs(trial.assignment)
+            for trial in trials[1:]
+        ]
+        for trial, secs in zip(trials[1:], expected, strict=True):
+            self.assertAlmostEqual(trial.measurement.median_secs, secs)
+
+    def test_post_is_trained_in_step_by_twelve_workers(self):
+        """Post's form: one distribution, twelve workers that wait for each other."""
+        options = {"total_samples": 240}
+
+        def searched(measuring, original, path):
+            placer = make_placer("post", self.groups, self.legal, seed=5, options=options)
+            with TrialLog(path, {"seed": 5}) as log:
+                search(original, measuring, [placer], log, Budget(121, 600.0))
+                return placer, log.trials
+
+        class OneMachine:
+            def measure(self, placements):
+                return [fake_fleet.measurement_of(each) for each in placements.tolist()]
+
+        fleet = FakeFleet(12)
+        pool = WorkerPool(fleet, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=fleet.clock)
+        pool.measure_original()
+        while pool.capacity < 12:
+            pool._advance()
+        placer, trials = searched(pool, pool.measure_original, f"{self.directory}/twelve")
+        original = Measurement((fake_fleet.ORIGINAL_SECS,) * 2)
+        alone, expected = searched(
+            InTurn(OneMachine()), lambda: original, f"{self.directory}/alone"
+        )
+        for first in range(1, 121, 12):
+            batches = [by_position(each[first : first + 12]) for each in (trials, expected)]
+            rows = [[trial.assignment for trial in batch.values()] for batch in batches]
+            self.assertEqual(*rows)
+        self.assertEqual(
+            [(update.kind, update.samples) for update in placer.updates],
+            [("ce" if n % 60 == 0 else "ppo_kl", n) for n in range(12, 121, 12)],
+        )
+        self.assertEqual(
+            [update.mean_reward for update in placer.updates],
+            [update.mean_reward for update in alone.updates],
+        )
+        self.assertGreater(sum(bool(worker.measured) for worker in fleet.workers), 9)
 
     def test_a_file_that_is_no_file_of_weights_is_named(self):
         path = os.path.join(self.directory, CONTROLLERS_FILE)

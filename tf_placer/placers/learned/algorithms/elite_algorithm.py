@@ -55,7 +55,7 @@ class EliteAlgorithm(Algorithm):
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Keeps the samples of another one; see `Algorithm.restore`."""
         self.num_samples = int(state["num_samples"])
-        sets = []
+        sets: list[np.ndarray] = []
         while f"actions/{len(sets)}" in state:
             sets.append(state[f"actions/{len(sets)}"])
         actions = zip(*sets, strict=True)
