@@ -96,6 +96,8 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.problem",
     "tf_placer.report",
     "tf_placer.search.distributed.alikeness",
+    "tf_placer.search.distributed.controlled_search",
+    "tf_placer.search.distributed.controllers",
     "tf_placer.search.distributed.island_search",
     "tf_placer.search.distributed.ray_fleet",
     "tf_placer.search.distributed.worker_events",

@@ -88,7 +88,8 @@ def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
     shown = training_table(updates, width=terminal_width()) if updates else None
     if shown is not None and (by_controller := controllers_table(updates)):
         shown = "\n\n".join([shown, f"{by_controller}\n\n{staleness_line(updates)}"])
-    return shown, [update.to_json() for update in updates]
+    missing = dict.fromkeys(("controller", "version", "staleness"))
+    return shown, [{**missing, **update.to_json()} for update in updates]
 
 
 def _trial_values(trial: Trial) -> dict[str, Any]:
