@@ -3,8 +3,9 @@
 A chain is one search in a directory of its own: it is started, killed by SIGKILL, SIGTERM, SIGINT
 or SIGHUP, started again, and so on, and in the end left alone. After each kill no process of it may
 be left, what it had written to a log and what it had printed of a trial must be in its log, and no
-file may be half written. The end must be right: in simulation that of a search which nobody killed,
-with live steps a verdict on trials of which none was measured twice. Neither a temporary file nor a
+file may be half written. Controllers and their parameter server are killed, too, while the search
+goes on. The end must be right: in simulation that of a search which nobody killed, with live steps
+and with controllers one on trials of which none was measured twice. Neither a temporary file nor a
 directory of the moment may be left then. What is done is kept in `--out_dir`, so the campaign goes
 on where it stopped:
 
@@ -50,10 +51,11 @@ _SIGNALS = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
 )
 _MOST_KILLS = 8
+_MOST_PARTS = 3
 _LIMIT_SECS = 300.0
 _TRIAL = re.compile(r"\btrial (\d+) ")
 # Of these files what is there stays, whatever comes behind it.
-_LOGS = ("trials.jsonl", "training.jsonl", "workers.jsonl")
+_LOGS = ("trials.jsonl", "training.jsonl", "workers.jsonl", "simulated_trials.jsonl")
 _OF_THE_MOMENT = re.compile(r"\.tmp$|^tf_placer_scratch_|^tfp_ray_")
 
 
@@ -110,6 +112,16 @@ class _Search:
             return False
         (os.killpg if group else os.kill)(self._process.pid, number)
         return True
+
+    def kill_part(self, pattern: str, draw: random.Random) -> str:
+        """Kills one of its processes by SIGKILL, and names it; "" where there is none."""
+        parts = [part for part in _processes(self.mark) if re.match(pattern, part[1])]
+        if not parts:
+            return ""
+        process, name = draw.choice(sorted(parts))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        return name.strip()
 
     def orphans(self, timeout_secs: float) -> list[str]:
         """Waits until no process of it is left, and names those that stay; ends them, too."""
@@ -250,11 +262,21 @@ def run_chain(number: int, victims: Sequence[Victim] = VICTIMS) -> list[dict[str
 
     # Short, because sockets of Ray are in it.
     directory = pathlib.Path(tempfile.mkdtemp(prefix="k"))
+
+    def kill_parts(search: _Search) -> None:
+        for _ in range(draw.randint(0, _MOST_PARTS) if victim.parts else 0):
+            if search.wait(draw.uniform(0.2, 0.5) * victim.usual_secs) is not None:
+                return
+            if name := search.kill_part(victim.parts, draw):
+                # Whether it has survived is seen when it is killed, or ends.
+                add("survived", "", f"SIGKILL of {name}")
+
     try:
         for _ in range(kills):
             before = _whole_lines(directory)
             by, group = draw.choice(_SIGNALS), draw.random() < 0.5
             search = _Search(victim, directory, number)
+            kill_parts(search)
             if victim.lines and draw.random() < 0.6:
                 search.wait_for_lines(draw.randint(1, victim.lines))
                 time.sleep(draw.uniform(0, 0.02 * victim.usual_secs))
@@ -267,6 +289,7 @@ def run_chain(number: int, victims: Sequence[Victim] = VICTIMS) -> list[dict[str
             add(*_answer_to_kill(victim, search, by, directory, before), signal.Signals(by).name)
         before = _whole_lines(directory)
         search = _Search(victim, directory, number)
+        kill_parts(search)
         add(*_answer_to_end(victim, search, number, directory, before), "end")
         return cases
     finally:

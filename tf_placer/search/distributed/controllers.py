@@ -123,7 +123,7 @@ class Controllers(ConcurrentPlacer):
         self._lift = lift
         self._say = say
         self._clock = clock
-        self._num_samples = updates[-1].samples if updates else 0
+        self._num_samples = 0
         self._save_secs = -math.inf
         self._has_changed = False
         # What the server has: None for initial weights, else a call of it, or what was kept.
@@ -156,6 +156,9 @@ class Controllers(ConcurrentPlacer):
             SearchError: what was kept is damaged.
         """
         kept = read_kept(self._path) if last_batches and self._path is not None else None
+        # What was learned after the weights were kept is not in them: it is learned again.
+        del self._records[0 if kept is None else kept.num_records :]
+        self._num_samples = self._records[-1].samples if self._records else 0
         for controller in self._controllers:
             controller.next_batch = last_batches.get(controller.number, -1) + 1
         if kept is not None:
@@ -349,6 +352,7 @@ class Controllers(ConcurrentPlacer):
                 self._path,
                 KeptWeights(
                     self.version,
+                    len(self._records),
                     self._fleets[1].result(self._parameters),
                     tuple(each.state for each in self._controllers),
                     tuple(each.kept for each in self._controllers),

@@ -45,12 +45,14 @@ class KeptWeights:
 
     Attributes:
         version: how many updates the weights have had.
+        num_records: how many lines of the training log that is.
         parameters: the weights.
         states: what each controller remembers of its earlier batches, from the first on.
         batches: what each has under way; None for nothing.
     """
 
     version: int
+    num_records: int
     parameters: Parameters
     states: tuple[Mapping[str, np.ndarray], ...]
     batches: tuple[KeptBatch | None, ...]
@@ -65,6 +67,7 @@ def write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
     arrays: dict[str, np.ndarray] = {
         "format": np.array(_FORMAT),
         "version": np.array(kept.version),
+        "num_records": np.array(kept.num_records),
         "controllers": np.array(len(kept.states)),
     }
     for name in ("weights", "optimizer"):
@@ -118,7 +121,8 @@ def _kept(arrays: Mapping[str, np.ndarray]) -> KeptWeights:
             batch = KeptBatch(which, version, placements, _list(arrays, f"{number}/actions"))
         batches.append(batch)
     parameters = Parameters(_list(arrays, "weights"), _list(arrays, "optimizer"))
-    return KeptWeights(int(arrays["version"]), parameters, tuple(states), tuple(batches))
+    counts = int(arrays["version"]), int(arrays["num_records"])
+    return KeptWeights(*counts, parameters, tuple(states), tuple(batches))
 
 
 def _list(arrays: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, ...]:
