@@ -3,10 +3,11 @@
 Each case is a search by `optimize`, of the same graph with the same seed, so that all of them must
 measure the same placements. Case 0 is left alone. In all others a process is disturbed now and
 then, while it starts, in trials, or in the confirmation: stopped (SIGSTOP) for good, for a moment,
-or until it is too late; slowed down to a twentieth; killed; crashed. In every fifth case the
-machine is a TensorFlow cluster, whose servers also die and come back. The search must end with a
-verdict, without a failed trial, a traceback or a process that is left. What is done is kept in
-`--out_dir`, so the campaign goes on where it stopped:
+or until it is too late; slowed down to a twentieth; killed; crashed. What is hit again and again
+may fail, so the next fault waits until the search has told of a trial or a round. In every fifth
+case the machine is a TensorFlow cluster, whose servers also die and come back. The search must end
+with a verdict, without a failed trial, a traceback or a process that is left. What is done is kept
+in `--out_dir`, so the campaign goes on where it stopped:
 
     python -m benchmarks.campaigns.live_faults --cases 13 --out_dir runs/live_faults
 """
@@ -57,6 +58,7 @@ _VICTIMS = {
     "tf_placer.environments.worker": "worker started afresh",
     "tf_placer.machines.local_server": "server started afresh",
 }
+_PROGRESS = re.compile(r"\] trial \d|confirming: \d+ round")
 _PORTS = (28471, 28472)
 _LIMIT_SECS, _GONE_SECS = 900.0, 30.0
 _CLUSTER_CASES = 5
@@ -110,7 +112,11 @@ def run_case(number: int, search: Search, expected: Sequence[Any] | None = None)
             child = subprocess.Popen(
                 command, env=environ, stdout=words, stderr=words, pass_fds=inherited
             )
-            faults = Faults(child.pid, search if number else None, draw, cluster)
+
+            def progress() -> int:
+                return len(_PROGRESS.findall((directory / "words").read_text()))
+
+            faults = Faults(child.pid, search if number else None, draw, cluster, progress)
             try:
                 code: int | None = child.wait(_LIMIT_SECS)
             except subprocess.TimeoutExpired:
@@ -224,13 +230,28 @@ class Faults:
     """
 
     def __init__(
-        self, pid: int, search: Search | None, draw: random.Random, cluster: _Cluster | None
+        self,
+        pid: int,
+        search: Search | None,
+        draw: random.Random,
+        cluster: _Cluster | None,
+        progress: Callable[[], int],
     ) -> None:
+        """Starts to disturb.
+
+        Args:
+            pid: of the search.
+            search: how often; None for not at all.
+            draw: draws when, how and what.
+            cluster: whose servers may be restarted, too.
+            progress: counts what the search has told of trials and rounds.
+        """
         self.done: list[dict[str, Any]] = []
         self._pid = pid
         self._search = search
         self._draw = draw
         self._cluster = cluster
+        self._progress = progress
         self._seen: dict[int, _Process] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -245,9 +266,10 @@ class Faults:
     def _run(self) -> None:
         start_secs = time.monotonic()
         waits = [] if self._search is None else [self._search.gap_secs] * self._search.num_faults
+        before = -1
         kinds = (*FAULTS, _RETURNS, _RETURNS, _RETURNS) if self._cluster else FAULTS
         for gap in waits:
-            victims = self._victims_after(self._draw.uniform(*gap))
+            victims = self._victims_after(self._draw.uniform(*gap), before)
             if not victims:
                 return
             kind = self._draw.choice(kinds)
@@ -262,15 +284,16 @@ class Faults:
                 self._cluster.restart(self._draw.randrange(2), self._draw.uniform(1.0, 20.0))
             else:
                 self._disturb(victim, kind)
+            before = self._progress()
         while not self._ended.wait(0.2):
             self._look()
 
-    def _victims_after(self, secs: float) -> list[_Process]:
-        """Waits until processes have been there for so long; none if the search ended."""
+    def _victims_after(self, secs: float, before: int) -> list[_Process]:
+        """Waits until processes have been there for so long, after progress; none at the end."""
         since_secs = None
         while not self._ended.wait(0.1):
             victims = self._look()
-            if not victims:
+            if not victims or self._progress() <= before:
                 since_secs = None
             elif since_secs is None:
                 since_secs = time.monotonic()

@@ -21,13 +21,14 @@ from benchmarks.comparison.report import comparison_markdown, write_comparison_c
 from benchmarks.harness.kept_runs import KeptRuns
 from benchmarks.harness.placement_runs import Run, RunKey, run_all
 from benchmarks.harness.provenance import provenance, provenance_line
-from benchmarks.harness.run_placers import ALL_PLACERS, check_placer, is_learned, uses_seed
+from benchmarks.harness.run_placers import ALL_PLACERS, check_placer, uses_seed
 from benchmarks.harness.search_curves import plot_learning_curves, plot_search_curves
 from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.models.catalogue import MODELS
 from benchmarks.paper_tables.report import Cell
 from tf_placer.files import write_json
 from tf_placer.machines.machine import MachineError
+from tf_placer.placers import is_learned
 
 __all__ = ["PROBLEMS", "main"]
 

@@ -211,12 +211,12 @@ def main() -> None:
         cell: [run.found.best_secs for key in own if (run := runs.get(key)) and run.found]
         for cell, own in keys.items()
     }
-    taken_secs = sum(run.found.search_secs for run in runs.values() if run.found)
+    took_secs = [run.found.search_secs for run in runs.values() if run.found]
     by = provenance()
     versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
     made_by = (
-        f"{len(runs)} of {len(wanted)} runs, {budget.max_samples} samples each, "
-        f"{format_duration(taken_secs)} of processor time. Made by `{by['command']}` at commit "
+        f"{len(took_secs)} of {len(wanted)} runs, {budget.max_samples} samples each, "
+        f"{format_duration(sum(took_secs))} of processor time. Made by `{by['command']}` at commit "
         f"{by['commit'] or 'unknown'} with {versions}."
     )
     page = readings_markdown(cells, problems, made_by)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.harness.placement_runs import Run
-from benchmarks.harness.run_placers import is_learned
 from benchmarks.paper_tables.report import Cell, seconds
-from tf_placer.placers import AUTO
+from tf_placer.placers import AUTO, is_learned
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.provenance import package_versions
-from benchmarks.harness.run_placers import is_learned, make_run_placer, run_granularity
+from benchmarks.harness.run_placers import make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.harness.timed_search import Found, SearchBudget, timed_search
 from benchmarks.paper_tables.step_causes import step_causes
@@ -31,7 +31,7 @@ from benchmarks.problems.paper import (
     read_paper_problem,
 )
 from tf_placer.files import read_json, write_json
-from tf_placer.placers import AUTO
+from tf_placer.placers import AUTO, is_learned
 from tf_placer.placers.placer import Placer
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.text.units import format_duration, format_step

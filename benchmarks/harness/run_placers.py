@@ -7,16 +7,22 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from benchmarks.problems.paper import PaperProblem
-from tf_placer.placers import AUTO, PLACERS, Granularity, check_options, granularity_of, make_placer
+from tf_placer.placers import (
+    AUTO,
+    PLACERS,
+    Granularity,
+    check_options,
+    granularity_of,
+    is_learned,
+    make_placer,
+)
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.options import suggest
 from tf_placer.placers.placer import Placer
-from tf_placer.placers.systems import SYSTEMS
 
 __all__ = [
     "ALL_PLACERS",
     "check_placer",
-    "is_learned",
     "make_run_placer",
     "run_granularity",
     "uses_seed",
@@ -58,11 +64,6 @@ def check_placer(name: str, options: Mapping[str, str]) -> None:
 def run_granularity(name: str, options: Mapping[str, str]) -> Granularity:
     """Says what placements of a run are made of; see `tf_placer.placers.granularity_of`."""
     return granularity_of(name, options) if name in PLACERS else "coarse"
-
-
-def is_learned(name: str) -> bool:
-    """Says whether a placer learns, and so needs TensorFlow."""
-    return name in SYSTEMS
 
 
 def uses_seed(name: str) -> bool:

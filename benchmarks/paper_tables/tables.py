@@ -18,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.placement_runs import Run, RunKey, run_all
 from benchmarks.harness.provenance import provenance, provenance_line
-from benchmarks.harness.run_placers import is_learned, uses_seed
+from benchmarks.harness.run_placers import uses_seed
 from benchmarks.harness.search_curves import plot_learning_curves
 from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.paper_tables.count_table import write_count_table
@@ -26,6 +26,7 @@ from benchmarks.paper_tables.picture import plot_table
 from benchmarks.paper_tables.published_tables import COUNT_TABLE, TABLES, Column, PaperTable, Row
 from benchmarks.paper_tables.report import table_cells, table_markdown, write_table_csv
 from tf_placer.files import write_json
+from tf_placer.placers import is_learned
 
 __all__ = ["main", "quick_table", "row_keys"]
 

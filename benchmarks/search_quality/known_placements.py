@@ -24,12 +24,12 @@ import numpy as np
 
 from benchmarks.harness.numbered_runs import read_runs, write_runs
 from benchmarks.harness.provenance import provenance
-from benchmarks.harness.run_placers import check_placer, is_learned, make_run_placer
+from benchmarks.harness.run_placers import check_placer, make_run_placer
 from benchmarks.harness.timed_auto import timed_auto
 from benchmarks.harness.timed_search import Found, SearchBudget, timed_search
 from benchmarks.problems.known import FAMILIES, KnownProblem, known_problem
 from benchmarks.problems.paper import PaperProblem
-from tf_placer.placers import AUTO, PLACERS
+from tf_placer.placers import AUTO, PLACERS, is_learned
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,10 @@ def trial(
 
 
 def confirmation(
-    speedups: Mapping[str, float | None], noise: float = 0.001, original: float | None = 1.0
+    speedups: Mapping[str, float | None],
+    noise: float = 0.001,
+    original: float | None = 1.0,
+    max_secs: float = math.inf,
 ) -> Confirmation:
     """A confirmation of candidates with these speed-ups; None for one that fails.
 
@@ -50,10 +54,11 @@ def confirmation(
         speedups: by label.
         noise: relative spread of a candidate's times.
         original: speed of the graph as it came; None if it fails.
+        max_secs: seconds that it may take.
     """
     speeds = {ORIGINAL: original, **speedups}
     candidates = {label: {"": str(speed)} for label, speed in speeds.items()}
-    return confirm(_Confirmed(noise), candidates, ORIGINAL)
+    return confirm(_Confirmed(noise), candidates, ORIGINAL, max_secs=max_secs)
 
 
 class _Confirmed:

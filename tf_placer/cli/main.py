@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -108,6 +109,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv: the command and its arguments; those of the process when None.
     """
     given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _run_command(given)
+    finally:
+        is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if argv is None and is_default and given[:1] != [_RUN]:
+            # All is said. Python would show where in its own end it is interrupted.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _run_command(given: list[str]) -> None:
     command = ""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character gets its number.

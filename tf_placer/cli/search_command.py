@@ -42,7 +42,7 @@ from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.assignment_file import read_assignment
-from tf_placer.problem.coarse_groups import coarse_problem
+from tf_placer.problem.coarse_groups import coarse_assignment, coarse_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -386,9 +386,7 @@ def _start(
             "graph was: give a file with the device of every group, as `search` writes it"
         )
     row = read_assignment(source, problem, args.problem)
-    counts = np.zeros([clusters.max(initial=-1) + 1, problem.num_devices], np.int64)
-    np.add.at(counts, (clusters, row), 1)
-    return counts.argmax(axis=1).astype(np.int32)
+    return coarse_assignment(row, clusters, int(clusters.max(initial=-1)) + 1, problem.num_devices)
 
 
 def _placer(setup: PlacerSetup) -> Placer:

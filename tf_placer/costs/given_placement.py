@@ -15,6 +15,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import Placement
 from tf_placer.machines.machine import Device
+from tf_placer.problem.coarse_groups import coarse_assignment
 
 __all__ = ["asked_devices", "colocated_devices", "given_assignment", "nearest_assignment"]
 
@@ -96,10 +97,9 @@ def nearest_assignment(
     """
     chosen = colocated_devices(colocation, devices, asked)
     placed = grouping.group >= 0
-    counts = np.zeros([grouping.num_groups, len(devices)], np.int64)
-    np.add.at(counts, (grouping.group[placed], chosen[placed]), 1)
-    nearest: np.ndarray = counts.argmax(axis=1).astype(np.int32)
-    return nearest
+    return coarse_assignment(
+        chosen[placed], grouping.group[placed], grouping.num_groups, len(devices)
+    )
 
 
 def given_assignment(grouped: GroupedGraph, devices: Sequence[Device]) -> list[int] | None:

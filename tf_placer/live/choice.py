@@ -105,8 +105,16 @@ def choose_winner(
     """
     label = confirmation.best
     compared = None if label is None else confirmation.comparisons.get(label)
-    if label is None or compared is None or not compared.faster:
+    if label is None or compared is None:
         return Outcome.NOT_FASTER, None, None
+    if not compared.faster and compared.speedup is None:
+        why = f"there was time for one round, in which {label} ran, and {compared.reason}"
+        return Outcome.NOT_CONFIRMED, None, f"{why}: allow more time"
+    if not compared.faster:
+        return Outcome.NOT_FASTER, None, None
+    if compared.speedup is None:
+        # To see once more that the original does not run may take long.
+        return Outcome.FASTER, label, "what the graphs compute could not be compared"
     difference, note = _compare_values(environment, candidates[label], mixed_devices)
     if difference is None:
         return Outcome.FASTER, label, note

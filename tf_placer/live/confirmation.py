@@ -172,6 +172,7 @@ def confirm(
     reference: str,
     *,
     hints: Mapping[str, float] | None = None,
+    reference_failure: Failure | None = None,
     max_secs: float = math.inf,
     most_rounds: int = MOST_ROUNDS,
     report: Callable[[str], None] | None = None,
@@ -199,6 +200,8 @@ def confirm(
         reference: label of what to compare with, usually the graph as it came: {}.
         hints: logarithms of speed-ups that were measured before, by label: they count like one more
             round of the choice.
+        reference_failure: why the reference did not run before; None if it did. One round in which
+            it fails again is enough then.
         max_secs: seconds after which no further round starts that would not end before them. A
             first round always runs; the fewest that give a verdict may take half as long again.
         most_rounds: rounds of a candidate at most.
@@ -216,9 +219,12 @@ def confirm(
         ValueError: the reference is not among the candidates, or it is the only one.
     """
     _check(candidates, reference)
-    return _Confirming(
+    confirming = _Confirming(
         environment, candidates, reference, hints or {}, max_secs, most_rounds, report, seed, clock
-    ).run(should_stop or (lambda: False))
+    )
+    if reference_failure is not None:
+        confirming.expect_failure_of_reference(reference_failure)
+    return confirming.run(should_stop or (lambda: False))
 
 
 def survey(
@@ -273,7 +279,8 @@ def _check(candidates: Mapping[str, Mapping[str, str]], reference: str) -> None:
 _GRACE = 0.5
 # Candidates that seem to be slower than this have no round of their own.
 _HOPELESS_SPEEDUP = 0.97
-# So many rounds in which the reference does not run are enough where the candidate runs in all.
+# So many rounds in which the reference does not run are enough where the candidate runs in all. If
+# it did not run before, that counts as one.
 _ENOUGH_FAILURES = 2
 
 
@@ -304,10 +311,17 @@ class _Confirming:
         self._max_secs = max_secs
         self._round_secs = 0.0
         self._fit_together = True
+        self._enough_failures = _ENOUGH_FAILURES
         self._leaves_out = False
         self._failures: dict[str, str] = {}
         # What the faster steps of each label took in the least disturbed round.
         self._fast_secs: dict[str, float] = {}
+
+    def expect_failure_of_reference(self, failure: Failure) -> None:
+        """Counts one with which the reference ended before."""
+        self._enough_failures = _ENOUGH_FAILURES - 1
+        # TensorFlow waits ten seconds for memory before it gives up.
+        self._fit_together = failure.kind not in _OF_MEMORY
 
     def run(self, should_stop: Callable[[], bool]) -> Confirmation:
         """Chooses a candidate and measures it until there is a verdict."""
@@ -388,7 +402,7 @@ class _Confirming:
                 break
             logs = self._logs(rounds, chosen)
             self._report(self._progress(rounds, chosen))
-            if not logs and len(rounds) >= _ENOUGH_FAILURES:
+            if not logs and len(rounds) >= self._enough_failures:
                 break  # The reference does not run.
             possible = len(logs) + self._rounds_left(len(rounds))
             if logs and judge(logs, min(possible, self._most_rounds)) is not Verdict.OPEN:
@@ -423,8 +437,11 @@ class _Confirming:
             measured = self._measured_together(order)
         if measured is None:
             measured = {label: self._measured_alone(label) for label in order}
-            # One that does not even fit alone says nothing about the others.
-            self._fit_together = any(m.failure is not None for m in measured.values())
+            # A candidate that does not even fit alone says nothing about the others. The reference
+            # is in every round.
+            self._fit_together = measured[self._reference].failure is None and any(
+                m.failure is not None for m in measured.values()
+            )
         for label, measurement in measured.items():
             if measurement.failure is not None and label != self._reference:
                 failure = measurement.failure
@@ -594,7 +611,7 @@ class _Confirming:
             failure = rounds[0][self._reference].failure
             assert failure is not None
             reason = f"{self._reference} does not run ({failure.kind.value}): {failure.message}"
-            return Comparison(None, None, len(rounds) >= _ENOUGH_FAILURES, reason)
+            return Comparison(None, None, len(rounds) >= self._enough_failures, reason)
         found = estimate(logs)
         if found.interval is None:
             reason = (

@@ -570,7 +570,8 @@ class LiveJob:
         asked_before: int,
     ) -> tuple[Outcome, Confirmation, str | None, str | None]:
         """Confirms finalists until one wins, or none can."""
-        original_secs = finalists[ORIGINAL].measurement.median_secs
+        original = finalists[ORIGINAL].measurement
+        original_secs = original.median_secs
         hints = {
             label: math.log(original_secs / secs)
             for label, secs in ((each, finalists[each].measurement.median_secs) for each in labels)
@@ -586,6 +587,7 @@ class LiveJob:
                     candidates,
                     ORIGINAL,
                     hints=hints,
+                    reference_failure=original.failure,
                     max_secs=plan.max_secs - (time.monotonic() - start_secs),
                     most_rounds=plan.most_rounds,
                     report=self._confirming_line,
@@ -787,18 +789,33 @@ def _run(
             stages.say(note_on_costs)
         try:
             with others:
-                trials = job.search(log)
-                return _conclude(job, trials, request_digest(request, graph_def, session_config))
-        except OSError as error:
-            # The sessions miss their files: what was measured is kept, and the same call goes on.
-            if log.trials and not directory.trials.exists():
-                job.move(error)
-            raise
+                return _finish(job, log, request_digest(request, graph_def, session_config))
         finally:
             if hosted is not None:
                 hosted.close()
             if crew is not None:
                 crew.close()
+
+
+def _finish(job: LiveJob, log: TrialLog, digest: str) -> Outcome:
+    """Searches and concludes; goes on in another place where somebody deletes the directory.
+
+    Raises:
+        OSError: there is no other place, or it is not the directory that lacks files.
+    """
+    while True:
+        place = job.directory.path
+        try:
+            return _conclude(job, job.search(log), digest)
+        except OSError as error:
+            # Its sessions have files there. The log may have missed it first, and be elsewhere.
+            if job.directory.path == place:
+                if not log.trials or job.directory.trials.exists():
+                    raise
+                job.move(error)
+            if job.crew is not None:
+                raise  # Its workers have the request of the old place: the same call goes on.
+            job.stages.say("its processes are started there anew")
 
 
 def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:

@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from graph_passes.errors import GraphError
+from graph_passes.placement import read_placement
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import check_given_devices
@@ -18,6 +20,7 @@ from tf_placer.live.given_step import GivenStep
 from tf_placer.live.run_directory import Request
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.placers import ORIGINAL_START, start_source
 from tf_placer.search.distributed.workers import (
     Workers,
     check_is_for_controllers,
@@ -101,7 +104,8 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         settings: how.
 
     Raises:
-        GraphError: the graph is on devices that the machine lacks, or runs in this process only.
+        GraphError: the graph, or the placement that the placer is to start from, is on devices that
+            the machine lacks; the graph runs in this process only; or there is no such placement.
         MachineError: there is no such machine, or it is only described.
     """
     source, machine = given_step.source, settings.machine
@@ -121,14 +125,29 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
     if len(found.devices) > 1:
         check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
     max_trials, max_secs = check_budget(settings.max_trials, settings.max_secs)
+    options = check_placer(settings.placer, settings.placer_options)
+    _check_start(settings.placer, options, found)
     request = Request(
         step=source.step,
         machine=found,
         placer=settings.placer,
-        placer_options=check_placer(settings.placer, settings.placer_options),
+        placer_options=options,
         max_trials=max_trials,
         max_secs=max_secs,
         seed=check_seed(settings.seed),
         workers=settings.workers,
     )
     return Prepared(source, step, request, config, caller)
+
+
+def _check_start(placer: str, options: Mapping[str, Any], machine: Machine) -> None:
+    """Makes sure that the placer can start from the placement in a file, if it is to."""
+    source = start_source(placer, options)
+    if source is None or source == ORIGINAL_START:
+        return
+    there = {device.name for device in machine.devices}
+    for name, device in read_placement(source).assignment.items():
+        if device not in there:
+            raise GraphError(
+                f"option 'start': {source!r} has {name!r} on {device}, which {machine.spec!r} lacks"
+            )

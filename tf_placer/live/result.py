@@ -212,6 +212,8 @@ class OptimizeResult:
         comparison = self.confirmation.comparisons.get(label) if self.confirmation else None
         if comparison is None:
             return searched, None, "in the search"
+        if label == self.winner and comparison.speedup is None:
+            return None, None, "found: runs, as the original does not"
         if label == self.winner:
             return comparison.speedup, comparison.interval, "found: faster beyond the noise"
         if comparison.interval is not None:

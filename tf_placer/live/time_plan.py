@@ -194,6 +194,8 @@ class TimePlan:
 
         original = trials[0].measurement
         restart_secs = _restart_secs(trials)
+        if original.failure is not None:
+            rounds = 1  # If it fails again, that is enough.
 
         def round_secs(beside: Sequence[Trial]) -> float:
             secs = restart_secs + _OPENING_ORIGINAL * original.setup_secs

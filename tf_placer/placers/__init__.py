@@ -13,7 +13,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.placer import Placer
-from tf_placer.placers.systems import SYSTEMS, System, find_system, variants
+from tf_placer.placers.systems import SYSTEMS, System
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "describe_placer",
     "granularity_of",
     "is_learned",
-    "is_placer",
     "make_placer",
     "needs_problem",
     "start_source",
@@ -191,8 +190,7 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
 }
 
 PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS}
-"""All placers by name; each has a `summary` and a `reference`. Of those that learn some have a
-variant as well, such as "eagle:published"; see `is_placer`."""
+"""All placers by name; each has a `summary` and a `reference`."""
 
 ORIGINAL_START = "original"
 """What option `start` names for the devices that a graph came with."""
@@ -217,14 +215,9 @@ class PlacerDescription:
     settings: Sequence[Setting]
 
 
-def is_placer(name: str) -> bool:
-    """Says whether there is a placer, or a variant of one, of this name."""
-    return name in PLACERS or find_system(name) is not None
-
-
 def is_learned(name: str) -> bool:
     """Says whether a placer learns, and so needs TensorFlow; false of a name that there is not."""
-    return find_system(name) is not None
+    return name in SYSTEMS
 
 
 def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
@@ -284,6 +277,9 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
         _entry(name)
         return {}  # The modules of the parts, and with them Keras, are not imported without need.
     values = {setting.name: setting.value for setting in describe_placer(name, options).settings}
+    start = values.get("start") if name in SYSTEMS else None
+    if isinstance(start, str) and not _is_placement(start):
+        _check_start(start)
     return {option: values[option] for option in options}
 
 
@@ -396,14 +392,18 @@ def _first_placement(
     """
     if _is_placement(name):
         raise ValueError(f"option 'start': placement {name!r} is not known here")
-    entry = _entry(name)
-    if isinstance(entry, System) or name == AUTO:
-        raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
+    _check_start(name)
     placements = make_placer(name, groups, legal, seed=seed, problem=problem).propose(1)
     if not len(placements):
         raise ValueError(f"option 'start': placer {name!r} has no placement for this graph")
     first: np.ndarray = placements[0]
     return first
+
+
+def _check_start(name: str) -> None:
+    """Makes sure that a placer of this name can be started from."""
+    if isinstance(_entry(name), System) or name == AUTO:
+        raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
 
 
 def _is_placement(start: str) -> bool:
@@ -421,10 +421,9 @@ def _config(name: str, entry: _Heuristic, options: Mapping[str, object] | None) 
 
 
 def _entry(name: str) -> _Heuristic | System:
-    entry = PLACERS.get(name) or find_system(name)
-    if entry is None:
+    if name not in PLACERS:
         raise ValueError(
-            f"no placer {name!r}{suggest(name, [*PLACERS, *variants()])}; the placers are: "
+            f"no placer {name!r}{suggest(name, list(PLACERS))}; the placers are: "
             f"{', '.join(sorted(PLACERS))}"
         )
-    return entry
+    return PLACERS[name]

@@ -18,9 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-__all__ = ["SYSTEMS", "System", "find_system", "variants"]
-
-_PUBLISHED = "published"
+__all__ = ["SYSTEMS", "System"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +32,6 @@ class System:
         policy: the network; one of `parts.PARTS["policy"]`.
         algorithm: how it learns; one of `parts.PARTS["algorithm"]`, or two joined by "+".
         settings: what differs from the defaults of the parts.
-        published: what the paper has to the letter where `settings` have what works; empty if that
-            is the same.
     """
 
     summary: str
@@ -44,7 +40,6 @@ class System:
     policy: str
     algorithm: str
     settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    published: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
 # A failure counts as a step of 100 s; the square root of that where the signal is a root.
@@ -186,27 +181,3 @@ SYSTEMS: Mapping[str, System] = {
         | {"signal": "sqrt", "baseline": "batch", "normalise": True},
     ),
 }
-
-
-def find_system(name: str) -> System | None:
-    """Finds a learned placer by its name, or by that of its variant, such as "eagle:published".
-
-    Returns:
-        The placer; None if there is none of this name.
-    """
-    base, colon, variant = name.partition(":")
-    system = SYSTEMS.get(base)
-    if system is None or not colon:
-        return system
-    if variant != _PUBLISHED or not system.published:
-        return None
-    return dataclasses.replace(
-        system,
-        summary=f"{system.summary}; with the settings of the paper to the letter",
-        settings={**system.settings, **system.published},
-    )
-
-
-def variants() -> list[str]:
-    """Lists the names of the variants."""
-    return [f"{name}:{_PUBLISHED}" for name, system in SYSTEMS.items() if system.published]

@@ -8,7 +8,7 @@ import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
 
-__all__ = ["clusters_of", "coarse_problem"]
+__all__ = ["clusters_of", "coarse_assignment", "coarse_problem"]
 
 
 def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndarray]:
@@ -26,6 +26,25 @@ def coarse_problem(problem: PlacementProblem) -> tuple[PlacementProblem, np.ndar
         return problem, np.arange(problem.num_groups, dtype=np.int32)
     coarse = dataclasses.replace(problem, groups=problem.coarse_groups, coarse_groups=None)
     return coarse, clusters_of(problem.groups, problem.coarse_groups)
+
+
+def coarse_assignment(
+    assignment: np.ndarray, clusters: np.ndarray, num_clusters: int, num_devices: int
+) -> np.ndarray:
+    """Finds the device that most groups of each coarse group are on, the first of equals.
+
+    Args:
+        assignment: int [num_groups], the device of each group.
+        clusters: int [num_groups], the coarse group of each group.
+        num_clusters: how many coarse groups there are.
+        num_devices: how many devices there are.
+
+    Returns:
+        int32 [num_clusters].
+    """
+    counts = np.zeros([num_clusters, num_devices], np.int64)
+    np.add.at(counts, (clusters, assignment), 1)
+    return np.asarray(counts.argmax(axis=1), np.int32)
 
 
 def clusters_of(groups: np.ndarray, coarse_groups: np.ndarray) -> np.ndarray:

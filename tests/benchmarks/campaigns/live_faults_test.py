@@ -45,7 +45,7 @@ class LiveFaultsTest(tf.test.TestCase):
         self.enterContext(mock.patch.object(live_faults, "FAULTS", ("stopped",)))
         # The confirmation would start more processes.
         self.enterContext(mock.patch.object(live_job, "hopeful_finalists", lambda _: {}))
-        faults = Faults(os.getpid(), search, random.Random(0), None)
+        faults = Faults(os.getpid(), search, random.Random(0), None, lambda: 0)
         try:
             outcome = live_job.run(asked, RunDirectory(root / "run"), lines.append)
         finally:

@@ -9,7 +9,6 @@ from absl.testing import absltest
 
 from benchmarks.harness.run_placers import (
     check_placer,
-    is_learned,
     make_run_placer,
     run_granularity,
     uses_seed,
@@ -75,8 +74,6 @@ class RunPlacersTest(absltest.TestCase):
         self.assertTrue(uses_seed("post"))
         self.assertFalse(uses_seed("single_gpu"))
         self.assertFalse(uses_seed("heft"))
-        self.assertTrue(is_learned("post"))
-        self.assertFalse(is_learned("random"))
 
 
 if __name__ == "__main__":

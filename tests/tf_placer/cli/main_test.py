@@ -149,6 +149,21 @@ class CommandLineTest(tf.test.TestCase):
         output, errors = self.shell("set +o pipefail; tf machines --json | head -c 10")
         self.assertEqual((output, errors), ('{"format":', ""))
 
+    def test_an_interrupt_while_python_ends_shows_nothing(self):
+        code = (
+            "import atexit, os, signal, sys; from tf_placer.cli.main import main; "
+            "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); "
+            "sys.argv = ['tf_placer', '--version']; main()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(done.returncode, -signal.SIGINT)
+
     def test_it_tells_its_version(self):
         self.assertEqual(self.call("--version"), (0, f"tf_placer {tf_placer.__version__}\n", ""))
 

@@ -308,6 +308,15 @@ class SearchCommandTest(ProblemCommandsTestCase):
         for secs, step in early:
             self.assertEqual(step, steps[round((secs - 1000.0) / 0.3) - 1])
 
+    def test_a_policy_starts_at_the_placement_in_a_file(self):
+        start = self.assignment(*BEST)
+        self.call(
+            *("search", f"--problem={self.problem}", f"--output={self.path('r.json')}"),
+            *("--placer=post", f"--start={start}", "--placer_option=start_uniform=1e-9"),
+            "--max_trials=1",
+        )
+        self.assertEqual(self.read("r.json")["assignment"], list(BEST))
+
     def test_a_terminal_sees_where_the_search_stands(self):
         terminal = Terminal()
         self.search("--max_trials=200", stderr=terminal)
@@ -393,6 +402,11 @@ class SearchCommandTest(ProblemCommandsTestCase):
         log_dir = f"--log_dir={self.path('run')}"
         refuses("max_trials must be at least 1, not 0", "--max_trials=0", log_dir)
         refuses("placer 'random' has no option 'units'", "--placer_option=units=5", log_dir)
+        post = "--placer=post"
+        refuses("'original' is for `optimize`", post, "--start=original")
+        refuses("no.json: No such file", post, "--start=no.json")
+        refuses("empty.json.* has no list 'assignment'", post, f"--start={self.path('empty.json')}")
+        refuses("are the same; give one", post, "--start=expert", "--placer_option=start=expert")
         refuses("would replace", f"--log_dir={self.directory}", output="training.jsonl")
         refuses("problem.json", f"--log_dir={self.problem}")
         refuses("problem.json/run", f"--log_dir={self.problem}/run")

@@ -197,7 +197,8 @@ class QueuesTest(AcceptedStepsTest):
         for form in (graph, exported):
             source = read_source(form, "y:0")
             self.assertLen(source.step.queue_runners, 3)
-            batches = self.run_steps(source, 12)
+            # So many that no number stays behind: shuffled, 20 of them wait their turn.
+            batches = self.run_steps(source, 50)
             self.assertEqual({int(n) for [batch] in batches for n in batch}, set(range(6)))
         self.assertEqual(graph.as_graph_def(), before)
         self.assertNotIn("QueueRunner", " ".join(each.name for each in threading.enumerate()))

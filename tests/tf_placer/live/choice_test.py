@@ -89,7 +89,19 @@ class ChooseWinnerTest(absltest.TestCase):
 
     def test_who_runs_wins_over_an_original_that_does_not(self):
         confirmed = confirmation({"expert": 1.2, "random": 1.5}, original=None)
-        self.assertEqual(self.choose(confirmed)[:2], (Outcome.FASTER, "random"))
+
+        def values(assignment):
+            raise AssertionError("there is nothing to compare with")
+
+        not_compared = "what the graphs compute could not be compared"
+        found = self.choose(confirmed, values)
+        self.assertEqual(found, (Outcome.FASTER, "random", not_compared))
+
+    def test_one_round_in_which_the_original_did_not_run_confirms_nothing(self):
+        confirmed = confirmation({"random": 1.5}, original=None, max_secs=0.0)
+        outcome, label, note = self.choose(confirmed)
+        self.assertEqual((outcome, label), (Outcome.NOT_CONFIRMED, None))
+        self.assertRegex(note, "random ran, and original does not run .*: allow more time")
 
     def test_who_computes_something_else_does_not_win(self):
         def values(assignment):

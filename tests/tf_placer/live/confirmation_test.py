@@ -10,7 +10,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer import doubles
-from tf_placer.environments.environment import Measurement
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.live.confirmation import Confirmation, confirm, survey
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, estimate
 
@@ -234,6 +234,37 @@ class ConfirmTest(parameterized.TestCase):
         self.assertEqual(result.best, "b")
         self.assertIsNone(result.step_secs("o"))
         self.assertIsNotNone(result.step_secs("b"))
+
+    def test_of_a_reference_that_did_not_run_before_one_round_is_enough(self):
+        candidates = labelled(o={"fails": "1", "kind": "out_of_memory"}, a=1)
+        failure = Failure(FailureKind.OUT_OF_MEMORY, "too large")
+        environment = doubles.DriftingEnvironment(0)
+        result = confirmed(environment, candidates, reference_failure=failure, max_secs=0.0)
+        self.assertTrue(result.comparisons["a"].faster)
+        self.assertEqual(result.best, "a")
+        # What does not fit alone is not tried beside another.
+        self.assertCountEqual(environment.opened, [["o"], ["a"]])
+        # Without knowing, there is no verdict after so little.
+        result = confirmed(doubles.DriftingEnvironment(0), candidates, max_secs=0.0)
+        self.assertFalse(result.comparisons["a"].faster)
+
+    def test_a_reference_that_runs_although_it_did_not_before_is_compared_as_ever(self):
+        failure = Failure(FailureKind.WORKER_DIED, "it was killed")
+        for speed, is_faster in ((1.5, True), (0.8, False)):
+            result = confirmed(
+                doubles.DriftingEnvironment(0), labelled(o=1, a=speed), reference_failure=failure
+            )
+            self.assertEqual(result.comparisons["a"].faster, is_faster)
+            self.assertLen(result.rounds, LEAST_ROUNDS)
+
+    def test_a_reference_that_does_not_fit_is_not_tried_beside_others_again(self):
+        large = {"fails": "1,2,3,4,5,6", "kind": "out_of_memory"}
+        environment = doubles.DriftingEnvironment(0)
+        result = confirmed(environment, labelled(o=large, a=1))
+        self.assertTrue(result.comparisons["a"].faster)
+        first, *others = environment.opened
+        self.assertIn(first, (["o"], ["a", "o"]))
+        self.assertCountEqual(others, [["o"], ["a"]] * 2)
 
     def test_a_round_in_which_a_process_died_is_tried_once_more(self):
         lines = []

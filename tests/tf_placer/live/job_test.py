@@ -435,22 +435,43 @@ class JobTest(tf.test.TestCase):
         self.assertEqual(read_log(self.directory.trials)[0], header)
         self.assertEqual(read_log(self.directory.trials)[1][:12], trials)
 
-    def test_trials_are_kept_where_the_sessions_miss_their_files(self):
-        deletes, base = self.deletes(5), self.create_tempdir("other").full_path
+    def check_sessions_that_miss_their_files(self, looks: int) -> None:
+        """Deletes the directory; sessions that were made there fail when they look so often."""
+        base, left = self.create_tempdir("other").full_path, [None] * looks
+        deletes = self.deletes(5)
 
         def secs(assignment) -> float:
             found = deletes(assignment)
-            if not self.directory.path.exists():
-                raise FileNotFoundError(2, "No such file or directory", "worker.log")
+            graph = script.made[-1]["graph_path"]
+            if not graph.exists() and left.pop() is None and not left:
+                raise FileNotFoundError(2, "No such file or directory", str(graph))
             return found
 
-        with (
-            mock.patch.object(tempfile, "tempdir", base),
-            self.assertRaisesRegex(OSError, "worker.log"),
-        ):
-            self.run_search(Script(secs=secs))
+        script = Script(secs=secs)
+        with mock.patch.object(tempfile, "tempdir", base):
+            self.assertEqual(self.run_search(script), Outcome.FASTER)
         self.assertEqual(os.path.dirname(self.directory.path), base)
-        self.assertNotEmpty(read_log(self.directory.trials)[1])
+        [moved] = [line for line in self.lines if "from now on the search is in" in line]
+        self.assertIn(repr(str(self.directory.path)), moved)
+        self.assertIn("its processes are started there anew", self.lines)
+        _, trials = read_log(self.directory.trials)
+        self.assertLen(trials, 12)
+        first = [trial.assignment for trial in trials if trial.repeats is None]
+        self.assertLen(set(first), len(first))
+        read_placement(self.directory.placement)
+
+    def test_sessions_that_miss_their_files_go_on_with_the_trials_in_another_place(self):
+        self.check_sessions_that_miss_their_files(looks=1)
+
+    def test_so_do_sessions_whose_log_has_gone_there_before(self):
+        self.check_sessions_that_miss_their_files(looks=2)
+
+    def test_what_sessions_miss_is_an_error_where_the_directory_is_there(self):
+        def secs(assignment) -> float:
+            raise FileNotFoundError(2, "No such file or directory", "worker.log")
+
+        with self.assertRaisesRegex(OSError, "worker.log"):
+            self.run_search(Script(secs=secs))
 
     def test_where_nothing_else_takes_files_either_the_first_error_is_raised(self):
         with (

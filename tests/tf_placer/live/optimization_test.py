@@ -9,6 +9,7 @@ from unittest import mock
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.placement import Placement, write_placement
 from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tests.tf_placer.simulation.traces import make_problem
@@ -162,6 +163,9 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         given = graphs.two_branches()
         file = self.directory / "file"
         file.touch()
+        elsewhere = self.create_tempfile().full_path + ".json"
+        gpu = "/job:localhost/replica:0/task:0/device:GPU:0"
+        write_placement(Placement("", (gpu,), {"a": gpu}), elsewhere)
         for settings, error, message in (
             (
                 {"placer": "magic"},
@@ -173,6 +177,21 @@ class ScriptedOptimizeTest(tf.test.TestCase):
                 {"placer": "colocrl", "placer_options": {"hidden_units": "many"}},
                 ValueError,
                 "option 'hidden_units' of placer 'colocrl' must be int, not 'many'",
+            ),
+            (
+                {"placer": "post", "placer_options": {"start": "exprt"}},
+                ValueError,
+                "no placer 'exprt' .did you mean 'expert'",
+            ),
+            (
+                {"placer": "post", "placer_options": {"start": "missing.json"}},
+                GraphError,
+                "cannot read the placement 'missing.json': No such file",
+            ),
+            (
+                {"placer": "post", "placer_options": {"start": elsewhere}},
+                GraphError,
+                "'start': '.*' has 'a' on /job.*GPU:0, which 'local:2' lacks",
             ),
             ({"max_trials": 0}, ValueError, "max_trials must be at least 1, not 0"),
             ({"max_secs": 0}, ValueError, "max_secs must be positive, not 0"),

@@ -44,6 +44,18 @@ class OptimizeResultTest(absltest.TestCase):
             secs, speedup = float(line.split()[2]), confirmed.comparisons[finalist].speedup
             self.assertAlmostEqual(secs, 100.0 / speedup, delta=0.01)
 
+    def test_a_winner_over_an_original_that_does_not_run_is_not_called_faster(self):
+        result = OptimizeResult(
+            "graph",
+            True,
+            "runs",
+            winner="random",
+            confirmation=confirmation({"random": 2.0}, original=None),
+            finalists={"original": trial(0, None, None), "random": trial(9, [1, 0])},
+        )
+        lines = result.table().splitlines()
+        self.assertRegex(lines[3], "ms +found: runs, as the original does not$")
+
     def test_what_was_searched_is_shown_even_if_nothing_was_confirmed(self):
         finalists = {"original": trial(0, None), "expert": trial(1, [0, 1], 0.05, "expert")}
         lines = OptimizeResult("graph", False, "no time", finalists=finalists).table().splitlines()

@@ -99,6 +99,18 @@ class TimePlanTest(absltest.TestCase):
         left = plan(64.0).left_to_search_secs(trials, self.finalists)
         self.assertAlmostEqual(left, 64.0, delta=1.0)
 
+    def test_where_the_original_did_not_run_one_round_is_enough(self):
+        def failed(secs):
+            return [trial(0, None, secs), *self.trials[1:]]
+
+        def needed_secs(trials):
+            return plan(1.0).needed_secs(trials, {**self.finalists, ORIGINAL: trials[0]})
+
+        # Sessions open in no time, and neither step counts as much as starting processes.
+        runs = needed_secs(started(failed(1e-9), 100.0))
+        fails = needed_secs(started(failed(None), 100.0))
+        self.assertAlmostEqual(runs / fails, LEAST_ROUNDS, delta=0.1)
+
     def test_no_time_is_exceeded_for_a_confirmation_of_nothing(self):
         trials = started(self.trials, 4.0)
         slow = trial(4, [1], 3.0, "expert")

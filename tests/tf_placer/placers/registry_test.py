@@ -10,6 +10,7 @@ from tf_placer.placers import (
     check_options,
     describe_placer,
     granularity_of,
+    is_learned,
     make_placer,
     needs_problem,
     start_source,
@@ -72,6 +73,22 @@ class RegistryTest(parameterized.TestCase):
         self.assertEqual(granularity_of("hierarchical"), "fine")
         self.assertEqual(granularity_of("colocrl", {"grouper": "metis"}), "fine")
         self.assertEqual(granularity_of("eagle", {"grouper": "coarse"}), "coarse")
+
+    def test_knows_who_learns(self):
+        self.assertTrue(is_learned("post"))
+        for name in ("random", "auto", "nobody"):
+            self.assertFalse(is_learned(name))
+
+    def test_a_start_that_nothing_can_be_is_refused_with_the_options(self):
+        for start, message in (
+            ("exprt", "no placer 'exprt'.*did you mean 'expert'"),
+            ("eagle", "'start' takes a placer that does not learn, not 'eagle'"),
+            ("auto", "'start' takes a placer that does not learn, not 'auto'"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                check_options("post", {"start": start})
+        for start in ("expert", "original", "best.json"):
+            self.assertEqual(check_options("post", {"start": start}), {"start": start})
 
     def test_tells_where_a_placer_starts_that_does_not_propose_it_itself(self):
         for start in ("original", "best.json"):

@@ -4,7 +4,7 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem
-from tf_placer.problem.coarse_groups import clusters_of, coarse_problem
+from tf_placer.problem.coarse_groups import clusters_of, coarse_assignment, coarse_problem
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -19,6 +19,15 @@ class ClustersOfTest(absltest.TestCase):
     def test_a_group_without_operations_is_with_others(self):
         clusters = clusters_of(np.array([0, 0, 2, 2]), np.array([1, 1, 1, 1]))
         self.assertEqual(clusters.tolist(), [1, 1, 1])
+
+
+class CoarseAssignmentTest(absltest.TestCase):
+    def test_a_coarse_group_is_where_most_of_it_is_and_on_the_first_of_equals(self):
+        clusters = np.array([0, 0, 0, 1, 1, 2])
+        found = coarse_assignment(np.array([2, 1, 2, 1, 0, 1]), clusters, 4, 3)
+        # Nothing is in the last one.
+        self.assertEqual(found.tolist(), [2, 0, 1, 0])
+        self.assertEqual(found.dtype, np.int32)
 
 
 class CoarseProblemTest(absltest.TestCase):

@@ -31,6 +31,15 @@ from tf_placer.search.distributed.workers import (
 __all__ = ["OwnCluster", "find_own_cluster", "own_cluster"]
 
 _START_SECS, _STOP_SECS = 120.0, 20.0
+# `ray start` in a process that is asked to end when the one that started it has ended, even by
+# SIGKILL; Ray then ends its processes.
+_RAY_START = """
+import ctypes, os, runpy, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit(1)
+runpy.run_module("ray.scripts.scripts", run_name="__main__", alter_sys=True)
+"""
 # Where `find_own_cluster` finds the token; for the user alone.
 _FILE = "cluster.json"
 
@@ -111,7 +120,7 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
 
 def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subprocess.Popen[bytes]:
     command = [
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        *(sys.executable, "-c", _RAY_START, str(os.getpid()), "start", "--head", "--block"),
         *("--port=0", f"--node-ip-address={LOOPBACK}", f"--ray-client-server-port={port}"),
         *("--include-dashboard=false", "--num-gpus=0", "--log-style=record", "--log-color=false"),
         f"--object-store-memory={OBJECT_STORE_BYTES}",

@@ -12,6 +12,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
+from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
 from tf_placer.search.distributed.own_cluster import find_own_cluster, own_cluster
@@ -25,6 +26,13 @@ from tf_placer.search.distributed.workers import Workers
 workers = Workers(sys.argv[1])
 with connected(workers):
     print("room for", RayFleet(workers, object).wanted())
+"""
+# Runs a cluster until its standard input ends.
+_RUN = """
+from tf_placer.search.distributed.own_cluster import own_cluster
+with own_cluster(1):
+    print("it runs", flush=True)
+    input()
 """
 
 
@@ -60,6 +68,23 @@ class OwnClusterTest(absltest.TestCase):
             self.assertRegex(refused.stderr, "cannot connect to workers='ray://")
             with self.assertRaisesRegex(SearchError, "a cluster of yours runs already, at ray://"):
                 own_cluster(1).__enter__()
+        self.assertIsNone(find_own_cluster())
+
+    @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
+    def test_a_cluster_that_is_killed_takes_the_processes_of_ray_with_it(self):
+        command = subprocess.Popen(
+            [sys.executable, "-c", _RUN],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with command:
+            self.assertEqual(command.stdout.readline(), "it runs\n")
+            below = descendants(command.pid)
+            self.assertGreater(len(below), 2)
+            command.kill()
+        self.assertEmpty(wait_until_gone(below, timeout_secs=60))
         self.assertIsNone(find_own_cluster())
 
     def test_a_file_of_a_cluster_that_is_gone_is_not_believed(self):

@@ -45,7 +45,8 @@ class ClippedPPOConfig:
     # The ratio of thousands of decisions leaves the clip range at the first step.
     joint_ratio: Annotated[bool, "one ratio per placement instead of one per decision"] = False
     gain: Annotated[
-        Literal["mean", "sum"], "over the decisions of a placement, where each has its ratio"
+        Literal["mean", "sum"],
+        "how the gains of decisions become that of a placement, where each decision has its ratio",
     ] = "mean"
     entropy_coefficient: Annotated[float, "weight of the mean entropy of a decision"] = 0.01
 
