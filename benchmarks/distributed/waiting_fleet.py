@@ -1,4 +1,8 @@
-"""Workers that only wait as long as a trial would take: many of them in one process."""
+"""Workers that only wait as long as a trial would take: many of them in one process.
+
+Where all that computes is in that process, too, nothing happens while it waits. Then the waits can
+be skipped, and the clock be put forward by them: see `SkippingClock`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,28 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.distributed.fleet import Greeting
 
-__all__ = ["WaitingFleet"]
+__all__ = ["SkippingClock", "WaitingFleet"]
 
 # A placement that does not fit is answered in so much of the time of a trial.
 _FAILURE_SHARE = 0.1
 _HOST = "waiting"
+
+
+class SkippingClock:
+    """A clock that goes on by itself, and is put forward instead of waiting."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts with the time of another clock."""
+        self._clock = clock
+        self._skipped_secs = 0.0
+
+    def __call__(self) -> float:
+        """Gives the time in seconds."""
+        return self._clock() + self._skipped_secs
+
+    def sleep(self, secs: float) -> None:
+        """Puts the clock forward."""
+        self._skipped_secs += secs
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,11 +52,7 @@ class _Call:
 
 
 class WaitingFleet:
-    """Workers that simulate a step and wait for as long as a trial of it would take; see `Fleet`.
-
-    Attributes:
-        waited_secs: how long all of them have waited for trials.
-    """
+    """Workers that simulate a step and wait for as long as a trial of it would take; see `Fleet`."""
 
     def __init__(
         self,
@@ -64,7 +81,6 @@ class WaitingFleet:
         self._trial_secs = trial_secs
         self._clock = clock
         self._sleep = sleep
-        self.waited_secs = 0.0
 
     def trial_secs(self, measurement: Measurement) -> float:
         """Computes how long a trial takes."""
@@ -90,9 +106,8 @@ class WaitingFleet:
             return _Call(None, now_secs)
         row: Mapping[str, Any] = args[0]
         [measurement] = self._environment.measure(np.array([row["row"]], np.int32))
-        wait_secs = self.trial_secs(measurement)
-        self.waited_secs += wait_secs
-        return _Call((measurement, self.original.median_secs), now_secs + wait_secs)
+        end_secs = now_secs + self.trial_secs(measurement)
+        return _Call((measurement, self.original.median_secs), end_secs)
 
     def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
         """Waits for calls to end; see `Fleet.ended`."""

@@ -7,9 +7,10 @@ take, in proportion to its step. Measured are
 - ColocRL with 4 controllers of 4 samples on 16 workers, and Post with 12 workers in step, beside
   the same placers in one process with one worker and the same number of samples.
 
-What is done is kept in `--out_dir`, so the benchmark goes on where it stopped:
+With one worker the waits are skipped, and the clock is put forward by them. What is done is kept in
+`--out_dir`, so the benchmark goes on where it stopped:
 
-    python -m benchmarks.distributed.waiting_workers --samples 480 --seeds 0,1,2
+    python -m benchmarks.distributed.waiting_workers --seeds 0,1,2
 """
 
 from __future__ import annotations
@@ -17,39 +18,43 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import pathlib
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks.campaigns.answers import append_answers, read_answers
 from benchmarks.distributed.report import write_report
-from benchmarks.distributed.waiting_fleet import WaitingFleet
+from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
 from benchmarks.harness.provenance import provenance
 from benchmarks.problems.synthetic import unrolled_lstm
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
+from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.distributed.ray_fleet import connected
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers, require_ray
-from tf_placer.search.loop import Budget, search
-from tf_placer.search.trial_log import TrialLog
+from tf_placer.search.loop import Budget, Progress, search
+from tf_placer.search.trial_log import Trial, TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
 
 __all__ = ["CASES", "Case", "main", "run_case"]
 
 _MAX_SECS = 3600.0
+_LAYERS, _STEPS = 4, 8
 # Networks small enough for all controllers to learn on the cores of one computer.
-_SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.003}
+_SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.005, "batch_size": 4}
+# Where proposals wait for nothing, each worker measures so many.
+_RANDOM_EACH = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Case:
         workers: how many measure.
         controllers: how many share weights; 1 for the placer itself.
         options: of the placer.
+        skips: whether waits are skipped, because nothing happens meanwhile.
     """
 
     name: str
@@ -69,13 +75,14 @@ class Case:
     workers: int
     controllers: int = 1
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    skips: bool = False
 
 
 CASES = (
     *(Case(f"random, {n} workers", "random", n) for n in (1, 2, 4, 8, 16)),
-    Case("ColocRL, one process", "colocrl", 1, 1, {**_SMALL, "batch_size": 4}),
-    Case("ColocRL, 4 controllers of 4", "colocrl", 16, 4, {**_SMALL, "batch_size": 4}),
-    Case("Post, one process", "post", 1),
+    Case("ColocRL, one process", "colocrl", 1, 1, _SMALL, skips=True),
+    Case("ColocRL, 4 controllers of 4", "colocrl", 16, 4, _SMALL),
+    Case("Post, one process", "post", 1, skips=True),
     Case("Post, 12 workers in step", "post", 12),
 )
 
@@ -93,59 +100,53 @@ def run_case(
         seed: of everything random.
 
     Returns:
-        What came out; for a JSON file.
+        What came out; for a JSON file. Each trial has when it ended, in seconds from the begin of
+        the first one, how long it took (0 for what had been measured before), its step, its
+        controller and its batch.
     """
     setup = PlacerSetup(
         case.placer, group_graph(problem), legal_devices(problem), seed, dict(case.options)
     )
     original = np.argmax(setup.legal, axis=1).astype(np.int32)
-    fleet = WaitingFleet(problem, original, case.workers, trial_secs)
+    skipping = SkippingClock()
+    clock, sleep = (skipping, skipping.sleep) if case.skips else (time.monotonic, time.sleep)
+    fleet = WaitingFleet(problem, original, case.workers, trial_secs, clock, sleep)
+    trials: list[tuple[float, float, float | None, int, int]] = []
     updates: Sequence[UpdateRecord] = ()
 
-    def observed(placer: Any) -> None:
+    def report(trial: Trial, progress: Progress) -> None:
+        del progress
+        if trial.index:
+            took_secs = fleet.trial_secs(trial.measurement) if trial.repeats is None else 0.0
+            step_secs = trial.measurement.median_secs
+            trials.append((clock(), took_secs, step_secs, trial.controller or 1, trial.batch))
+
+    def observed(placer: Placer | ConcurrentPlacer) -> None:
         nonlocal updates
         updates = placer.updates
 
     with contextlib.ExitStack() as stack:
-        pool = WorkerPool(fleet, _assign, timeout_secs=lambda: _MAX_SECS)
+        pool = WorkerPool(fleet, _assign, timeout_secs=lambda: _MAX_SECS, clock=clock)
         stack.callback(pool.close)
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         log = stack.enter_context(TrialLog(pathlib.Path(directory, "trials.jsonl"), {}))
         placer = stack.enter_context(_placer(case, setup, samples))
-        pool.measure_original()
         while pool.capacity < case.workers:
             pool.finished(0.0)
-        began_secs = time.monotonic()
-        trials = search(
-            pool.measure_original,
-            pool,
-            [placer],
-            log,
-            Budget(1 + samples, _MAX_SECS),
-            observed=observed,
-        )
-        # Without what it takes until the first trial begins: processes start then.
-        first_secs = trials[1].elapsed_secs - fleet.trial_secs(trials[1].measurement)
-        wall_secs = time.monotonic() - began_secs - max(0.0, first_secs)
-    measured = [trial for trial in trials[1:] if trial.repeats is None]
-    secs = [trial.measurement.median_secs for trial in trials[1:]]
-    last = [each for each in secs[-max(1, samples // 10) :] if each is not None]
-    stale = list({each.samples: each.staleness or 0 for each in updates}.values())
+        budget = Budget(1 + samples, _MAX_SECS)
+        search(pool.measure_original, pool, [placer], log, budget, report=report, observed=observed)
+    # Without what it takes until the first trial begins: processes start then.
+    begin_secs = min(end_secs - took_secs for end_secs, took_secs, *_ in trials)
+    # An algorithm may update twice after a batch.
+    stale = {each.samples: each.staleness for each in updates if each.staleness is not None}
     return {
         "case": case.name,
         "workers": case.workers,
+        "batch_size": getattr(placer, "batch_size", case.options.get("batch_size")),
         "seed": seed,
-        "samples": len(trials) - 1,
-        "measured": len(measured),
-        "wall_secs": round(wall_secs, 3),
-        "waited_secs": round(fleet.waited_secs, 3),
-        "idle_share": round(1.0 - fleet.waited_secs / case.workers / wall_secs, 4),
-        "best_secs": min(each for each in secs if each is not None),
-        "last_secs": statistics.fmean(last) if last else None,
         "lower_bound_secs": float(lower_bounds(problem).step_secs),
-        "updates": len(stale),
-        "staleness": statistics.fmean(stale) if stale else None,
-        "largest_staleness": max(stale, default=None),
+        "staleness": list(stale.values()),
+        "trials": [(round(end - begin_secs, 3), round(took, 3), *more) for end, took, *more in trials],
     }
 
 
@@ -158,7 +159,9 @@ class _AllAtOnce(UniformRandom):
 
 
 @contextlib.contextmanager
-def _placer(case: Case, setup: PlacerSetup, samples: int) -> Any:
+def _placer(
+    case: Case, setup: PlacerSetup, samples: int
+) -> Iterator[Placer | ConcurrentPlacer]:
     """Makes what proposes."""
     if case.controllers > 1:
         workers = Workers("ray", case.workers, case.controllers)
@@ -175,34 +178,33 @@ def _assign(row: np.ndarray) -> Mapping[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Makes the runs that are missing, and writes the table and the picture."""
+    """Makes the runs that are missing, and writes the page and the picture."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--samples", type=int, default=480, help="placements per search")
-    parser.add_argument("--trial_secs", type=float, default=1.0, help="of a trial of the original")
+    parser.add_argument("--trial_secs", type=float, default=12.0, help="of a trial of the original")
     parser.add_argument("--seeds", default="0", help="comma-separated")
     parser.add_argument("--cases", default="", help="words that the names of the cases have")
     parser.add_argument("--out_dir", default="runs/waiting_workers", help="what is done is kept")
     args = parser.parse_args(argv)
     require_ray()
-    problem = unrolled_lstm(2, 8)
-    directory = pathlib.Path(args.out_dir)
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "runs.jsonl"
-    runs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    problem = unrolled_lstm(_LAYERS, _STEPS)
+    path = pathlib.Path(args.out_dir, "runs.jsonl")
+    runs = read_answers(path)
     budget = {"samples": args.samples, "trial_secs": args.trial_secs}
     done = {(run["case"], run["seed"]) for run in runs if run["budget"] == budget}
     for seed in map(int, args.seeds.split(",")):
         for case in CASES:
             if (case.name, seed) in done or args.cases not in case.name:
                 continue
-            if case.placer == "random" and seed:
+            is_random = case.placer == "random"
+            if is_random and seed:
                 continue  # How fast workers are does not hang on it.
             print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
-            run = run_case(case, problem, seed=seed, **budget)
+            samples = case.workers * _RANDOM_EACH if is_random else args.samples
+            run = run_case(case, problem, samples=samples, trial_secs=args.trial_secs, seed=seed)
             runs.append({**run, "budget": budget, "made_by": provenance()})
-            with path.open("a") as file:
-                file.write(json.dumps(runs[-1]) + "\n")
-    print(write_report(directory, [run for run in runs if run["budget"] == budget]))
+            append_answers(path, runs[-1:])
+    print(write_report(path.parent, [run for run in runs if run["budget"] == budget]))
 
 
 if __name__ == "__main__":

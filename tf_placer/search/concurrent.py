@@ -20,7 +20,8 @@ from tf_placer.search.trial_log import LogError, Trial
 
 __all__ = ["ConcurrentPlacer", "Recording", "SampledBatch", "run_concurrently"]
 
-_WAIT_SECS = 0.2
+# Between two looks at what controllers do while placements are measured, and where none is.
+_LOOK_SECS, _WAIT_SECS = 0.05, 0.2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -204,7 +205,7 @@ class _Stage:
             self._take(batch)
         self._start()
         if self.under_way:
-            self.measure(_WAIT_SECS if is_busy else 0.0)
+            self.measure(_LOOK_SECS if is_busy else 0.0)
         self.learn()
 
     def measure(self, timeout_secs: float) -> None:
