@@ -146,7 +146,9 @@ def run_case(
         "seed": seed,
         "lower_bound_secs": float(lower_bounds(problem).step_secs),
         "staleness": list(stale.values()),
-        "trials": [(round(end - begin_secs, 3), round(took, 3), *more) for end, took, *more in trials],
+        "trials": [
+            (round(end - begin_secs, 3), round(took, 3), *more) for end, took, *more in trials
+        ],
     }
 
 
@@ -159,9 +161,7 @@ class _AllAtOnce(UniformRandom):
 
 
 @contextlib.contextmanager
-def _placer(
-    case: Case, setup: PlacerSetup, samples: int
-) -> Iterator[Placer | ConcurrentPlacer]:
+def _placer(case: Case, setup: PlacerSetup, samples: int) -> Iterator[Placer | ConcurrentPlacer]:
     """Makes what proposes."""
     if case.controllers > 1:
         workers = Workers("ray", case.workers, case.controllers)

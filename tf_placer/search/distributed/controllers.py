@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 import os
 import pathlib
 import time
@@ -20,56 +19,18 @@ from typing import Any
 import numpy as np
 
 from tf_placer.environments.environment import Measurement
-from tf_placer.errors import error_text
 from tf_placer.files import write_bytes
-from tf_placer.placers.learned.training_values import Learned
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.concurrent import ConcurrentPlacer, SampledBatch
+from tf_placer.search.distributed.controller_place import ControllerPlace
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
-from tf_placer.search.distributed.kept_weights import (
-    CONTROLLERS_FILE,
-    KeptBatch,
-    KeptWeights,
-    read_kept,
-    write_kept,
-)
+from tf_placer.search.distributed.kept_weights import KeptBatch, KeptWeights, WeightsKeeper
 from tf_placer.search.distributed.lasting_actor import LastingActor
 from tf_placer.search.distributed.pooled_worker import PoolTimes
 
 __all__ = ["Controllers"]
 
 _POLL_SECS = 0.2
-# Weights are written so seldom that it takes at most this share of the time.
-_SAVE_SHARE = 0.05
-
-
-@dataclasses.dataclass(eq=False)
-class _Controller:
-    """A controller, whichever process has its place.
-
-    Attributes:
-        number: from 1.
-        actor: its process.
-        state: what it remembers of its earlier batches.
-        next_batch: number of the batch that it samples next.
-        batch: what it has sampled and not learned yet.
-        kept: the same with its actions.
-        parameters: what that was sampled under, for the processes.
-        asked: the version of the weights that it samples under now.
-        measurements: of its batch; None before all have ended.
-        learned: what came of them, and has not been applied yet.
-    """
-
-    number: int
-    actor: LastingActor
-    state: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    next_batch: int = 0
-    batch: SampledBatch | None = None
-    kept: KeptBatch | None = None
-    parameters: Any = None
-    asked: int = 0
-    measurements: Sequence[Measurement] | None = None
-    learned: Learned | None = None
 
 
 class Controllers(ConcurrentPlacer):
@@ -118,13 +79,11 @@ class Controllers(ConcurrentPlacer):
         self.name = name
         self.version = 0
         self._fleets = controllers, server
-        self._path = None if directory is None else pathlib.Path(directory, CONTROLLERS_FILE)
+        self._keeper = WeightsKeeper(directory, say, clock)
         self._records = list(updates)
         self._lift = lift
         self._say = say
-        self._clock = clock
         self._num_samples = 0
-        self._save_secs = -math.inf
         self._has_changed = False
         # What the server has: None for initial weights, else a call of it, or what was kept.
         self._parameters: Any = None
@@ -133,11 +92,11 @@ class Controllers(ConcurrentPlacer):
         self._policy: Mapping[str, bytes] = {}
         self._is_policy_wanted = False
         self._server = LastingActor(server, "the parameter server", say, times, clock)
-        self._applying: _Controller | None = None
-        self._waiting: collections.deque[_Controller] = collections.deque()
+        self._applying: ControllerPlace | None = None
+        self._waiting: collections.deque[ControllerPlace] = collections.deque()
         self._is_settling = False
         self._controllers = [
-            _Controller(
+            ControllerPlace(
                 number, LastingActor(controllers, f"controller {number}", say, times, clock)
             )
             for number in range(1, count + 1)
@@ -155,7 +114,7 @@ class Controllers(ConcurrentPlacer):
         Raises:
             SearchError: what was kept is damaged.
         """
-        kept = read_kept(self._path) if last_batches and self._path is not None else None
+        kept = self._keeper.read() if last_batches else None
         # What was learned after the weights were kept is not in them: it is learned again.
         del self._records[0 if kept is None else kept.num_records :]
         self._num_samples = self._records[-1].samples if self._records else 0
@@ -280,7 +239,7 @@ class Controllers(ConcurrentPlacer):
                 # Those that it was sampled under are gone with an earlier process.
                 controller.parameters = self._parameters
 
-    def _controller_outcome(self, controller: _Controller, ended: Sequence[Any]) -> None:
+    def _controller_outcome(self, controller: ControllerPlace, ended: Sequence[Any]) -> None:
         """Takes in what a controller has done."""
         try:
             found = controller.actor.outcome(ended)
@@ -305,7 +264,7 @@ class Controllers(ConcurrentPlacer):
             else:
                 self._has_learned(controller, is_update=False)
 
-    def _has_sampled(self, controller: _Controller, kept: KeptBatch) -> None:
+    def _has_sampled(self, controller: ControllerPlace, kept: KeptBatch) -> None:
         controller.kept = kept
         controller.batch = SampledBatch(
             controller.number, kept.number, kept.version, self._lift(kept.placements)
@@ -313,7 +272,7 @@ class Controllers(ConcurrentPlacer):
         self._sampled.append(controller.batch)
         self._has_changed = True
 
-    def _has_learned(self, controller: _Controller, *, is_update: bool) -> None:
+    def _has_learned(self, controller: ControllerPlace, *, is_update: bool) -> None:
         """Ends a batch whose steps are in the weights."""
         learned, batch = controller.learned, controller.batch
         assert learned is not None and batch is not None
@@ -341,26 +300,19 @@ class Controllers(ConcurrentPlacer):
 
     def _keep(self, *, at_once: bool = False) -> None:
         """Writes the weights now and then, with where each controller stands."""
-        is_due = at_once or self._clock() >= self._save_secs
-        is_there = self._path is not None and self._parameters_version is not None
-        if not (is_due and is_there and self._has_changed):
+        if not (
+            self._has_changed
+            and self._parameters_version is not None
+            and self._keeper.is_due(at_once=at_once)
+        ):
             return
-        assert self._path is not None
-        began_secs = self._clock()
-        try:
-            write_kept(
-                self._path,
-                KeptWeights(
-                    self.version,
-                    len(self._records),
-                    self._fleets[1].result(self._parameters),
-                    tuple(each.state for each in self._controllers),
-                    tuple(each.kept for each in self._controllers),
-                ),
+        self._keeper.write(
+            KeptWeights(
+                self.version,
+                len(self._records),
+                self._fleets[1].result(self._parameters),
+                tuple(each.state for each in self._controllers),
+                tuple(each.kept for each in self._controllers),
             )
-        except OSError as error:
-            self._path = None
-            self._say(f"{error_text(error)}: the weights of the controllers are not kept")
-            return
+        )
         self._has_changed = False
-        self._save_secs = self._clock() + (self._clock() - began_secs) / _SAVE_SHARE

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import os
 import pathlib
+import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tf_placer.errors import SearchError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.files import write_bytes
 from tf_placer.placers.learned.training_values import Parameters
 
-__all__ = ["CONTROLLERS_FILE", "KeptBatch", "KeptWeights", "read_kept", "write_kept"]
+__all__ = [
+    "CONTROLLERS_FILE",
+    "KeptBatch",
+    "KeptWeights",
+    "WeightsKeeper",
+    "read_kept",
+    "write_kept",
+]
 
 #: Name of the file in the directory of a run.
 CONTROLLERS_FILE = "controllers.npz"
 _FORMAT = 1
+# Weights are written so seldom that it takes at most this share of the time.
+_SAVE_SHARE = 0.05
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,6 +67,53 @@ class KeptWeights:
     parameters: Parameters
     states: tuple[Mapping[str, np.ndarray], ...]
     batches: tuple[KeptBatch | None, ...]
+
+
+class WeightsKeeper:
+    """Writes the weights now and then, as long as the directory takes them."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Writes nothing yet.
+
+        Args:
+            directory: of the run; None to keep nothing.
+            say: called with a line for people when the weights cannot be written.
+            clock: gives the time in seconds.
+        """
+        self._path = None if directory is None else pathlib.Path(directory, CONTROLLERS_FILE)
+        self._say = say
+        self._clock = clock
+        self._next_secs = -math.inf
+
+    def read(self) -> KeptWeights | None:
+        """Reads what is kept; None for nothing. See `read_kept`."""
+        return None if self._path is None else read_kept(self._path)
+
+    def is_due(self, *, at_once: bool = False) -> bool:
+        """Says whether weights that have changed are to be written now.
+
+        Args:
+            at_once: whether they are to be written however short ago that was done.
+        """
+        return self._path is not None and (at_once or self._clock() >= self._next_secs)
+
+    def write(self, kept: KeptWeights) -> None:
+        """Writes the weights; where that is not possible, it says so and writes no more."""
+        assert self._path is not None
+        began_secs = self._clock()
+        try:
+            write_kept(self._path, kept)
+        except OSError as error:
+            self._path = None
+            self._say(f"{error_text(error)}: the weights of the controllers are not kept")
+            return
+        now_secs = self._clock()
+        self._next_secs = now_secs + (now_secs - began_secs) / _SAVE_SHARE
 
 
 def write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
