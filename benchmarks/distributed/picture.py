@@ -28,7 +28,7 @@ def draw(
         path: the picture.
         speeds: trials per minute by number of workers.
         runs: as `run_case` gives them.
-        plans: of searches to a quality, and of so many updates.
+        plans: of searches of so many samples, and of so many updates.
     """
     try:
         import matplotlib
@@ -76,8 +76,8 @@ def _draw_learning(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
 
 def _draw_plans(axis: Any, plans: Sequence[tuple[Plan, Plan]]) -> None:
     if plans:
-        workers = [goal.workers for goal, _ in plans]
-        for number, label in enumerate(("to the goal", "5,000 updates")):
+        workers = [few.workers for few, _ in plans]
+        for number, label in enumerate(("2,400 samples", "5,000 updates")):
             hours = [both[number].wall_secs / 3600.0 for both in plans]
             axis.loglog(workers, hours, "o-", label=label)
         axis.axhspan(12, 27, color="gray", alpha=0.3, label="the papers' 12 to 27 hours")

@@ -23,14 +23,15 @@ from benchmarks.distributed.runs import (
     wall_secs,
 )
 from tf_placer.text.markdown import markdown_table
-from tf_placer.text.units import format_duration
 
 __all__ = ["write_report"]
 
 Run = Mapping[str, Any]
 # A trial on the papers' machines: a session, and ten or eleven steps of one to five seconds.
 _TRIAL_SECS = 30.0
-_UPDATES = 5000
+# As the learned systems had in benchmarks/results/systems_on_k80, and what ColocRL waits for before
+# failures count no more.
+_SAMPLES, _UPDATES = 2400, 5000
 _WORKERS = (1, 8, 16, 32, 80, 160)
 _PAPER = "ColocRL, 512 units, batch of 8"
 _BASE = "ColocRL, one process"
@@ -51,7 +52,7 @@ def write_report(directory: pathlib.Path, runs: Sequence[Run]) -> str:
     speeds = {run["workers"]: trials_per_minute(run) for run in runs if _is_speed(run)}
     goals = _goals(runs)
     searches = _searches(runs, goals)
-    plans = _plans(runs, goals, rates[_PAPER]) if _PAPER in rates and _BASE in goals else []
+    plans = _plans(of_case(runs, _BASE), rates[_PAPER]) if _PAPER in rates else []
     parts = [_speed_table(speeds), searches, _model_table(runs), _rate_table(rates)]
     page = "\n\n".join(part for part in [*parts, _plan_table(plans)] if part) + "\n"
     (directory / "tables.md").write_text(page)
@@ -177,19 +178,16 @@ def _rate_table(rates: Mapping[str, Mapping[str, float]]) -> str:
     return markdown_table([*head, "updates per second"], rows) if rows else ""
 
 
-def _plans(
-    runs: Sequence[Run], goals: Mapping[str, float], rate: Mapping[str, float]
-) -> list[tuple[Plan, Plan]]:
-    """Plans searches to the goal, and of 5,000 updates, with the paper's networks."""
-    base = of_case(runs, _BASE)
-    found = [reached(run, goals[_BASE]) for run in base]
-    samples = [each[0] for each in found if each is not None]
+def _plans(base: Sequence[Run], rate: Mapping[str, float]) -> list[tuple[Plan, Plan]]:
+    """Plans searches of so many samples, and of so many updates, with the paper's networks."""
+    if not base:
+        return []
     slowest = statistics.fmean(slowest_share(trial_secs(run), 8) for run in base)
     costs = {name: rate[name] for name in ("learn_secs", "apply_secs")}
     return [
         (
-            plan(n, 8, statistics.fmean(samples), trial_secs=_TRIAL_SECS, slowest=slowest, **costs),
-            plan(n, 8, 8.0 * _UPDATES, trial_secs=_TRIAL_SECS, slowest=slowest, **costs),
+            plan(n, 8, _SAMPLES, trial_secs=_TRIAL_SECS, slowest=slowest, **costs),
+            plan(n, 8, 8 * _UPDATES, trial_secs=_TRIAL_SECS, slowest=slowest, **costs),
         )
         for n in _WORKERS
     ]
@@ -198,15 +196,19 @@ def _plans(
 def _plan_table(plans: Sequence[tuple[Plan, Plan]]) -> str:
     rows = [
         [
-            str(goal.workers),
-            str(max(1, goal.workers // 8)),
-            f"{goal.updates_per_sec:.3f}",
-            f"{goal.server_load:.1%}",
-            f"{goal.idle_share:.0%}",
-            format_duration(goal.wall_secs),
-            f"{updates.wall_secs / 3600.0:,.1f} h",
+            str(few.workers),
+            str(max(1, few.workers // 8)),
+            f"{few.updates_per_sec:.3f}",
+            f"{few.server_load:.1%}",
+            f"{few.idle_share:.0%}",
+            f"{few.wall_secs / 3600.0:,.1f} h",
+            f"{many.wall_secs / 3600.0:,.1f} h",
         ]
-        for goal, updates in plans
+        for few, many in plans
     ]
     head = ["workers", "controllers", "updates per second", "server busy", "workers idle"]
-    return markdown_table([*head, "to the goal", f"{_UPDATES:,} updates"], rows) if rows else ""
+    return (
+        markdown_table([*head, f"{_SAMPLES:,} samples", f"{_UPDATES:,} updates"], rows)
+        if rows
+        else ""
+    )

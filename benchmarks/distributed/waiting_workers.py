@@ -118,7 +118,8 @@ def run_case(
         del progress
         if trial.index:
             took_secs = fleet.trial_secs(trial.measurement) if trial.repeats is None else 0.0
-            step_secs = trial.measurement.median_secs
+            secs = trial.measurement.median_secs
+            step_secs = None if secs is None else round(secs, 7)
             trials.append((clock(), took_secs, step_secs, trial.controller or 1, trial.batch))
 
     def observed(placer: Placer | ConcurrentPlacer) -> None:
@@ -184,7 +185,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--trial_secs", type=float, default=12.0, help="of a trial of the original")
     parser.add_argument("--seeds", default="0", help="comma-separated")
     parser.add_argument("--cases", default="", help="words that the names of the cases have")
-    parser.add_argument("--out_dir", default="runs/waiting_workers", help="what is done is kept")
+    parser.add_argument(
+        "--out_dir", default="benchmarks/results/distributed", help="what is done is kept"
+    )
     args = parser.parse_args(argv)
     require_ray()
     problem = unrolled_lstm(_LAYERS, _STEPS)

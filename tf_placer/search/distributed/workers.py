@@ -27,9 +27,14 @@ __all__ = [
 
 #: Where Ray listens that is started here.
 LOOPBACK = "127.0.0.1"
-#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, and
-#: its actors run at the priority of other processes.
-QUIET_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, its
+#: actors run at the priority of other processes, and it prints nothing of what dies, least of all
+#: to standard output, where it would do so.
+QUIET_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
+}
 #: Those for a cluster on the loopback.
 LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 #: What Ray that is started here keeps for graphs on their way, in bytes.
