@@ -62,8 +62,11 @@ _PARTS = {
     "controller": "ray::Controller",
     "parameter server": "ray::ParameterServer",
 }
-_NUM_WORKERS, _TRIALS = 3, 400
-_START_SECS, _LIMIT_SECS = 120.0, 420.0
+_NUM_WORKERS, _TRIALS = 3, 300
+# What a search is left alone after, so that it comes to its end.
+_MOST_FAULTS = 12
+# How long it may take to start, and to end after the last fault.
+_START_SECS, _LIMIT_SECS = 120.0, 300.0
 # Between two faults, after the search has gone on.
 _GAP_SECS = 6.0
 
@@ -163,15 +166,12 @@ def problem_with(
     return ""
 
 
-def run_search(
-    number: int, faults: Mapping[tuple[str, str], int], limit_secs: float = _LIMIT_SECS
-) -> list[dict[str, Any]]:
+def run_search(number: int, faults: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
     """Disturbs one search until it has ended, and looks at what came out.
 
     Args:
         number: what is drawn at random hangs on it.
         faults: how often which part may be disturbed in which way.
-        limit_secs: when it must have ended.
 
     Returns:
         A line for each fault, and one for the end.
@@ -179,7 +179,7 @@ def run_search(
     draw = random.Random(number)
     # Short, because sockets of Ray are in it.
     directory = pathlib.Path(tempfile.mkdtemp(prefix="k"))
-    search = _Disturbed(number, directory, draw, collections.Counter(faults), limit_secs)
+    search = _Disturbed(number, directory, draw, collections.Counter(faults))
     try:
         return search.run()
     finally:
@@ -196,13 +196,12 @@ class _Disturbed:
         directory: pathlib.Path,
         draw: random.Random,
         faults: collections.Counter[tuple[str, str]],
-        limit_secs: float,
     ) -> None:
         self._number = number
         self._directory = directory
         self._draw = draw
         self._faults = faults
-        self._end_secs = time.monotonic() + limit_secs
+        self._num_faults = 0
         self._problem = unrolled_lstm(4, 8)
         write_problem(self._problem, directory / "problem.json")
         self._cluster = _Cluster(directory)
@@ -216,9 +215,10 @@ class _Disturbed:
     def run(self) -> list[dict[str, Any]]:
         """Disturbs it until it has ended."""
         seen, fault_secs = -1, self._next_secs()
+        end_secs = time.monotonic() + _LIMIT_SECS
         while self._driver.wait(0.1) is None:
             now_secs = time.monotonic()
-            if now_secs > self._end_secs:
+            if now_secs > end_secs:
                 self._add("end", "search", "hang", self._last_words())
                 return self._cases
             for due in [each for each in self._later if each[0] <= now_secs]:
@@ -229,6 +229,7 @@ class _Disturbed:
                 fault_secs = max(fault_secs, now_secs + 0.1)  # It has not gone on yet.
             elif now_secs >= fault_secs and self._disturb():
                 seen, fault_secs = self._num_trials(), self._next_secs()
+                end_secs = time.monotonic() + _LIMIT_SECS
         self._add("end", "search", *self._answer())
         return self._cases
 
@@ -255,17 +256,17 @@ class _Disturbed:
     def _disturb(self) -> bool:
         """Does something to some part; False where that is not there now."""
         kinds = list(self._faults.elements())
-        if not kinds:
+        if not kinds or self._num_faults == _MOST_FAULTS:
             return False
         how, part = self._draw.choice(kinds)
-        if part == "driver":
-            self._faults[how, part] -= 1
-            self._kill_driver()
-            return True
-        there = self._cluster.processes(part)
-        if not there:
+        there = [] if part == "driver" else self._cluster.processes(part)
+        if part != "driver" and not there:
             return False
         self._faults[how, part] -= 1
+        self._num_faults += 1
+        if part == "driver":
+            self._kill_driver()
+            return True
         victims = self._draw.choice(sorted(there))
         for process in victims[:1] if how == "killed" else victims:
             with contextlib.suppress(ProcessLookupError):

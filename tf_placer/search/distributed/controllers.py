@@ -23,7 +23,7 @@ from tf_placer.files import write_bytes
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.concurrent import ConcurrentPlacer, SampledBatch
 from tf_placer.search.distributed.controller_place import ControllerPlace
-from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
+from tf_placer.search.distributed.fleet import ArgumentLostError, Fleet, WorkerLostError
 from tf_placer.search.distributed.kept_weights import KeptBatch, KeptWeights, WeightsKeeper
 from tf_placer.search.distributed.lasting_actor import LastingActor
 from tf_placer.search.distributed.pooled_worker import PoolTimes
@@ -211,11 +211,13 @@ class Controllers(ConcurrentPlacer):
         """Takes in what the parameter server has done."""
         try:
             found = self._server.outcome(ended)
-        except WorkerLostError:
-            # What was being applied is not in the weights that the next one begins with.
+        except WorkerLostError as error:
+            # What was being applied is not in the weights that the next one begins with, or was
+            # lost with its controller.
             if self._applying is not None:
                 self._applying.learned, self._applying = None, None
-            self._server.begin("restore", self._parameters)
+            if not isinstance(error, ArgumentLostError):
+                self._server.begin("restore", self._parameters)
             return
         if found is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tf_placer.errors import SearchError
-from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
+from tf_placer.search.distributed.fleet import ArgumentLostError, Fleet, WorkerLostError
 from tf_placer.search.distributed.pooled_worker import PoolTimes
 
 __all__ = ["LastingActor"]
@@ -88,6 +88,7 @@ class LastingActor:
         Raises:
             SearchError: the method cannot be done, or one actor after the other is lost.
             WorkerLostError: the actor was lost, and another one is starting.
+            ArgumentLostError: an argument of the method is lost, and the actor has done nothing.
         """
         try:
             if self._ping is not None and self._ping in ended:
@@ -101,6 +102,10 @@ class LastingActor:
                 self._heard_secs, self._losses = self._clock(), 0
                 return method, result
             self._look_for_silence()
+        except ArgumentLostError as error:
+            self.doing = ""
+            self._count_loss(f"an argument is lost: {error}")
+            raise
         except WorkerLostError as error:
             if error.has_failed:
                 raise SearchError(f"{self.name} cannot go on: {error}") from None
@@ -114,12 +119,15 @@ class LastingActor:
         Raises:
             SearchError: that was done too often.
         """
-        self._losses += 1
-        if self._losses >= _MOST_LOSSES:
-            raise SearchError(f"{self.name} was lost {self._losses} times in a row: {reason}")
+        self._count_loss(reason)
         self._say(f"{self.name} is lost: {reason}; another one takes its place")
         self._fleet.kill(self._handle)
         self._start()
+
+    def _count_loss(self, reason: str) -> None:
+        self._losses += 1
+        if self._losses >= _MOST_LOSSES:
+            raise SearchError(f"{self.name} was lost {self._losses} times in a row: {reason}")
 
     def _start(self) -> None:
         self._handle = self._fleet.start()

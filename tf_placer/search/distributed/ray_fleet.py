@@ -13,7 +13,7 @@ from typing import Any
 
 from tf_placer.errors import SearchError
 from tf_placer.scratch import scratch_directory
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
 from tf_placer.search.distributed.own_cluster import find_own_cluster
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
@@ -153,7 +153,7 @@ class RayFleet:
             # One that measures can still answer.
             max_concurrency=2,
             scheduling_strategy=NodeAffinitySchedulingStrategy(
-                ray.get_runtime_context().get_node_id(), soft=True
+                ray.get_runtime_context().get_node_id(), soft=False
             )
             if is_near
             else "SPREAD",
@@ -198,6 +198,8 @@ class RayFleet:
             return self._ray.get(call)
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None) or error
+            if isinstance(cause, errors.RayError) and cause is not error:
+                raise ArgumentLostError(_why_dead(str(cause))) from None
             is_plain = isinstance(cause, RuntimeError | ValueError)
             text = str(cause) if is_plain else f"{type(cause).__name__}: {cause}"
             raise WorkerLostError(text, has_failed=True) from None

@@ -151,6 +151,18 @@ class ControllersTest(absltest.TestCase):
             [update.mean_reward for update in whole.updates],
         )
 
+    def test_what_a_controller_was_to_give_and_has_not_is_learned_again(self):
+        whole = self.controllers(1)
+        trials = self.search(whole, 21)
+        self.directory = self.create_tempdir().full_path
+        broken = self.controllers(1, [2])
+        self.assertEqual(_ordered(self.search(broken, 21)), _ordered(trials))
+        controllers, server = self.fleets
+        # That it has died is noticed when it is to learn again.
+        calls = ["sample", "learn", "steps", "learn", "learn", "steps"]
+        self.assertEqual(controllers.calls[:6], calls)
+        self.assertEqual((controllers.started, server.started), (2, 1))
+
     def test_a_search_that_was_killed_goes_on_from_its_log_and_the_last_weights(self):
         for number in (1, 18, 45):
             self.directory = self.create_tempdir().full_path

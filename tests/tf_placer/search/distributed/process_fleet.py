@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,7 +31,7 @@ class _Call:
         if not self.has_ended:
             self.has_ended = True
             try:
-                args = [each.run() if isinstance(each, _Call) else each for each in self.args]
+                args = [self._given(each) for each in self.args]
                 if self.actor.is_dead:
                     raise WorkerLostError("its process died")
                 self.value = getattr(self.actor.made, self.method)(*args)
@@ -40,6 +40,16 @@ class _Call:
         if self.error is not None:
             raise self.error
         return self.value
+
+    @staticmethod
+    def _given(arg: Any) -> Any:
+        """Gives an argument; runs the call that is to give it."""
+        if not isinstance(arg, _Call):
+            return arg
+        try:
+            return arg.run()
+        except WorkerLostError as error:
+            raise ArgumentLostError(str(error)) from None
 
 
 class ProcessFleet:
