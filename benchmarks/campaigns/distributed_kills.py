@@ -39,6 +39,7 @@ from benchmarks.problems.synthetic import unrolled_lstm
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.problem.problem_groups import legal_devices
+from tf_placer.search.distributed.workers import LOOPBACK_ENVIRONMENT, QUIET_ENVIRONMENT
 from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import read_log
 from tf_placer.simulation.simulator import Simulator
@@ -77,8 +78,8 @@ class _Cluster:
     def __init__(self, directory: pathlib.Path) -> None:
         """Starts the head, which has no room for workers."""
         self.environ = {
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-            "RAY_USAGE_STATS_ENABLED": "0",
+            **QUIET_ENVIRONMENT,
+            **LOOPBACK_ENVIRONMENT,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_TMPDIR": str(directory),
