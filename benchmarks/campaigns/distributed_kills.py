@@ -113,11 +113,18 @@ class _Cluster:
             return [[raylet, *_children(raylet)] for raylet in raylets]
         return [[each] for each, command in there.items() if command.startswith(_PARTS[part])]
 
-    def end(self) -> list[str]:
-        """Ends the cluster; names what stays."""
+    def end(self) -> None:
+        """Ends the cluster, and what stays of it."""
         self._process.end_input()
         self._process.wait(_START_SECS)
-        return self._process.orphans(30.0)
+        self._process.orphans(5.0)
+
+
+def _state(process: int) -> str:
+    """Finds the state of a process, such as "T" for stopped; "" if there is none."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 def _children(parent: int) -> list[int]:
@@ -210,6 +217,7 @@ class _Disturbed:
             self._cluster.add_node()
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._cases: list[dict[str, Any]] = []
+        self._stopped: list[int] = []
         self._before = whole_lines(directory)
         self._driver = self._start()
 
@@ -238,6 +246,10 @@ class _Disturbed:
         """Ends everything."""
         self._driver.kill(signal.SIGKILL, group=True)
         self._driver.wait(10.0)
+        # Some of Ray's processes have written their names over the mark by which they are found.
+        for process in self._stopped:
+            if _state(process) == "T":
+                os.kill(process, signal.SIGKILL)
         self._cluster.end()
 
     def _start(self) -> MarkedProcess:
@@ -272,6 +284,8 @@ class _Disturbed:
         for process in victims[:1] if how == "killed" else victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+            if how != "killed":
+                self._stopped.append(process)
         if part == "node":
             late_secs = time.monotonic() + self._draw.uniform(1.0, 10.0)
             self._later.append((late_secs, self._cluster.add_node))
