@@ -54,7 +54,7 @@ def placed_sums(graph: tf.Graph) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Searches twice, and prints what came of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--max_trials", type=int, default=12, help="per search (default 12)")
+    parser.add_argument("--max_trials", type=int, default=40, help="per search (default 40)")
     parser.add_argument("--max_secs", type=float, default=300.0, help="per search (default 300)")
     parser.add_argument(
         "--log_dir", default="runs/two_workers", help="a search that is there goes on"
@@ -70,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "y:0",
             initializers=[initializer],
             machine="local:2",
+            placer="hill_climbing",
             max_trials=args.max_trials,
             max_secs=args.max_secs,
             log_dir=directory,
