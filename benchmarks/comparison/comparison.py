@@ -14,6 +14,7 @@ import argparse
 import itertools
 import os
 import pathlib
+import re
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -227,16 +228,11 @@ def _problem(text: str) -> tuple[str, str]:
 
 
 def _placer(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Splits "NAME:OPTION=VALUE:OPTION=VALUE" into the name and the options."""
-    name, *options = text.split(":")
-    pairs = []
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not (key and equals):
-            raise ValueError(f"--placers: {option!r} in {text!r} is not OPTION=VALUE")
-        pairs.append((key, value))
+    """Splits "NAME:OPTION=VALUE:OPTION=VALUE", where NAME may have ":", into name and options."""
+    name, *options = re.split(":(?=[^:]*=)", text)
+    pairs = sorted(option.partition("=")[::2] for option in options)
     check_placer(name, dict(pairs))
-    return name, tuple(sorted(pairs))
+    return name, tuple(pairs)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ _KEPT: tuple[str, ...] = ("comparison/*_runs.jsonl.gz", "eagle_settings/*_runs.j
 _KEPT += ("systems_on_k80/*_runs.jsonl.gz",)
 _NMT_2, _NMT_4 = ("nmt_2", "4xK80"), ("nmt_4", "post-4xK80")
 _INCEPTION = ("inception_v3", "4xK80")
-_POST = ("post", "post_ce", "post_ppo", "policy_gradient")
-_EAGLE = ("hierarchical", "post", "eagle", "eagle_gcn")
+_POST = ("post:published", "post_ce", "post_ppo:published", "policy_gradient:published")
+_EAGLE = tuple(f"{name}:published" for name in ("hierarchical", "post", "eagle", "eagle_gcn"))
 _TRAINING = _RESULTS / "training" / "curves.csv.gz"
 # By file, the model that is trained, what is beside each other, and whether perplexity is shown.
 _TRAINED: dict[str, tuple[str, tuple[str, ...], bool]] = {
@@ -61,7 +61,9 @@ _CURVES = {
     ),
     "eagle_2": (
         [("bert_base", "eagle-4xP100")],
-        ("hierarchical", "eagle_metis", "eagle_fluid", "eagle"),
+        tuple(
+            f"{name}:published" for name in ("hierarchical", "eagle_metis", "eagle_fluid", "eagle")
+        ),
     ),
     "eagle_5": ([("inception_v3_batch_1", "eagle-4xP100")], _EAGLE),
     "eagle_6": ([("gnmt_4", "eagle-4xP100")], _EAGLE),

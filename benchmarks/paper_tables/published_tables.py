@@ -141,7 +141,7 @@ _COLOCRL_2 = PaperTable(
         _baseline("Scotch", "scotch", "Scotch"),
         _baseline("MinCut", "mincut", "MinCut"),
         _baseline("Expert", None, "Expert"),
-        Column("RL-based", "colocrl", method="RL-based"),
+        Column("RL-based", "colocrl:published", method="RL-based"),
     ),
     gain=Gain(
         "RL-based over the fastest baseline",
@@ -168,8 +168,8 @@ _COLOCRL_LARGE = PaperTable(
         _baseline("Greedy fill", "greedy_fill"),
         _baseline("m-ETF", "m_etf"),
         _baseline("m-SCT", "m_sct"),
-        Column("RL-based", "colocrl", method="RL-based"),
-        Column("Post", "post"),
+        Column("RL-based", "colocrl:published", method="RL-based"),
+        Column("Post", "post:published"),
     ),
     note="The paper does not say how many GPUs there were; 4 are assumed.",
 )
@@ -198,10 +198,10 @@ _POST_1 = PaperTable(
         _baseline("Single GPU", "single_gpu", "Single GPU"),
         _baseline("Expert", None, "Expert"),
         _baseline("Metis", "metis", "Metis"),
-        Column("Policy Gradient", "policy_gradient", method="Policy Gradient"),
-        Column("Post", "post", method="Post"),
+        Column("Policy Gradient", "policy_gradient:published", method="Policy Gradient"),
+        Column("Post", "post:published", method="Post"),
         # The paper shows these two as curves only.
-        Column("PPO only", "post_ppo"),
+        Column("PPO only", "post_ppo:published"),
         Column("CE only", "post_ce"),
     ),
     gain=Gain("Post over Policy Gradient", "Post", ("Policy Gradient",), is_reduction=True),
@@ -235,7 +235,12 @@ _EAGLE_TABLES = (
         1,
         "groupers",
         tuple(
-            Column(title, "hierarchical", (("grouper", grouper),), f"Hierarchical model + {method}")
+            Column(
+                title,
+                "hierarchical:published",
+                (("grouper", grouper),),
+                f"Hierarchical model + {method}",
+            )
             for title, grouper, method in (
                 ("Feed-forward", "feed_forward", "feed-forward grouper"),
                 ("METIS", "metis", "METIS grouper"),
@@ -249,17 +254,17 @@ _EAGLE_TABLES = (
         (
             Column(
                 "Seq2Seq (before)",
-                "eagle_metis",
+                "eagle_metis:published",
                 (("attention", "before"),),
                 "METIS grouper + Seq2Seq (attention before decoder)",
             ),
             Column(
                 "Seq2Seq (after)",
-                "eagle_metis",
+                "eagle_metis:published",
                 (("attention", "after"),),
                 "METIS grouper + Seq2Seq (attention after decoder)",
             ),
-            Column("GCN", "eagle_gcn", (), "METIS grouper + GCN"),
+            Column("GCN", "eagle_gcn:published", (), "METIS grouper + GCN"),
         ),
         "The printed column for attention after the decoder has the numbers of table I's "
         "feed-forward grouper.",
@@ -268,9 +273,9 @@ _EAGLE_TABLES = (
         3,
         "algorithms",
         (
-            Column("REINFORCE", "eagle_reinforce", (), "EAGLE (REINFORCE)"),
-            Column("PPO", "eagle", (), "EAGLE (PPO)"),
-            Column("PPO+CE", "eagle_ppo_ce", (), "EAGLE (PPO+CE)"),
+            Column("REINFORCE", "eagle_reinforce:published", (), "EAGLE (REINFORCE)"),
+            Column("PPO", "eagle:published", (), "EAGLE (PPO)"),
+            Column("PPO+CE", "eagle_ppo_ce:published", (), "EAGLE (PPO+CE)"),
         ),
     ),
     _eagle(
@@ -280,13 +285,13 @@ _EAGLE_TABLES = (
             # The options that table I has, so that the run is the same.
             Column(
                 "Hierarchical Planner",
-                "hierarchical",
+                "hierarchical:published",
                 (("grouper", "feed_forward"),),
                 "Hierarchical Planner",
             ),
-            Column("Post", "post", (), "Post"),
-            Column("EAGLE (PPO)", "eagle", (), "EAGLE (PPO)"),
-            Column("EAGLE (PPO+CE)", "eagle_ppo_ce", (), "EAGLE (PPO+CE)"),
+            Column("Post", "post:published", (), "Post"),
+            Column("EAGLE (PPO)", "eagle:published", (), "EAGLE (PPO)"),
+            Column("EAGLE (PPO+CE)", "eagle_ppo_ce:published", (), "EAGLE (PPO+CE)"),
         ),
     ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
+import pathlib
 import sys
 import time
 from collections.abc import Sequence
@@ -120,6 +122,7 @@ def run(args: argparse.Namespace) -> None:
             "updates": sum(result.updates for result in results),
             "seed": args.seed,
             "versions": package_versions(),
+            "sha256": hashlib.sha256(pathlib.Path(args.output).read_bytes()).hexdigest(),
         },
     )
     values = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -10,10 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest
 from tf_placer.placers.placer import Placer
-from tf_placer.placers.systems import SYSTEMS, System
+from tf_placer.placers.systems import PUBLISHED, SYSTEMS, System
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
@@ -189,11 +191,14 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
     ),
 }
 
-PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS}
+PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS, **PUBLISHED}
 """All placers by name; each has a `summary` and a `reference`."""
 
 ORIGINAL_START = "original"
 """What option `start` names for the devices that a graph came with."""
+
+# What it names for the best of the simple placements.
+_BEST_START = "best"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +222,7 @@ class PlacerDescription:
 
 def is_learned(name: str) -> bool:
     """Says whether a placer learns, and so needs TensorFlow; false of a name that there is not."""
-    return name in SYSTEMS
+    return isinstance(PLACERS.get(name), System)
 
 
 def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
@@ -277,7 +282,7 @@ def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, 
         _entry(name)
         return {}  # The modules of the parts, and with them Keras, are not imported without need.
     values = {setting.name: setting.value for setting in describe_placer(name, options).settings}
-    start = values.get("start") if name in SYSTEMS else None
+    start = values.get("start") if is_learned(name) else None
     if isinstance(start, str) and not _is_placement(start):
         _check_start(start)
     return {option: values[option] for option in options}
@@ -355,19 +360,16 @@ def make_placer(
         )
     if isinstance(entry, System):
         composition = resolve(entry, options, owner=f"placer {name!r}")
+        compose = importlib.import_module("tf_placer.placers.learned.compose").compose
+        learned = functools.partial(
+            compose, name, composition, groups, legal, seed=seed, problem=problem
+        )
         source = composition.configs["start"].start
+        if source == _BEST_START:
+            return BestStart(name, groups, legal, seed=seed, make=lambda best: learned(start=best))
         if source is not None and start is None:
             start = _first_placement(source, groups, legal, seed, problem)
-        compose = importlib.import_module("tf_placer.placers.learned.compose").compose
-        placer: Placer = compose(
-            name,
-            composition,
-            groups,
-            legal,
-            seed=seed,
-            problem=problem,
-            start=start,
-        )
+        placer: Placer = learned(start=start)
         return placer
     arguments: dict[str, Any] = {}
     config = _config(name, entry, options)
@@ -402,6 +404,8 @@ def _first_placement(
 
 def _check_start(name: str) -> None:
     """Makes sure that a placer of this name can be started from."""
+    if name == _BEST_START:
+        return
     if isinstance(_entry(name), System) or name == AUTO:
         raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
 

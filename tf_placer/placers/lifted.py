@@ -42,6 +42,7 @@ class LiftedPlacer(Placer):
     def observe(self, placements: np.ndarray, measurements: Sequence[Measurement]) -> None:
         """Lets the placer observe; see `Placer.observe`."""
         self._placer.observe(placements[:, self._firsts], measurements)
+        self.batch_size = self._placer.batch_size
 
     @property
     def updates(self) -> Sequence[UpdateRecord]:

@@ -8,7 +8,14 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_checks import may_go
 
-__all__ = ["device_secs", "group_graph", "group_layers", "legal_devices", "topological_groups"]
+__all__ = [
+    "device_fill",
+    "device_secs",
+    "group_graph",
+    "group_layers",
+    "legal_devices",
+    "topological_groups",
+]
 
 # Sizes of tensors are told as numbers of float32.
 _ELEMENT_BYTES = 4
@@ -32,6 +39,21 @@ def device_secs(problem: PlacementProblem) -> np.ndarray:
     secs = np.zeros((problem.num_groups, problem.num_devices))
     np.add.at(secs, problem.groups, problem.compute_secs)
     return secs
+
+
+def device_fill(problem: PlacementProblem) -> np.ndarray:
+    """Adds up what each group would hold of the memory of each device.
+
+    Returns:
+        float64 [num_groups, num_devices, 2], shares of the memory: what is held for the whole step,
+        and that with all that the group makes, as if nothing of it were ever freed.
+    """
+    resident = np.bincount(problem.groups, problem.resident_bytes, problem.num_groups)
+    makers = problem.groups[problem.tensor_producers]
+    made = np.bincount(makers, problem.local_bytes, problem.num_groups)
+    memory = np.array([max(device.memory_bytes, 1) for device in problem.devices], np.float64)
+    held = np.stack([resident, resident + made], axis=1)
+    return held[:, np.newaxis] / memory[:, np.newaxis]
 
 
 def group_graph(problem: PlacementProblem) -> GroupGraph:

@@ -166,7 +166,8 @@ class CommandsTest(absltest.TestCase):
             ("--problems=nmt_9:2xK80", "there is no model 'nmt_9'"),
             ("--problems=nmt_2:2xK81", "unknown machine '2xK81'"),
             ("--placers=posts", "no placer 'posts'"),
-            ("--placers=post:rate", "'rate' in 'post:rate' is not OPTION=VALUE"),
+            ("--placers=post:rate", "no placer 'post:rate'"),
+            ("--placers=post:published:rate=1", "placer 'post:published' has no option 'rate'"),
             ("--wall_secs=0", "max_secs must be positive"),
             ("--core_secs=nan", "max_secs must be positive"),
         ):

@@ -4,11 +4,15 @@ from tf_placer.placers.composition import resolve
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm
 from tf_placer.placers.learned.policy import Policy
 from tf_placer.placers.parts import PARTS, SHARED_PARTS
-from tf_placer.placers.systems import SYSTEMS
+from tf_placer.placers.systems import PUBLISHED, SYSTEMS
 
 
 def _resolve(name, **options):
-    return resolve(SYSTEMS[name], options, owner=f"placer {name!r}")
+    return resolve((SYSTEMS | PUBLISHED)[name], options, owner=f"placer {name!r}")
+
+
+def _settings(name):
+    return {setting.name: setting.value for setting in _resolve(name).settings()}
 
 
 class SystemsTest(parameterized.TestCase):
@@ -37,6 +41,25 @@ class SystemsTest(parameterized.TestCase):
         self.assertEqual((eagle["ratio_clip"], eagle["entropy_coefficient"]), (0.3, 0.01))
         self.assertEqual((eagle["learning_rate"], eagle["clip_norm"]), (0.01, 1.0))
         self.assertEqual((eagle["ce_samples"], eagle["elites"]), (50, 5))
+
+    def test_where_the_letter_does_not_work_a_variant_has_it(self):
+        for name, values in {
+            "eagle": ("metis", True, "sample", "sum"),
+            "eagle:published": ("none", False, "batch", "mean"),
+        }.items():
+            found = _settings(name)
+            names = ("grouper_start", "feed_item", "baseline_moves", "gain")
+            self.assertEqual(tuple(found[each] for each in names), values)
+        self.assertEqual(_settings("colocrl:published")["learning_rate"], 1e-4)
+        self.assertEqual(_settings("hierarchical:published")["learning_rate"], 0.01)
+        self.assertEqual(_settings("post:published")["baseline"], "mean")
+
+    @parameterized.parameters(sorted(PUBLISHED))
+    def test_a_variant_differs_from_its_system_in_settings_only(self, name):
+        system, variant = SYSTEMS[name.removesuffix(":published")], PUBLISHED[name]
+        self.assertNotEqual(_settings(name), _settings(name.removesuffix(":published")))
+        for part in ("grouper", "policy", "algorithm", "reference"):
+            self.assertEqual(getattr(variant, part), getattr(system, part))
 
 
 class ResolveTest(parameterized.TestCase):

@@ -62,7 +62,7 @@ class RegistryTest(parameterized.TestCase):
         settings = {setting.name: setting for setting in described.settings}
         self.assertEqual(settings["num_groups"].value, 64)
         self.assertEqual(settings["num_groups"].part, "feed_forward")
-        self.assertEqual(settings["learning_rate"].value, 0.01)
+        self.assertEqual(settings["learning_rate"].value, 0.001)
         for setting in described.settings:
             self.assertNotEmpty(setting.help, setting.name)
         self.assertEqual(describe_placer("random").settings, [])

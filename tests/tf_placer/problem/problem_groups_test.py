@@ -14,6 +14,7 @@ from tf_placer.machines.machine import Link
 from tf_placer.placers import make_placer
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_groups import (
+    device_fill,
     device_secs,
     group_graph,
     group_layers,
@@ -86,6 +87,21 @@ class GroupGraphTest(parameterized.TestCase):
             device_secs(six_operations()),
             [[8, 9], [0, 0], [math.inf, 7], [48, math.inf], [0, 0], [1, 2]],
         )
+
+    def test_a_group_holds_what_is_resident_and_at_most_all_that_it_makes(self):
+        problem = dataclasses.replace(
+            six_operations(),
+            resident_bytes=[1, 2, 3, 4, 5, 6],
+            local_bytes=[40, 0, 80, 7, 0, 100],
+            devices=(ProblemDevice("cpu", "CPU", 100), ProblemDevice("gpu:0", "GPU", 0)),
+        )
+        # Operation 5 is in group 3 and makes 40 bytes; 4, there too, makes 80.
+        self.assertEqual(
+            (100 * device_fill(problem))[:, 0].round(9).tolist(),
+            [[4, 11], [0, 0], [5, 105], [11, 131], [0, 0], [1, 1]],
+        )
+        # Of no memory, everything is too much.
+        self.assertEqual(device_fill(problem)[:, 1, 0].tolist(), [4, 0, 5, 11, 0, 1])
 
     def test_a_tensor_crosses_once_to_each_group_that_reads_it(self):
         groups = group_graph(six_operations())

@@ -10,10 +10,8 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import FailureKind, Measurement
-from tf_placer.placers.heuristics.candidate_list import CandidateList
-from tf_placer.placers.heuristics.contiguous import Contiguous
 from tf_placer.placers.heuristics.neighbourhood import Neighbourhood
-from tf_placer.placers.heuristics.single_device import SingleDevice
+from tf_placer.placers.heuristics.simple_starts import simple_starts
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -64,14 +62,10 @@ class LocalSearch(Placer):
         super().__init__(groups, legal, seed=seed)
         self._memory_bytes = problem and np.array([d.memory_bytes for d in problem.devices])
         self._neighbourhood = Neighbourhood(groups, legal)
-        starts = [
-            *SingleDevice(groups, legal).propose(sys.maxsize),
-            *Contiguous(groups, legal).propose(sys.maxsize),
-        ]
-        self._starts = CandidateList(groups, legal, seed=seed, candidates=starts)
+        self._starts = simple_starts(groups, legal, seed=seed)
         self._moves = False
         self._num_observed = 0
-        self._best = self._current = starts[0]
+        (self._best,) = (self._current,) = self._starts.propose(1)
         self._best_value: Value = (sys.maxsize, 0.0)
         # None where the next placement that is measured becomes the current one, whatever it is.
         self._current_value: Value | None = None

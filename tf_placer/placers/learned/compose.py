@@ -31,7 +31,7 @@ from tf_placer.placers.parts import PARTS
 from tf_placer.placers.placer import check_legal
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import device_secs
+from tf_placer.problem.problem_groups import device_fill, device_secs
 
 __all__ = ["compose"]
 
@@ -152,7 +152,11 @@ def _fixed_groups(
             unit_secs, sending_secs = _merged_secs(
                 units, membership, groups, unit_secs, sending_secs
             )
-        fixed = dataclasses.replace(fixed, device_secs=unit_secs, edge_secs=sending_secs)
+        fill = np.zeros([*legal_groups.shape, 2])
+        np.add.at(fill, membership, device_fill(problem))
+        fixed = dataclasses.replace(
+            fixed, device_secs=unit_secs, edge_secs=sending_secs, device_fill=fill
+        )
     embedding: EmbeddingConfig | None = configs.get("embedding")
     sizes = PolicySizes(
         groups.num_groups,

@@ -48,6 +48,8 @@ class GraphFeatures:
         device_features: float32 [num_groups, num_devices, NUM_DEVICE_FEATURES].
         device_secs: float32 [num_groups, num_devices], the time of each group on each device; 0
             where it may not go.
+        device_fill: float32 [num_groups, num_devices, 2], what each group would hold of the memory
+            of each device; see `problem_groups.device_fill`.
         edges: int32 [num_edges, 2], (producer, consumer).
         edge_bytes: float32 [num_edges], relative to the mean; positive.
         edge_secs: float32 [num_edges], the time to send each edge to another device.
@@ -57,6 +59,7 @@ class GraphFeatures:
     group_features: np.ndarray
     device_features: np.ndarray
     device_secs: np.ndarray
+    device_fill: np.ndarray
     edges: np.ndarray
     edge_bytes: np.ndarray
     edge_secs: np.ndarray
@@ -69,6 +72,7 @@ class GraphFeatures:
         *,
         device_secs: np.ndarray | None = None,
         edge_secs: np.ndarray | None = None,
+        device_fill: np.ndarray | None = None,
     ) -> GraphFeatures:
         """Describes groups on a machine.
 
@@ -80,25 +84,34 @@ class GraphFeatures:
                 take as long as their `work` says.
             edge_secs: float64 [num_edges], what it takes to send each edge from device to device,
                 in seconds. By default sending takes no time.
+            device_fill: float64 [num_groups, num_devices, 2], shares of the memory of the devices
+                that the groups hold. By default nothing.
 
         Raises:
-            ValueError: an array does not fit the groups, or a time is negative or not finite.
+            ValueError: an array does not fit the groups, or a number is negative or not finite.
         """
         count, num_devices = legal.shape
         if device_secs is None:
             device_secs = np.repeat(groups.work[:, None], num_devices, axis=1)
         if edge_secs is None:
             edge_secs = np.zeros(len(groups.edges))
+        if device_fill is None:
+            device_fill = np.zeros([*legal.shape, 2])
         for name, values, shape in (
             ("legal", legal, (groups.num_groups, num_devices)),
             ("device_secs", device_secs, legal.shape),
             ("edge_secs", edge_secs, groups.edge_bytes.shape),
+            ("device_fill", device_fill, (*legal.shape, 2)),
         ):
             if values.shape != shape:
                 raise ValueError(f"{name} must be {list(shape)}, not {list(values.shape)}")
         device_secs = np.where(legal, device_secs, 0.0)
-        for name, secs in (("device_secs", device_secs), ("edge_secs", edge_secs)):
-            if not (np.isfinite(secs) & (secs >= 0)).all():
+        for name, values in (
+            ("device_secs", device_secs),
+            ("edge_secs", edge_secs),
+            ("device_fill", device_fill),
+        ):
+            if not (np.isfinite(values) & (values >= 0)).all():
                 raise ValueError(f"{name} must be finite and not negative")
 
         order = placing_order(groups.edges, groups.layers)
@@ -125,6 +138,7 @@ class GraphFeatures:
             ),
             device_features=_device_features(legal, device_secs, fastest),
             device_secs=device_secs.astype(np.float32),
+            device_fill=device_fill[order].astype(np.float32),
             edges=edges,
             edge_bytes=edge_bytes.astype(np.float32),
             edge_secs=edge_secs.astype(np.float32),

@@ -15,7 +15,9 @@ References:
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import pathlib
 from typing import Annotated
 
 import numpy as np
@@ -34,17 +36,28 @@ from tf_placer.placers.learned.sparse_matrix import SparseMatrix
 from tf_placer.placers.ranges import check_fields
 
 __all__ = [
+    "SHIPPED",
     "WEIGHTS_SUFFIX",
     "GraphNeuralConfig",
     "GraphNeuralNetwork",
     "GraphNeuralPolicy",
 ]
 
+#: What `initial_weights` names for the weights that are shipped.
+SHIPPED = "shipped"
+
 #: How the name of a file of weights ends.
 WEIGHTS_SUFFIX = ".weights.h5"
 
+# See `benchmarks.search_quality.policy_training`; what it was trained on is beside it.
+_SHIPPED_WEIGHTS = pathlib.Path(__file__).parent / "data" / f"graph_neural{WEIGHTS_SUFFIX}"
+
 # What is known about a device when a group is placed, see `_facts`.
-_NUM_FACTS = 5
+_NUM_FACTS = 7
+# A device that holds twice what it can is as bad as one that holds more.
+_MOST_FILL = 2.0
+# Of small graphs not more than this share of the groups goes anywhere.
+_MOST_ANY = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +71,29 @@ class GraphNeuralConfig:
     state_units: Annotated[int, "size of what is known about a group"] = 64
     message_rounds: Annotated[int, "edges that what is known travels along, in both directions"] = 3
     scorer_units: Annotated[int, "width of the network that scores a device for a group"] = 64
+    own_scores: Annotated[
+        float,
+        "how much faster than the network a group learns scores of its own, which are added; 0 for "
+        "no such scores",
+    ] = 30.0
+    explored: Annotated[
+        float, "groups of a placement that go anywhere, on average, so that learning does not end"
+    ] = 2.0
     initial_weights: Annotated[
-        str | None, "file of weights (.weights.h5) to start from, as `pretrain` writes it"
+        str | None,
+        "weights to start from: those that are shipped (shipped), a file (.weights.h5) as "
+        "`pretrain` writes it, or none",
     ] = None
 
     def __post_init__(self) -> None:
         names = ("state_units", "scorer_units")
         check_fields(self, names, lambda value: value > 0, "positive")
-        check_fields(self, ("message_rounds",), lambda value: value >= 0, "at least 0")
+        check_fields(
+            self,
+            ("message_rounds", "own_scores", "explored"),
+            lambda value: 0 <= value < math.inf,
+            "at least 0",
+        )
 
 
 class GraphNeuralNetwork(tf.keras.Model):
@@ -110,7 +138,8 @@ class GraphNeuralNetwork(tf.keras.Model):
         self._scorer = self.add_weight(name="scorer", shape=(scorer_units, 1), initializer="zeros")
         self.built = True
         if config.initial_weights is not None:
-            self._load(config.initial_weights)
+            path = config.initial_weights
+            self._load(str(_SHIPPED_WEIGHTS) if path == SHIPPED else path, path)
 
     def describe(self, graph: GraphTensors) -> tf.Tensor:
         """Computes what a graph says about each group on each device, whatever is placed.
@@ -140,7 +169,7 @@ class GraphNeuralNetwork(tf.keras.Model):
 
         Args:
             described: float32 [..., num_devices, scorer_units], of `describe`.
-            facts: float32 [..., num_devices, 5], what is on the devices; see `_facts`.
+            facts: float32 [..., num_devices, 7], what is on the devices; see `_facts`.
 
         Returns:
             float32 [..., num_devices].
@@ -148,9 +177,12 @@ class GraphNeuralNetwork(tf.keras.Model):
         hidden = described + tf.tensordot(facts, tf.convert_to_tensor(self._facts_kernel), 1)
         return tf.tensordot(tf.nn.relu(hidden), tf.convert_to_tensor(self._scorer)[:, 0], 1)
 
-    def _load(self, path: str) -> None:
+    def _load(self, path: str, name: str) -> None:
         if not path.endswith(WEIGHTS_SUFFIX):
-            raise ValueError(f"initial_weights must end in {WEIGHTS_SUFFIX}, unlike {path!r}")
+            raise ValueError(
+                f"initial_weights must be {SHIPPED}, none, or end in {WEIGHTS_SUFFIX}, unlike "
+                f"{name!r}"
+            )
         if not os.path.isfile(path):
             raise ValueError(f"initial_weights: there is no file {path!r}")
         try:
@@ -159,9 +191,9 @@ class GraphNeuralNetwork(tf.keras.Model):
             # Keras says which tensor does not fit, which tells nobody what to do.
             config = self.config
             raise ValueError(
-                f"initial_weights: {path!r} does not hold weights for state_units="
+                f"initial_weights: {name!r} does not hold weights for state_units="
                 f"{config.state_units}, message_rounds={config.message_rounds}, scorer_units="
-                f"{config.scorer_units}"
+                f"{config.scorer_units}; give others, or initial_weights=none"
             ) from error
 
 
@@ -174,6 +206,8 @@ class GraphNeuralPolicy(Policy):
     Attributes:
         network: what is trained; other policies may share it.
         graph: what it reads, as tensors.
+        own_scores: variable [num_groups, num_devices], what groups learn for themselves; None for
+            nothing.
     """
 
     needs_fixed_groups = True
@@ -190,21 +224,41 @@ class GraphNeuralPolicy(Policy):
         """Makes a network of its own; see `Policy.make`."""
         assert fixed is not None
         features = GraphFeatures.from_groups(
-            fixed.groups, fixed.legal, device_secs=fixed.device_secs, edge_secs=fixed.edge_secs
+            fixed.groups,
+            fixed.legal,
+            device_secs=fixed.device_secs,
+            edge_secs=fixed.edge_secs,
+            device_fill=fixed.device_fill,
         )
-        return cls(GraphNeuralNetwork(config, seed), features)
+        network = GraphNeuralNetwork(config, seed)
+        return cls(network, features, own_scores=config.own_scores, explored=config.explored)
 
-    def __init__(self, network: GraphNeuralNetwork, graph: GraphFeatures) -> None:
+    def __init__(
+        self,
+        network: GraphNeuralNetwork,
+        graph: GraphFeatures,
+        *,
+        own_scores: float = 0.0,
+        explored: float = 0.0,
+    ) -> None:
         """Applies a network to a graph.
 
         Args:
             network: the weights.
             graph: the graph.
+            own_scores: see `GraphNeuralConfig`.
+            explored: see `GraphNeuralConfig`.
         """
         super().__init__(name="graph_neural_policy")
         self.num_groups, self.num_devices = graph.device_secs.shape
         self.network = network
         self.graph = GraphTensors(graph)
+        self._own_scale = own_scores
+        self._any_share = min(explored / self.num_groups, _MOST_ANY)
+        self.own_scores = None
+        if own_scores:
+            shape = (self.num_groups, self.num_devices)
+            self.own_scores = self.add_weight(name="own_scores", shape=shape, initializer="zeros")
         self.built = True
 
     def sample(self, inputs: GroupInputs, noise: tf.Tensor) -> tf.Tensor:
@@ -213,25 +267,29 @@ class GraphNeuralPolicy(Policy):
         described = self.network.describe(graph)
         legal = tf.gather(inputs.legal, graph.order, axis=1)
         noise = tf.gather(noise, graph.order, axis=1)
-        prior = None if inputs.prior is None else tf.gather(inputs.prior, graph.order, axis=1)
+        prior = self._prior(inputs)
 
-        def step(position, loads, used, chosen):  # type: ignore[no-untyped-def]
+        def step(position, loads, fill, used, chosen):  # type: ignore[no-untyped-def]
             def near(matrix: SparseMatrix) -> tf.Tensor:
                 columns, values = matrix.row(position)
                 devices = tf.one_hot(chosen.gather(columns), num_devices)
                 return tf.tensordot(values, devices, 1)
 
             secs, allowed = graph.device_secs[position], legal[:, position]
+            filled = fill + graph.device_fill[position]
             facts = self._facts(
-                secs, allowed, loads, used, near(graph.near_bytes), near(graph.near_secs)
+                secs, allowed, loads, filled, used, near(graph.near_bytes), near(graph.near_secs)
             )
             scores = self.network.scores(described[position], facts)
             scores = with_prior(scores, None if prior is None else prior[:, position])
+            if self._any_share:
+                scores = self._explored(scores, allowed)
             devices = choose(scores, allowed, noise[:, position])
             here = tf.one_hot(devices, num_devices)
             return (
                 position + 1,
                 loads + here * secs,
+                tf.where(here[..., tf.newaxis] > 0, filled, fill),
                 tf.maximum(used, here),
                 chosen.write(position, devices),
             )
@@ -243,7 +301,7 @@ class GraphNeuralPolicy(Policy):
         *_, chosen = tf.while_loop(
             lambda position, *_: position < self.num_groups,
             step,
-            (tf.constant(0), nothing, nothing, chosen),
+            (tf.constant(0), nothing, tf.zeros([count, num_devices, 2]), nothing, chosen),
             maximum_iterations=self.num_groups,
         )
         devices = tf.gather(chosen.stack(), graph.positions)
@@ -257,29 +315,52 @@ class GraphNeuralPolicy(Policy):
         chosen = tf.one_hot(tf.gather(tf.transpose(devices), graph.order), self.num_devices)
         flat = tf.reshape(chosen, [self.num_groups, count * self.num_devices])
         before = tf.cumsum(chosen, exclusive=True)
-        secs = graph.device_secs[:, tf.newaxis]
+        secs, fill = graph.device_secs[:, tf.newaxis], graph.device_fill[:, tf.newaxis]
         legal = tf.transpose(tf.gather(inputs.legal, graph.order, axis=1), [1, 0, 2])
         facts = self._facts(
             secs,
             legal,
             tf.cumsum(chosen * secs, exclusive=True),
+            tf.cumsum(chosen[..., tf.newaxis] * fill, exclusive=True) + fill,
             tf.minimum(before, 1.0),
             tf.reshape(graph.near_bytes @ flat, shape),
             tf.reshape(graph.near_secs @ flat, shape),
         )
         described = self.network.describe(graph)[:, tf.newaxis]
         scores = self.network.scores(described, facts)
-        if inputs.prior is not None:
-            prior = tf.transpose(tf.gather(inputs.prior, graph.order, axis=1), [1, 0, 2])
-            scores = with_prior(scores, prior)
+        prior = self._prior(inputs)
+        if prior is not None:
+            scores = with_prior(scores, tf.transpose(prior, [1, 0, 2]))
+        if self._any_share:
+            scores = self._explored(scores, legal)
         log_dists = masked_log_softmax(scores, legal)
         return tf.transpose(tf.gather(log_dists, graph.positions), [1, 0, 2])
+
+    def _explored(self, scores: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
+        """Mixes a share of any legal device into distributions; takes and returns scores."""
+        legal = tf.broadcast_to(legal, tf.shape(scores))
+        ways = tf.cast(legal, tf.float32)
+        anywhere = self._any_share / tf.reduce_sum(ways, axis=-1, keepdims=True)
+        chosen = tf.exp(masked_log_softmax(scores, legal))
+        return tf.math.log((1.0 - self._any_share) * chosen + anywhere)
+
+    def _prior(self, inputs: GroupInputs) -> tf.Tensor | None:
+        """Adds up what is known of groups before the network is asked, in the order of placing.
+
+        Returns:
+            float32 [n, num_groups, num_devices], added to the scores; None for nothing.
+        """
+        parts = [] if inputs.prior is None else [inputs.prior]
+        if self.own_scores is not None:
+            parts.append(self._own_scale * tf.convert_to_tensor(self.own_scores)[tf.newaxis])
+        return tf.gather(tf.add_n(parts), self.graph.order, axis=1) if parts else None
 
     def _facts(
         self,
         secs: tf.Tensor,
         legal: tf.Tensor,
         loads: tf.Tensor,
+        filled: tf.Tensor,
         used: tf.Tensor,
         near_bytes: tf.Tensor,
         near_secs: tf.Tensor,
@@ -290,18 +371,20 @@ class GraphNeuralPolicy(Policy):
             secs: float32 [..., num_devices], what the group takes on each device.
             legal: bool [..., num_devices], where it may go.
             loads: float32 [..., num_devices], seconds that each device has to do so far.
+            filled: float32 [..., num_devices, 2], what would be held of the memory of each device
+                with the group on it.
             used: float32 [..., num_devices], 1 where there is a group, otherwise 0.
             near_bytes: float32 [..., num_devices], the share of each device in the bytes that pass
                 between the group and those placed.
             near_secs: float32 [..., num_devices], seconds to send those bytes.
 
         Returns:
-            float32 [..., num_devices, 5].
+            float32 [..., num_devices, 7].
         """
         ends = tf.where(legal, loads + secs, np.inf)
         first = tf.reduce_min(ends, axis=-1, keepdims=True)
         total_secs = tf.reduce_sum(near_secs, axis=-1, keepdims=True)
-        return tf.stack(
+        around = tf.stack(
             [
                 # 1 where the device has an equal share of the work of the whole graph.
                 loads * (self.num_devices / self.num_groups),
@@ -313,6 +396,7 @@ class GraphNeuralPolicy(Policy):
             ],
             axis=-1,
         )
+        return tf.concat([around, tf.minimum(filled, _MOST_FILL)], axis=-1)
 
 
 def _scaled(states: tf.Tensor) -> tf.Tensor:

@@ -21,6 +21,7 @@ class GraphTensors:
         group_features: see `GraphFeatures`.
         device_features: see `GraphFeatures`.
         device_secs: see `GraphFeatures`.
+        device_fill: see `GraphFeatures`.
         received: [num_groups, num_groups], the share that each group (column) has in the bytes that
             a group (row) receives.
         sent: [num_groups, num_groups], the share that each group (column) has in the bytes that a
@@ -39,6 +40,7 @@ class GraphTensors:
         self.group_features = tf.constant(graph.group_features)
         self.device_features = tf.constant(graph.device_features)
         self.device_secs = tf.constant(graph.device_secs)
+        self.device_fill = tf.constant(graph.device_fill)
         self.received = SparseMatrix(
             consumers, producers, shares(consumers, graph.edge_bytes, count), count
         )

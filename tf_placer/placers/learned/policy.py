@@ -40,6 +40,8 @@ class FixedGroups:
         device_secs: float [num_groups, num_devices], what they take; None if that is not known, or
             the policy does not read it.
         edge_secs: float [num_edges], what it takes to send along the edges; None as above.
+        device_fill: float [num_groups, num_devices, 2], what they hold of the memory of devices;
+            None as above.
         start: float [num_groups, num_devices], how probable devices are at first; None for what
             the policy makes of its initial weights.
     """
@@ -48,6 +50,7 @@ class FixedGroups:
     legal: np.ndarray
     device_secs: np.ndarray | None = None
     edge_secs: np.ndarray | None = None
+    device_fill: np.ndarray | None = None
     start: np.ndarray | None = None
 
 

@@ -22,9 +22,10 @@ class StartConfig:
 
     start: Annotated[
         str | None,
-        "what the policy samples at first: what a placer that does not learn proposes first, such "
-        "as expert; the devices that the graph came with (original; in `optimize`); or a placement "
-        "in a file (.json); none to start with any",
+        "what the policy samples at first: the best of some simple placements, which are measured "
+        "before (best); what a placer that does not learn proposes first, such as expert; the "
+        "devices that the graph came with (original; in `optimize`); or a placement in a file "
+        "(.json); none to start with any",
     ] = None
     start_uniform: Annotated[
         float, "share of the devices sampled at first that are any, each as often"

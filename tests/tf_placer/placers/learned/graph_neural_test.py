@@ -56,6 +56,7 @@ def _random_graph(seed, num_groups, num_devices):
         legal,
         device_secs=rng.uniform(1, 4, legal.shape),
         edge_secs=rng.uniform(0, 2, len(edges)),
+        device_fill=rng.uniform(0, 0.3, [*legal.shape, 2]),
     )
     return features, legal
 
@@ -136,11 +137,29 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
         # before, so that the two ways to compute what is on the devices are compared.
         for seed in range(5):
             features, legal = _random_graph(seed, 20, 4)
-            policy, inputs = GraphNeuralPolicy(_network(seed=seed), features), _inputs(legal)
+            policy = GraphNeuralPolicy(_network(seed=seed), features, own_scores=0.5)
+            own = policy.own_scores
+            own.assign(np.random.default_rng(seed).normal(0, 1, own.shape))
+            inputs = _inputs(legal)
             devices = _sampled(policy, inputs, tf.zeros([1, 20, 4]))
             log_dists = policy.log_dists(inputs, devices)
             self.assertAllEqual(devices, tf.argmax(log_dists, axis=2, output_type=tf.int32))
             self.assertGreater(len(set(devices.numpy()[0].tolist())), 1)
+
+    def test_scores_of_its_own_move_one_group_and_no_other(self):
+        features, legal = _random_graph(0, 20, 4)
+        policy, inputs = GraphNeuralPolicy(_network(), features, own_scores=2.0), _inputs(legal)
+        devices = tf.constant(legal.argmax(axis=1)[np.newaxis], tf.int32)
+        before = policy.log_dists(inputs, devices).numpy()
+        own = policy.own_scores
+        self.assertEqual(own.shape, (20, 4))
+        device = int(devices[0, 7])
+        own.assign(tf.tensor_scatter_nd_add(own, [[7, device]], [0.5]))
+        after = policy.log_dists(inputs, devices).numpy()
+        self.assertAllEqual(np.delete(before, 7, axis=1), np.delete(after, 7, axis=1))
+        # Its odds against all others grow by exp(2.0 * 0.5).
+        odds = [np.exp(d[0, 7, device]) / (1 - np.exp(d[0, 7, device])) for d in (before, after)]
+        self.assertAllClose(odds[1] / odds[0], np.e, rtol=1e-3)
 
     def test_a_group_depends_on_what_is_placed_before_it_only(self):
         policy, inputs = _diamond(_network(), legal=np.ones([4, 3], np.bool_))

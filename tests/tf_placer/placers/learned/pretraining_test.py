@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import itertools
 from unittest import mock
 
@@ -101,6 +102,22 @@ class PretrainingTest(tf.test.TestCase):
         self.assertEqual(results, [PretrainedProblem(updates=2)])
         for one, other in zip(before, network.get_weights(), strict=True):
             self.assertAllEqual(one, other)
+
+    def test_too_much_memory_teaches_even_where_nothing_has_fitted_yet(self):
+        problem = two_chain_problem(8, num_devices=4)
+        # Four of the 16 operations fit on each device, so that one random placement in 70 does.
+        problem = dataclasses.replace(
+            problem,
+            resident_bytes=np.full(16, 10**9),
+            tensor_bytes=np.ones(14, np.int64),
+            devices=[dataclasses.replace(d, memory_bytes=4 * 10**9 + 99) for d in problem.devices],
+            local_bytes=None,
+        )
+        network = _network()
+        results = pretrain(network, [problem], updates=100)
+        self.assertFalse(np.isfinite(results[0].first_mean_secs))
+        measured = SimulatedEnvironment(problem).measure(_sampled(network, problem, 20))
+        self.assertGreater(sum(each.failure is None for each in measured), 10)
 
     def test_placements_that_are_all_alike_teach_nothing(self):
         network = _network()
