@@ -70,7 +70,8 @@ class TrainingTest(parameterized.TestCase, tf.test.TestCase):
 
     def test_controllers_sample_different_placements_and_have_baselines_of_their_own(self):
         run_eagerly(self)
-        training = Training(self.placer("colocrl", hidden_units=8, attention_units=8))
+        options = {"hidden_units": 8, "attention_units": 8, "baseline_moves": "batch"}
+        training = Training(self.placer("colocrl", **options))
         parameters = training.parameters()
         sampled = [training.sample(parameters, number, 0) for number in (1, 2)]
         self.assertNotAllEqual(sampled[0][1], sampled[1][1])
