@@ -3,8 +3,9 @@
 A chain is one search in a directory of its own: it is started, killed by SIGKILL, SIGTERM, SIGINT
 or SIGHUP, started again, and so on, and in the end left alone. After each kill no process of it may
 be left, what it had written to a log and what it had printed of a trial must be in its log, and no
-file may be half written. The end must be right: in simulation that of a search which nobody killed,
-with live steps a verdict on trials of which none was measured twice. Neither a temporary file nor a
+file may be half written. Controllers and their parameter server are killed, too, while the search
+goes on. The end must be right: in simulation that of a search which nobody killed, with live steps
+and with controllers one on trials of which none was measured twice. Neither a temporary file nor a
 directory of the moment may be left then. What is done is kept in `--out_dir`, so the campaign goes
 on where it stopped:
 
@@ -20,120 +21,40 @@ import json
 import operator
 import os
 import pathlib
-import queue
 import random
 import re
-import secrets
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Sequence
+from typing import Any
 
 import benchmarks
 import graph_passes
 import tf_placer
 from benchmarks.campaigns.answers import append_answers, read_answers, report_answers
+from benchmarks.campaigns.marked_process import MarkedProcess, marked
 from benchmarks.campaigns.victims import VICTIMS, Victim
 
-__all__ = ["GOOD", "main", "run_chain"]
+__all__ = ["GOOD", "lost", "main", "run_chain", "whole_lines"]
 
 #: Answers that are as they should be.
 GOOD = ("survived",)
-_MARK = "TF_PLACER_CAMPAIGN"
 _SIGNALS = (
     *(signal.SIGKILL, signal.SIGKILL, signal.SIGKILL),
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
 )
 _MOST_KILLS = 8
+_MOST_PARTS = 3
 _LIMIT_SECS = 300.0
 _TRIAL = re.compile(r"\btrial (\d+) ")
 # Of these files what is there stays, whatever comes behind it.
-_LOGS = ("trials.jsonl", "training.jsonl", "workers.jsonl")
+_LOGS = ("trials.jsonl", "training.jsonl", "workers.jsonl", "simulated_trials.jsonl")
 _OF_THE_MOMENT = re.compile(r"\.tmp$|^tf_placer_scratch_|^tfp_ray_")
 
 
-class _Search:
-    """A search that runs as a process of its own, and what it has printed."""
-
-    def __init__(self, victim: Victim, directory: pathlib.Path, number: int) -> None:
-        self.mark = secrets.token_hex(8)
-        self.lines: list[str] = []
-        (directory / "tmp").mkdir(exist_ok=True)
-        self._process = subprocess.Popen(
-            [sys.executable, *victim.command(directory, number)],
-            env={
-                **os.environ,
-                _MARK: self.mark,
-                "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                "PYTHONUNBUFFERED": "1",
-                "TMPDIR": f"{directory}/tmp",
-                "XDG_CACHE_HOME": f"{directory}/cache",
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        self._news: queue.Queue[None] = queue.Queue()
-        assert self._process.stdout is not None
-        reader = threading.Thread(target=self._read, args=[self._process.stdout], daemon=True)
-        reader.start()
-
-    def _read(self, file: IO[bytes]) -> None:
-        with file:
-            for line in file:
-                self.lines.append(line.decode(errors="replace").rstrip("\n"))
-                self._news.put(None)
-
-    def wait_for_lines(self, count: int) -> None:
-        """Waits until it has printed so many lines, or has ended."""
-        while len(self.lines) < count and self._process.poll() is None:
-            with contextlib.suppress(queue.Empty):
-                self._news.get(timeout=0.2)
-
-    def wait(self, timeout_secs: float) -> int | None:
-        """Waits for its end; returns its exit code, or None if it does not end."""
-        try:
-            return self._process.wait(timeout_secs)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def kill(self, number: int, *, group: bool) -> bool:
-        """Sends a signal, to all of its process group if wanted; False if it has ended before."""
-        if self._process.poll() is not None:
-            return False
-        (os.killpg if group else os.kill)(self._process.pid, number)
-        return True
-
-    def orphans(self, timeout_secs: float) -> list[str]:
-        """Waits until no process of it is left, and names those that stay; ends them, too."""
-        end_secs = time.monotonic() + timeout_secs
-        while (left := dict(_processes(self.mark))) and time.monotonic() < end_secs:
-            time.sleep(0.05)
-        for process in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        return list(left.values())
-
-
-def _processes(mark: str) -> Iterator[tuple[int, str]]:
-    """Finds the processes that have inherited a mark in their environment."""
-    for directory in pathlib.Path("/proc").glob("[0-9]*"):
-        # It may end meanwhile, or be another user's.
-        with contextlib.suppress(OSError):
-            if mark.encode() in (directory / "environ").read_bytes():
-                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if command:  # Else it has ended, and nobody has asked how.
-                    yield int(directory.name), command[:200]
-
-
-def _whole_lines(directory: pathlib.Path) -> dict[str, bytes]:
+def whole_lines(directory: pathlib.Path) -> dict[str, bytes]:
     """Reads the logs, without a line that is not whole."""
     found = {}
     for name in _LOGS:
@@ -143,7 +64,7 @@ def _whole_lines(directory: pathlib.Path) -> dict[str, bytes]:
     return found
 
 
-def _lost(before: dict[str, bytes], now: dict[str, bytes], lines: Sequence[str]) -> str:
+def lost(before: dict[str, bytes], now: dict[str, bytes], lines: Sequence[str]) -> str:
     """Says what is not in the logs any more, or was printed and is not there; "" for nothing."""
     for name, content in before.items():
         # A header alone is written anew by a search that has no trials.
@@ -156,6 +77,17 @@ def _lost(before: dict[str, bytes], now: dict[str, bytes], lines: Sequence[str])
     if len(printed) != len(set(printed)):
         return "a trial was printed twice"
     return ""
+
+
+def _kill_part(search: MarkedProcess, pattern: str, draw: random.Random) -> str:
+    """Kills one of its processes by SIGKILL, and names it; "" where there is none."""
+    parts = [part for part in marked(search.mark) if re.match(pattern, part[1])]
+    if not parts:
+        return ""
+    process, name = draw.choice(sorted(parts))
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    return name.strip()
 
 
 def _half(directory: pathlib.Path) -> str:
@@ -187,7 +119,11 @@ def _has_traceback(text: str) -> bool:
 
 
 def _answer_to_kill(
-    victim: Victim, search: _Search, number: int, directory: pathlib.Path, before: dict[str, bytes]
+    victim: Victim,
+    search: MarkedProcess,
+    number: int,
+    directory: pathlib.Path,
+    before: dict[str, bytes],
 ) -> tuple[str, str]:
     """Looks at what a kill has left."""
     code = search.wait(_LIMIT_SECS)
@@ -203,7 +139,7 @@ def _answer_to_kill(
     by_ray = (number, -signal.SIGABRT) if victim.needs == "ray" else ()
     if code not in (0, 1, -number, *by_ray):
         return "another end", f"exit code {code} after signal {number}: {text[-500:]}"
-    if problem := _lost(before, _whole_lines(directory), search.lines):
+    if problem := lost(before, whole_lines(directory), search.lines):
         return "lost", problem
     if name := _half(directory):
         return "half a file", name
@@ -211,7 +147,11 @@ def _answer_to_kill(
 
 
 def _answer_to_end(
-    victim: Victim, search: _Search, number: int, directory: pathlib.Path, before: dict[str, bytes]
+    victim: Victim,
+    search: MarkedProcess,
+    number: int,
+    directory: pathlib.Path,
+    before: dict[str, bytes],
 ) -> tuple[str, str]:
     """Looks at what a search that was left alone has come to."""
     code = search.wait(_LIMIT_SECS)
@@ -223,7 +163,7 @@ def _answer_to_end(
     output = "\n".join(search.lines)
     if code:
         return "does not go on", output[-1500:]
-    if problem := _lost(before, _whole_lines(directory), search.lines):
+    if problem := lost(before, whole_lines(directory), search.lines):
         return "lost", problem
     if problem := victim.problem(directory, number, output):
         return "wrong end", problem
@@ -250,11 +190,21 @@ def run_chain(number: int, victims: Sequence[Victim] = VICTIMS) -> list[dict[str
 
     # Short, because sockets of Ray are in it.
     directory = pathlib.Path(tempfile.mkdtemp(prefix="k"))
+
+    def kill_parts(search: MarkedProcess) -> None:
+        for _ in range(draw.randint(0, _MOST_PARTS) if victim.parts else 0):
+            if search.wait(draw.uniform(0.2, 0.5) * victim.usual_secs) is not None:
+                return
+            if name := _kill_part(search, victim.parts, draw):
+                # Whether it has survived is seen when it is killed, or ends.
+                add("survived", "", f"SIGKILL of {name}")
+
     try:
         for _ in range(kills):
-            before = _whole_lines(directory)
+            before = whole_lines(directory)
             by, group = draw.choice(_SIGNALS), draw.random() < 0.5
-            search = _Search(victim, directory, number)
+            search = MarkedProcess(victim.command(directory, number), directory)
+            kill_parts(search)
             if victim.lines and draw.random() < 0.6:
                 search.wait_for_lines(draw.randint(1, victim.lines))
                 time.sleep(draw.uniform(0, 0.02 * victim.usual_secs))
@@ -265,8 +215,9 @@ def run_chain(number: int, victims: Sequence[Victim] = VICTIMS) -> list[dict[str
                 add(how, words, "end")
                 return cases
             add(*_answer_to_kill(victim, search, by, directory, before), signal.Signals(by).name)
-        before = _whole_lines(directory)
-        search = _Search(victim, directory, number)
+        before = whole_lines(directory)
+        search = MarkedProcess(victim.command(directory, number), directory)
+        kill_parts(search)
         add(*_answer_to_end(victim, search, number, directory, before), "end")
         return cases
     finally:

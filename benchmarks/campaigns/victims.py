@@ -17,6 +17,8 @@ import numpy as np
 
 from benchmarks.search_quality.random_steps import random_step
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS
+from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import Trial, read_log
 
 __all__ = ["VICTIMS", "Victim"]
@@ -26,6 +28,7 @@ _TIMES = ("elapsed_secs", "time", "step_secs_mean", "command", "interrupted")
 _LIVE_TRIALS = 10
 _LEARNED_TRIALS = 40
 _LOOP_TRIALS = 60
+_CONTROLLED_TRIALS = 150
 # A training script that knows nothing of placements, with as little to compute as can be.
 _SCRIPT = """\
 import numpy as np
@@ -59,6 +62,8 @@ class Victim:
         orphan_secs: how long its processes may take to end after it was killed: some of Ray's wait
             for others of Ray for a minute before they look whether anybody is there.
         is_script: whether it is a script of somebody, whose errors are shown as Python shows them.
+        parts: names of its processes, as a regular expression, that are killed, too, while it goes
+            on; "" for none.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Victim:
     needs: str = "numpy"
     is_script: bool = False
     orphan_secs: float = 20.0
+    parts: str = ""
 
     @property
     def is_here(self) -> bool:
@@ -220,6 +226,25 @@ def _optimized(directory: pathlib.Path, number: int, output: str) -> str:
     return _measured(trials)
 
 
+def _controlled(directory: pathlib.Path, number: int, output: str) -> str:
+    """Looks at a search by controllers, which differs from run to run."""
+    del number, output
+    _, trials = read_log(directory / "run" / SIMULATED_TRIALS)
+    result = json.loads((directory / "out.json").read_text())
+    if len(trials) != _CONTROLLED_TRIALS or result["trials"] != len(trials):
+        return f"{len(trials)} trials, {result['trials']} in the result"
+    best_secs = min(t.measurement.median_secs or np.inf for t in trials)
+    if result["step_secs"] != best_secs:
+        return f"the result is {result['step_secs']} s, the best trial {best_secs} s"
+    places = [(trial.controller, trial.batch, trial.position) for trial in trials[1:]]
+    if len(places) != len(set(places)):
+        return "two trials have one place in one batch of one controller"
+    _, updates = read_training_log(directory / "run")
+    if not updates or updates[-1].samples >= len(trials):
+        return f"{len(updates)} updates, from more samples than there are trials"
+    return _measured(trials[1:])
+
+
 def _trained(directory: pathlib.Path, number: int, output: str) -> str:
     del number
     if "trained True" not in output:
@@ -246,6 +271,7 @@ def _deterministic(
 _LEARNED = ("--placer=colocrl", f"--max_trials={_LEARNED_TRIALS}")
 _CLIMBING = ("--placer=hill_climbing", "--max_trials=5000")
 _AUTO = ("--placer=auto", "--max_trials=3000")
+_CONTROLLED = ("--placer=post", "--placer_option=batch_size=4", "--placer_option=ce_samples=8")
 _OF_RAY: dict[str, Any] = {"needs": "ray", "orphan_secs": 100.0}
 _BY_RAY = ("--workers=ray", "--num_workers=2")
 
@@ -257,8 +283,21 @@ VICTIMS: tuple[Victim, ...] = (
     _deterministic("search by a policy that learns", 0.04, _search_with(*_LEARNED), 6.0),
     Victim("optimize on local:2", 0.1, _optimize, 20.0, 18, _optimized),
     Victim("run on local:2", 0.02, _run, 30.0, 18, _trained, is_script=True),
-    Victim("optimize by workers of Ray", 0.02, _optimize_by_ray, 25.0, 18, _optimized, **_OF_RAY),
+    Victim("optimize by workers of Ray", 0.01, _optimize_by_ray, 25.0, 18, _optimized, **_OF_RAY),
     _deterministic(
         "search by workers of Ray", 0.02, _search_with(*_AUTO, *_BY_RAY), 8.0, **_OF_RAY
+    ),
+    Victim(
+        "search by controllers",
+        0.01,
+        _search_with(
+            *(*_CONTROLLED, "--workers=ray", "--controllers=2"),
+            f"--max_trials={_CONTROLLED_TRIALS}",
+        ),
+        15.0,
+        0,
+        _controlled,
+        **_OF_RAY,
+        parts="ray::(Controller|ParameterServer)",
     ),
 )

@@ -86,7 +86,7 @@ def add_clear_devices(parser: argparse._ActionsContainer) -> None:
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Adds what says who measures in parallel: --workers and --num_workers."""
+    """Adds what says who works in parallel: --workers, --num_workers, --controllers."""
     parser.add_argument(
         "--workers",
         metavar="ADDRESS",
@@ -99,6 +99,14 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="workers at most (default: one on this computer; as many as a cluster has)",
+    )
+    parser.add_argument(
+        "--controllers",
+        type=int,
+        metavar="N",
+        help="how many processes of a placer that learns sample placements and share one set of "
+        "weights, each waiting for its own placements only; needs --workers (default 1: the search "
+        "itself)",
     )
 
 

@@ -80,17 +80,23 @@ def run(args: argparse.Namespace) -> None:
 
 def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
     """Shows the updates of the placer: None where there are none, as of one that learns nothing."""
+    from tf_placer.report.controllers_table import controllers_table, staleness_line
     from tf_placer.report.training_table import training_table
     from tf_placer.search.training_log import read_training_log
 
     _, updates = read_training_log(log_dir)
     shown = training_table(updates, width=terminal_width()) if updates else None
-    return shown, [update.to_json() for update in updates]
+    if shown is not None and (by_controller := controllers_table(updates)):
+        shown = "\n\n".join([shown, f"{by_controller}\n\n{staleness_line(updates)}"])
+    missing = dict.fromkeys(("controller", "version", "staleness"))
+    return shown, [{**missing, **update.to_json()} for update in updates]
 
 
 def _trial_values(trial: Trial) -> dict[str, Any]:
     """Makes the JSON form of a trial: all have the same entries, unlike in the log."""
-    missing = dict.fromkeys(("reference_secs", "drift", "position", "worker"))
+    missing = dict.fromkeys(
+        ("reference_secs", "drift", "position", "worker", "controller", "version")
+    )
     return {**missing, **trial.to_json()}
 
 

@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> None:
         "seed": args.seed,
     }
     if args.dry_run:
-        checked = Settings(**settings, workers=find_workers(args.workers, args.num_workers))
+        workers = find_workers(args.workers, args.num_workers, args.controllers)
+        checked = Settings(**settings, workers=workers)
         plan = plan_search(prepare(read_step(graph, **step), checked), args.log_dir)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
@@ -127,6 +128,7 @@ def run(args: argparse.Namespace) -> None:
         tensorboard=args.tensorboard,
         workers=args.workers,
         num_workers=args.num_workers,
+        controllers=args.controllers,
     )
     problem = None
     try:

@@ -35,7 +35,6 @@ from tf_placer.placers import (
     ORIGINAL_START,
     check_options,
     granularity_of,
-    make_placer,
     start_source,
 )
 from tf_placer.placers.auto.auto_config import AutoConfig
@@ -48,16 +47,23 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
+from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.limits import limits_of
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.scratch import scratch_directory
+from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS, controlled_search
+from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
+from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
-from tf_placer.search.distributed.workers import Workers, find_workers
+from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
 from tf_placer.search.loop import Budget
 from tf_placer.search.simulated_search import SearchOutcome, search_problem
 from tf_placer.search.training_log import TRAINING, TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
+from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration
@@ -140,18 +146,19 @@ def run(args: argparse.Namespace) -> None:
         check_output(args.output, args.problem, log)
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
-    workers = find_workers(args.workers, args.num_workers)
-    if workers is not None and args.placer != AUTO:
+    workers = find_workers(args.workers, args.num_workers, args.controllers)
+    check_is_for_controllers(workers, args.placer)
+    if workers is not None and workers.controllers == 1 and args.placer != AUTO:
         raise ValueError(
             f"placer {args.placer!r} simulates a batch in less time than it takes to send it to "
-            "workers: --workers is for 'auto'"
+            "workers: --workers is for 'auto', and for placers that learn by --controllers"
         )
     problem = read_problem(args.problem)
     if args.placer == AUTO:
         config = AutoConfig(**check_options(args.placer, options))
         _search_auto(problem, args, options, config, budget, workers)
     else:
-        _search_placer(problem, args, options, budget)
+        _search_placer(problem, args, options, budget, workers)
 
 
 def _search_placer(
@@ -159,13 +166,21 @@ def _search_placer(
     args: argparse.Namespace,
     options: Mapping[str, str],
     budget: Budget,
+    workers: Workers | None,
 ) -> None:
     """Searches with a placer that is asked for proposals, and keeps the best so far in the file."""
     placed, clusters = problem, np.arange(problem.num_groups)
     if granularity_of(args.placer, options) == "coarse":
         placed, clusters = coarse_problem(problem)
-    start = _start(problem, clusters, args, options)
-    proposer = _placer(placed, args.placer, options, args.seed, start)
+    setup = PlacerSetup(
+        args.placer,
+        group_graph(placed),
+        legal_devices(placed),
+        args.seed,
+        options,
+        placed,
+        _start(problem, clusters, args, options),
+    )
     log = SearchLog(args, options)
     file = ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
@@ -179,27 +194,42 @@ def _search_placer(
         line.show(_progress(outcome, eta_secs))
 
     with contextlib.ExitStack() as stack:
-        recorder = None
+        recorder = training = None
         if args.log_dir is not None:
             training = stack.enter_context(TrainingLog(args.log_dir, log.header))
             recorder = TrainingRecorder(training, args.log_dir, _say)
         log.begin()
-        try:
-            outcome = of_groups(
-                search_problem(
-                    placed,
-                    proposer,
-                    max_trials=budget.max_trials,
-                    max_secs=budget.max_secs,
-                    report=report,
-                    observed=None if recorder is None else recorder.observed,
-                    sampled=log.sampled.add,
-                )
+        stack.callback(line.clear)
+        observed = None if recorder is None else recorder.observed
+        if workers is None:
+            outcome = search_problem(
+                placed,
+                _placer(setup),
+                max_trials=budget.max_trials,
+                max_secs=budget.max_secs,
+                report=report,
+                observed=observed,
+                sampled=log.sampled.add,
             )
-        finally:
-            line.clear()
-        if recorder is not None:
+        else:
+            trials, controllers = _controllers(workers, setup, args, log, training, stack)
+            outcome = controlled_search(
+                placed,
+                controllers,
+                trials,
+                seed=args.seed,
+                max_trials=budget.max_trials,
+                max_secs=budget.max_secs,
+                report=report,
+                observed=observed,
+                sampled=log.sampled.add,
+            )
+        line.clear()
+        outcome = of_groups(outcome)
+        if recorder is not None and not (workers and outcome.interrupted):
             recorder.finish()
+        if training is not None and (stale := staleness_line(training.updates)):
+            _say(stale)
     lines = [search_table(problem, outcome), *_places(args)]
     values = {"output": args.output, "log_dir": args.log_dir}
     # It is of use where a file cannot be written, too.
@@ -359,26 +389,41 @@ def _start(
     return coarse_assignment(row, clusters, int(clusters.max(initial=-1)) + 1, problem.num_devices)
 
 
-def _placer(
-    problem: PlacementProblem,
-    name: str,
-    options: Mapping[str, str],
-    seed: int,
-    start: np.ndarray | None,
-) -> Placer:
-    groups = group_graph(problem)
+def _placer(setup: PlacerSetup) -> Placer:
     try:
-        return make_placer(
-            name,
-            groups,
-            legal_devices(problem),
-            seed=seed,
-            options=options,
-            problem=problem,
-            start=start,
-        )
+        return setup.make_placer()
     except ImportError as error:
         # Others name themselves and how they are installed.
         if error.name in ("keras", "tensorflow"):
             require_tensorflow()
         raise
+
+
+def _controllers(
+    workers: Workers,
+    setup: PlacerSetup,
+    args: argparse.Namespace,
+    log: SearchLog,
+    training: TrainingLog | None,
+    stack: contextlib.ExitStack,
+) -> tuple[TrialLog, Controllers]:
+    """Starts controllers, and opens the log of what they propose; the stack ends both.
+
+    Without a directory for the log, it is gone at the end.
+    """
+    directory = args.log_dir or stack.enter_context(scratch_directory())
+    trials = stack.enter_context(
+        TrialLog(os.path.join(directory, SIMULATED_TRIALS), log.header or {"seed": args.seed})
+    )
+    if training is not None and not trials.trials:
+        training.restart()
+    _say(f"starting {workers.controllers} controllers")
+    stack.enter_context(connected(workers))
+    controllers = ray_controllers(
+        workers,
+        setup,
+        directory=args.log_dir,
+        updates=() if training is None else training.updates,
+        say=_say,
+    )
+    return trials, stack.enter_context(controllers)

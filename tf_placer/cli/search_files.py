@@ -43,6 +43,8 @@ class SearchLog:
         self._problem = pathlib.Path(args.problem).read_bytes()
         digest = hashlib.sha256(self._problem).hexdigest()
         self.header = search_header({"problem": digest}, args.placer, options, args.seed)
+        if (args.controllers or 1) > 1:
+            self.header["controllers"] = args.controllers
         self.directory.check(self.header)
 
     def begin(self) -> None:

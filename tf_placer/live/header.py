@@ -51,6 +51,8 @@ def _request_header(
         more["queue_runners"] = [runner.to_json() for runner in step.queue_runners]
     if step.restored:
         more["restored"] = sorted(step.restored)
+    if request.workers is not None and request.workers.controllers > 1:
+        more["controllers"] = request.workers.controllers
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
         "fetches": list(step.fetches),

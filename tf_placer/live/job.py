@@ -47,14 +47,17 @@ from tf_placer.live.time_plan import ConfirmationPlan, TimePlan
 from tf_placer.placers import (
     ORIGINAL_START,
     granularity_of,
-    make_placer,
     needs_problem,
     start_source,
 )
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
+from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.progress import progress_line
+from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.distributed.tallies import num_workers
 from tf_placer.search.loop import Budget, LaterStage, Progress, best_trial, search
@@ -77,6 +80,10 @@ _LEAST_TIMEOUT_SECS = 60.0
 # Where little time is left, a placement may still take this many times as long as the original.
 _LAST_TIMEOUT_RATIO = 2.0
 _SHORTEST_TIMEOUT_SECS = 10.0
+
+
+#: Starts controllers: takes workers, what they train, and options of `Controllers`.
+ControllersMaker = Callable[..., contextlib.AbstractContextManager[ConcurrentPlacer]]
 
 
 def _stay(error: OSError) -> None:
@@ -108,6 +115,8 @@ class LiveJob:
         move: takes the directory to another place, because this one takes no files; takes the
             error, and raises it if there is none.
         found: the placement that was found, when one was.
+        controllers_by: starts controllers, if the request is for several.
+        stack: ends what was started for the search.
     """
 
     request: Request
@@ -128,6 +137,12 @@ class LiveJob:
     begun: set[str] = dataclasses.field(default_factory=set)
     move: Callable[[OSError], None] = _stay
     found: Placement | None = None
+    controllers_by: ControllersMaker = ray_controllers
+    stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
+
+    @property
+    def _has_controllers(self) -> bool:
+        return self.request.workers is not None and self.request.workers.controllers > 1
 
     def search(self, log: TrialLog) -> list[Trial]:
         """Measures the graph as it came, the baselines, and what the placer proposes.
@@ -141,12 +156,13 @@ class LiveJob:
         with (
             TrainingLog(self.directory.path, self.header) as training,
             self._measurer(log) as measurer,
+            contextlib.ExitStack() as self.stack,
         ):
             if not log.trials:
                 training.restart()
             names = dict.fromkeys([*BASELINES, self.request.placer])
             stages = [
-                LaterStage(name, functools.partial(self._made, name, log, measurer))
+                LaterStage(name, functools.partial(self._made, name, log, measurer, training))
                 for name in names
             ]
             recorder = TrainingRecorder(training, self.directory.path, self.stages.say)
@@ -182,6 +198,8 @@ class LiveJob:
                 should_stop=lambda: self._is_over(log.trials),
             )
             recorder.finish()
+            if line := staleness_line(training.updates):
+                self.stages.say(line)
         return trials
 
     def _with_all_that_counts(self, progress: Progress, log: TrialLog) -> Progress:
@@ -228,13 +246,19 @@ class LiveJob:
             report=self.stages.say,
         )
 
-    def _made(self, name: str, log: TrialLog, measurer: Measurer) -> Placer | None:
+    def _made(
+        self, name: str, log: TrialLog, measurer: Measurer, training: TrainingLog
+    ) -> Placer | ConcurrentPlacer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
             with self.interrupts.breakable():
                 if name == self.request.placer and needs_problem(name) and self.costs is None:
                     self._profile(name, log, measurer)
-                placer = self._placer(name, log)
+                placer: Placer | ConcurrentPlacer
+                if name == self.request.placer and self._has_controllers:
+                    placer = self._controllers(name, training)
+                else:
+                    placer = self._placer(name, log)
             self.begun.add(name)
             return placer
         except (SearchError, WorkerStartError) as error:
@@ -286,33 +310,10 @@ class LiveJob:
         return self.plan.profile_secs(trials, links_known=known)
 
     def _placer(self, name: str, log: TrialLog) -> Placer:
-        coarse = self.grouped.coarse
-        options = self.request.placer_options if name == self.request.placer else None
-        source = start_source(name, options)
-        if coarse is not None and granularity_of(name, options) == "coarse":
-            # One kind of groups for all stages, so that each can take over what another measured.
-            devices = tuple(device.name for device in self.request.machine.devices)
-            coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
-            placer = make_placer(
-                name,
-                coarse.group_graph,
-                coarse_legal,
-                seed=self.request.seed,
-                options=options,
-                start=None if source is None else self._start(source, coarse),
-            )
-            clusters = self.grouped.clusters
-            assert clusters is not None
+        setup, clusters = self._setup(name)
+        placer = setup.make_placer()
+        if clusters is not None:
             return LiftedPlacer(placer, self.grouped.group_graph, self.legal, clusters)
-        placer = make_placer(
-            name,
-            self.grouped.group_graph,
-            self.legal,
-            seed=self.request.seed,
-            options=options,
-            problem=None if self.costs is None else self.costs.problem,
-            start=None if source is None else self._start(source, self.grouped),
-        )
         # It begins with what the baselines have taught.
         before = () if name in BASELINES else BASELINES
         known = [trial for trial in log.trials if trial.placer in before]
@@ -323,6 +324,59 @@ class LiveJob:
             lambda: self._left_to_search_secs(log.trials),
         )
         return placer
+
+    def _setup(self, name: str) -> tuple[PlacerSetup, np.ndarray | None]:
+        """Says what a placer is made of.
+
+        Returns:
+            That, and of one that places coarse groups, which of them each group is in.
+        """
+        coarse = self.grouped.coarse
+        options = self.request.placer_options if name == self.request.placer else {}
+        source = start_source(name, options)
+        if coarse is not None and granularity_of(name, options) == "coarse":
+            # One kind of groups for all stages, so that each can take over what another measured.
+            devices = tuple(device.name for device in self.request.machine.devices)
+            coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
+            setup = PlacerSetup(
+                name,
+                coarse.group_graph,
+                coarse_legal,
+                self.request.seed,
+                options,
+                start=None if source is None else self._start(source, coarse),
+            )
+            assert self.grouped.clusters is not None
+            return setup, self.grouped.clusters
+        setup = PlacerSetup(
+            name,
+            self.grouped.group_graph,
+            self.legal,
+            self.request.seed,
+            options,
+            problem=None if self.costs is None else self.costs.problem,
+            start=None if source is None else self._start(source, self.grouped),
+        )
+        return setup, None
+
+    def _controllers(self, name: str, training: TrainingLog) -> ConcurrentPlacer:
+        """Starts the controllers of a placer that learns, beside this process."""
+        assert self.request.workers is not None
+        setup, clusters = self._setup(name)
+
+        def lift(placements: np.ndarray) -> np.ndarray:
+            return placements if clusters is None else placements[:, clusters]
+
+        self.stages.say(f"starting {self.request.workers.controllers} controllers")
+        controllers = self.controllers_by(
+            self.request.workers,
+            setup,
+            directory=self.directory.path,
+            updates=training.updates,
+            lift=lift,
+            say=self.stages.say,
+        )
+        return self.stack.enter_context(controllers)
 
     def _start(self, source: str, grouped: GroupedGraph) -> np.ndarray:
         """Finds the placement of groups that a policy starts from, int32 [num_groups].
@@ -624,6 +678,7 @@ def run(
     interrupts: Interrupts | None = None,
     host: int | None = None,
     fleet: FleetMaker = ray_fleet,
+    controllers: ControllersMaker = ray_controllers,
 ) -> Outcome:
     """Searches, confirms and writes what came out.
 
@@ -639,6 +694,7 @@ def run(
         host: file descriptor of a `WorkerHost` that runs all sessions; None for processes of their
             own.
         fleet: connects to the machines of workers, if the request is for some.
+        controllers: starts controllers, if the request is for several.
 
     Returns:
         How it ended.
@@ -658,6 +714,7 @@ def run(
             interrupts or Interrupts(),
             host,
             fleet,
+            controllers,
         )
 
 
@@ -670,6 +727,7 @@ def _run(
     interrupts: Interrupts,
     host: int | None,
     fleet: FleetMaker,
+    controllers: ControllersMaker,
 ) -> Outcome:
     stages.enter("reading the graph")
     request, config_bytes = request_directory.read_request()
@@ -723,6 +781,7 @@ def _run(
             others=others,
             hosted=hosted,
             crew=crew,
+            controllers_by=controllers,
             move=lambda error: log.move(place.of_log(error)),
         )
         stages.say(f"searching; the log is in {directory.path}")

@@ -66,6 +66,7 @@ def optimize(
     session_config: tf.compat.v1.ConfigProto | None = None,
     workers: str | None = None,
     num_workers: int | None = None,
+    controllers: int | None = None,
 ) -> OptimizeResult:
     """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
 
@@ -144,6 +145,9 @@ def optimize(
             computer measures, one trial at a time. Needs `tf_placer[ray]`.
         num_workers: how many workers at most; by default one on this computer, and as many as a
             cluster has.
+        controllers: how many processes of the placer, which must learn, sample placements and
+            share one set of weights; each waits for its own placements only. By default one, which
+            is the search itself. Needs workers.
 
     Returns:
         The graph, whether it has changed and why, and all measurements.
@@ -163,7 +167,7 @@ def optimize(
         >>> print(result.reason, result.table())
     """
     start_secs = time.monotonic()
-    crew = find_workers(workers, num_workers)
+    crew = find_workers(workers, num_workers, controllers)
     settings = Settings(
         machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
     )

@@ -21,7 +21,11 @@ from tf_placer.live.run_directory import Request
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
-from tf_placer.search.distributed.workers import Workers, check_is_for_workers
+from tf_placer.search.distributed.workers import (
+    Workers,
+    check_is_for_controllers,
+    check_is_for_workers,
+)
 
 __all__ = ["Prepared", "Settings", "prepare"]
 
@@ -48,6 +52,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_machine(self.machine)
         check_placer(self.placer, self.placer_options)
+        check_is_for_controllers(self.workers, self.placer)
         check_budget(self.max_trials, self.max_secs)
         check_seed(self.seed)
         if self.session_config is not None and not isinstance(

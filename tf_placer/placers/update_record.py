@@ -10,6 +10,10 @@ from typing import Any
 __all__ = ["UpdateRecord"]
 
 
+# What only searches with several controllers have.
+_OF_CONTROLLERS = ("controller", "version", "staleness")
+
+
 @dataclasses.dataclass(frozen=True)
 class UpdateRecord:
     """One point of every training curve.
@@ -29,6 +33,9 @@ class UpdateRecord:
         mean_step_secs: mean over the placements of the batch that ran; None if none did.
         failures: placements of the batch that failed.
         batch_size: placements of the batch.
+        controller: number of the controller that learned, from 1; None where there is but one.
+        version: the version of the weights that the batch was sampled under; None as above.
+        staleness: updates of the weights since then; None as above.
     """
 
     update: int
@@ -44,6 +51,9 @@ class UpdateRecord:
     mean_step_secs: float | None
     failures: int
     batch_size: int
+    controller: int | None = None
+    version: int | None = None
+    staleness: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: the fields.
@@ -51,7 +61,11 @@ class UpdateRecord:
         A number that JSON does not have, as in the curves of a placer that came apart, is text:
         "nan", "inf" or "-inf".
         """
-        return {name: _json_number(value) for name, value in dataclasses.asdict(self).items()}
+        values = dataclasses.asdict(self)
+        for name in _OF_CONTROLLERS:
+            if values[name] is None:
+                del values[name]
+        return {name: _json_number(value) for name, value in values.items()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> UpdateRecord:
@@ -74,6 +88,7 @@ class UpdateRecord:
             mean_step_secs=_optional(value["mean_step_secs"]),
             failures=int(value["failures"]),
             batch_size=int(value["batch_size"]),
+            **{name: int(value[name]) for name in _OF_CONTROLLERS if name in value},
         )
 
 

@@ -14,6 +14,7 @@ from absl import logging
 from graph_passes.messages import quoted
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.placer import Placer
+from tf_placer.search.concurrent import ConcurrentPlacer, run_concurrently
 from tf_placer.search.measuring import Measuring
 from tf_placer.search.proposals import Measured, propose_and_observe, proposed
 from tf_placer.search.replay import as_measured, by_position, complete, logged_batches
@@ -89,7 +90,7 @@ class LaterStage:
     """
 
     name: str
-    make: Callable[[], Placer | None]
+    make: Callable[[], Placer | ConcurrentPlacer | None]
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
@@ -101,13 +102,13 @@ def best_trial(trials: Iterable[Trial]) -> Trial | None:
 def search(
     measure_original: Callable[[], Measurement],
     measuring: Measuring,
-    stages: Sequence[Placer | LaterStage],
+    stages: Sequence[Placer | ConcurrentPlacer | LaterStage],
     log: TrialLog,
     budget: Budget,
     *,
     ask: Callable[[Placer, int], np.ndarray] = proposed,
     report: Callable[[Trial, Progress], None] | None = None,
-    observed: Callable[[Placer], None] | None = None,
+    observed: Callable[[Placer | ConcurrentPlacer], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[Trial]:
     """Measures what placers propose, and lets them learn from it.
@@ -122,6 +123,9 @@ def search(
     A placement that any stage has had measured is not measured again: its trial takes over the
     measurement and says which trial it `repeats`. Such a trial counts towards `max_trials` like
     any other, so a placer that has settled on one placement does not search for ever.
+
+    A stage of several controllers has each of them propose, wait for its own batch, and observe it;
+    see `run_concurrently`.
 
     With a log that has trials, the search goes on where it was: the placers observe the logged
     batches again, and a batch that was cut short is completed. Nothing that is in the log is
@@ -174,6 +178,10 @@ def search(
         placer = stage.make() if isinstance(stage, LaterStage) else stage
         if placer is None:
             continue
+        if isinstance(placer, ConcurrentPlacer):
+            own = [trial for trial in log.trials if trial.placer == stage.name]
+            run_concurrently(run, placer, own, run.observed)
+            continue
         logged = batches.get(stage.name, [])
         # The last batch of the log may lack placements, and the stage may go on after it; all
         # before it is history.
@@ -197,10 +205,10 @@ class _Run:
         budget: Budget,
         ask: Callable[[Placer, int], np.ndarray],
         report: Callable[[Trial, Progress], None] | None,
-        observed: Callable[[Placer], None] | None,
+        observed: Callable[[Placer | ConcurrentPlacer], None] | None,
         should_stop: Callable[[], bool] | None,
     ) -> None:
-        self._measuring = measuring
+        self.measuring = measuring
         self._log = log
         self._budget = budget
         self._ask = ask
@@ -222,7 +230,7 @@ class _Run:
         return (
             self._num_trials + under_way >= self._budget.max_trials
             or self._elapsed_secs() >= self._budget.max_secs
-            or self._is_stopped()
+            or self.was_stopped()
         )
 
     def stage(self, placer: Placer, batch: int, logged: Sequence[Trial]) -> None:
@@ -238,7 +246,7 @@ class _Run:
             # The whole batch even where the budget has no room for it: so a search that goes on
             # with a larger budget completes the same batch.
             known = max(by_position(logged), default=-1) + 1
-            return 0 if self.is_over() else max(placer.batch_size, self._measuring.capacity, known)
+            return 0 if self.is_over() else max(placer.batch_size, self.measuring.capacity, known)
 
         def measure(proposal: np.ndarray) -> Measured | None:
             nonlocal batch, logged
@@ -257,7 +265,7 @@ class _Run:
         placer.observe(*as_measured(trials))
         self.observed(placer)
 
-    def observed(self, placer: Placer) -> None:
+    def observed(self, placer: Placer | ConcurrentPlacer) -> None:
         """Tells who asked to be told that a placer has observed a batch."""
         if self._observed is not None:
             self._observed(placer)
@@ -278,7 +286,7 @@ class _Run:
         waiting = collections.deque(n for n in assignments if n not in known)
         trials, under_way = list(logged), set[int]()
         while waiting or under_way:
-            while waiting and len(under_way) < self._measuring.capacity:
+            while waiting and len(under_way) < self.measuring.capacity:
                 row = assignments[waiting[0]]
                 if row in (assignments[n] for n in under_way):
                     break  # It takes over that measurement.
@@ -286,56 +294,52 @@ class _Run:
                     waiting.clear()
                     break
                 n = waiting.popleft()
-                same = self._measured.get(row)
+                same = self.measured_before(row)
                 if same is not None:
                     measurement, repeats = same.measurement, same.index
-                    trials.append(
-                        self._record(placer.name, batch, row, measurement, repeats, n, trials)
-                    )
+                    place = None if n == len(trials) else n
+                    trials.append(self.record(placer.name, batch, row, measurement, repeats, place))
                 else:
-                    self._measuring.start(n, np.array(row, dtype=np.int32))
+                    self.measuring.start(n, np.array(row, dtype=np.int32))
                     under_way.add(n)
             if not under_way:
                 continue
-            for ended in self._measuring.finished():
+            for ended in self.measuring.finished():
                 under_way.remove(ended.key)
                 row, measurement = assignments[ended.key], ended.measurement
-                if measurement.failure is None or not self._is_stopped():
+                if measurement.failure is None or not self.was_stopped():
+                    place = None if ended.key == len(trials) else ended.key
                     trials.append(
-                        self._record(
-                            placer.name,
-                            batch,
-                            row,
-                            measurement,
-                            None,
-                            ended.key,
-                            trials,
-                            ended.worker,
-                        )
+                        self.record(placer.name, batch, row, measurement, None, place, ended.worker)
                     )
         return trials if len(trials) == len(assignments) else None
 
     def original(self, measure: Callable[[], Measurement]) -> Trial | None:
         """Measures the graph as it came and logs it; None if it failed while being stopped."""
-        if self._is_stopped():
+        if self.was_stopped():
             return None
         measurement = measure()
-        if measurement.failure is not None and self._is_stopped():
+        if measurement.failure is not None and self.was_stopped():
             return None
-        return self._record(ORIGINAL, 0, None, measurement)
+        return self.record(ORIGINAL, 0, None, measurement)
 
-    def _record(
+    def measured_before(self, row: tuple[int, ...]) -> Trial | None:
+        """Finds the trial that measured a placement; see `Recording.measured_before`."""
+        return self._measured.get(row)
+
+    def record(
         self,
         placer: str,
         batch: int,
         assignment: tuple[int, ...] | None,
         measurement: Measurement,
         repeats: int | None = None,
-        position: int = 0,
-        before: Sequence[Trial] = (),
+        position: int | None = None,
         worker: str | None = None,
+        controller: int | None = None,
+        version: int | None = None,
     ) -> Trial:
-        """Puts a trial into the log, behind those of its batch that ended before it."""
+        """Puts a trial into the log; see `Trial` for the arguments."""
         elapsed_secs = self._elapsed_secs()
         trial = Trial(
             index=self._num_trials,
@@ -346,8 +350,10 @@ class _Run:
             repeats=repeats,
             elapsed_secs=round(elapsed_secs, 3),
             time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            position=None if position == len(before) else position,
+            position=position,
             worker=worker,
+            controller=controller,
+            version=version,
         )
         self._log.append(trial)
         self._num_trials += 1
@@ -367,7 +373,8 @@ class _Run:
             self._num_trials, self._budget, self._best, elapsed_secs, max(0.0, eta_secs)
         )
 
-    def _is_stopped(self) -> bool:
+    def was_stopped(self) -> bool:
+        """Says whether the search was stopped; see `Recording.was_stopped`."""
         # Once stopped, a search stays so: a batch that it left is not to be followed by another.
         self._stopped = self._stopped or self._should_stop()
         return self._stopped

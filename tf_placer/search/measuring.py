@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from typing import Protocol
 
 import numpy as np
@@ -45,8 +46,12 @@ class Measuring(Protocol):
         """
         ...
 
-    def finished(self) -> list[Finished]:
+    def finished(self, timeout_secs: float = math.inf) -> list[Finished]:
         """Waits until at least one of the placements under way has ended.
+
+        Args:
+            timeout_secs: after which nobody wants to wait any more; what is measured in this
+                process is waited for to its end.
 
         Returns:
             Those that have ended, each once. One that cannot run is a failure, never an exception.
@@ -72,7 +77,7 @@ class InTurn:
         """Takes a placement, which `finished` measures; see `Measuring.start`."""
         self._waiting.append((key, placement))
 
-    def finished(self) -> list[Finished]:
+    def finished(self, timeout_secs: float = math.inf) -> list[Finished]:
         """Measures the next placement; see `Measuring.finished`."""
         key, placement = self._waiting.popleft()
         [measurement] = self._environment.measure(placement[None])

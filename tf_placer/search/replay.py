@@ -18,6 +18,8 @@ __all__ = ["as_measured", "by_position", "complete", "logged_batches"]
 def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[Trial]]]:
     """Splits a log into batches, by placer, and checks that they are such as these stages write.
 
+    Batches of several controllers, which are among each other in the log, are left out.
+
     Raises:
         LogError: they are not.
     """
@@ -25,8 +27,9 @@ def logged_batches(log: TrialLog, names: Sequence[str]) -> dict[str, list[list[T
     if log.trials and (log.trials[0].placer, log.trials[0].assignment) != (ORIGINAL, None):
         raise LogError(f"{log.path}: trial 0 is not the graph as it came")
     stage = 0
+    of_one = [trial for trial in log.trials[1:] if trial.controller is None]
     for (placer, batch), group in itertools.groupby(
-        log.trials[1:], key=lambda trial: (trial.placer, trial.batch)
+        of_one, key=lambda trial: (trial.placer, trial.batch)
     ):
         trials = list(group)
         where = f"{log.path}: trial {trials[0].index}"

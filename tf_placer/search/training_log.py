@@ -61,6 +61,11 @@ class TrainingLog:
         self._log = LogFile(self._directory / TRAINING, _KIND, header)
 
     @property
+    def updates(self) -> tuple[UpdateRecord, ...]:
+        """All updates of the log, in order."""
+        return tuple(self._log.records)
+
+    @property
     def num_updates(self) -> int:
         """How many updates the log has."""
         return len(self._log.records)

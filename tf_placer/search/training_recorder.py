@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tf_placer.errors import error_text
 from tf_placer.placers.placer import Placer
+from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.training_log import TrainingLog
 
 __all__ = ["TrainingRecorder"]
@@ -41,12 +42,12 @@ class TrainingRecorder:
         self._say = say
         self._can_write = True
         self._directory = directory
-        self._placer: Placer | None = None
+        self._placer: Placer | ConcurrentPlacer | None = None
         self._best_secs: float | None = None
         self._is_better = False
         self._saved_secs: float | None = None
 
-    def observed(self, placer: Placer) -> None:
+    def observed(self, placer: Placer | ConcurrentPlacer) -> None:
         """Keeps what there is after a placer has observed; nothing of one that does not learn."""
         updates = placer.updates
         if not updates or len(updates) < self._log.num_updates or not self._can_write:
@@ -74,7 +75,7 @@ class TrainingRecorder:
         self._can_write = False
         self._say(f"{error_text(error)}: what the placer learns from now on is not written")
 
-    def _save(self, placer: Placer) -> None:
+    def _save(self, placer: Placer | ConcurrentPlacer) -> None:
         try:
             placer.save(self._directory)
         except OSError as error:

@@ -109,4 +109,8 @@ def _scalars(update: UpdateRecord) -> Iterator[tuple[str, float]]:
     for name in ("mean_reward", "baseline", "best_step_secs", "mean_step_secs", "failures"):
         value = getattr(update, name)
         if value is not None:
-            yield f"batch/{name}", value
+            # Controllers have batches and baselines of their own.
+            batch = "batch" if update.controller is None else f"controller_{update.controller}"
+            yield f"{batch}/{name}", value
+    if update.staleness is not None:
+        yield "weights/staleness", float(update.staleness)

@@ -47,6 +47,9 @@ class Trial:
         position: its place in its batch, where trials of the batch did not end in the order in
             which they were proposed; None where it comes behind those of the batch before it.
         worker: who measured it; None where there were no workers.
+        controller: number of the controller that proposed it, from 1, each of which counts its
+            batches for itself; None where there is but one.
+        version: how many updates the weights had that it was sampled under; None as above.
     """
 
     index: int
@@ -59,6 +62,8 @@ class Trial:
     time: str
     position: int | None = None
     worker: str | None = None
+    controller: int | None = None
+    version: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form: the fields, with those of the measurement among them."""
@@ -74,7 +79,12 @@ class Trial:
         }
         return value | {
             name: known
-            for name, known in (("position", self.position), ("worker", self.worker))
+            for name, known in (
+                ("position", self.position),
+                ("worker", self.worker),
+                ("controller", self.controller),
+                ("version", self.version),
+            )
             if known is not None
         }
 
@@ -98,9 +108,15 @@ class Trial:
             repeats=None if value["repeats"] is None else whole_entry(value, "repeats"),
             elapsed_secs=number_entry(value, "elapsed_secs"),
             time=text_entry(value, "time"),
-            position=None if value.get("position") is None else whole_entry(value, "position"),
+            position=_optional_whole(value, "position"),
             worker=None if value.get("worker") is None else text_entry(value, "worker"),
+            controller=_optional_whole(value, "controller"),
+            version=_optional_whole(value, "version"),
         )
+
+
+def _optional_whole(value: Mapping[str, Any], name: str) -> int | None:
+    return None if value.get(name) is None else whole_entry(value, name)
 
 
 def _read_trial(value: Mapping[str, Any], number: int) -> Trial:

@@ -28,6 +28,7 @@ from tf_placer.cli import search_command, search_files
 from tf_placer.files import write_json
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.search.distributed import placer_setup
 from tf_placer.search.training_log import read_training_log
 
 RESULT_ENTRIES = [
@@ -336,7 +337,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         def make(name, groups, legal, *, seed, **_):
             return doubles.LearningPlacer(groups, legal, seed=seed, name=name)
 
-        with mock.patch.object(search_command, "make_placer", make):
+        with mock.patch.object(placer_setup, "make_placer", make):
             return self.search(f"--log_dir={self.path('run')}", *arguments)
 
     def test_what_a_placer_learns_is_kept_in_a_directory(self):

@@ -15,6 +15,8 @@ from absl.testing import absltest
 from tests.tf_placer.small_problem import small_problem
 from tf_placer.cli import main as cli
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS
+from tf_placer.search.trial_log import read_log
 
 
 class WorkersTest(absltest.TestCase):
@@ -46,9 +48,15 @@ class WorkersTest(absltest.TestCase):
         self.enter_context(found)
         for args, message in (
             (["--workers=rays"], "there are no workers 'rays'"),
-            (["--workers=ray", "--num_workers=0"], "num_workers must be at least 1, not 0"),
+            (["--workers=ray", "--num_workers=0"], "num_workers is a whole number, 1 at least, not 0"),
             (["--num_workers=2"], "num_workers is for searches with workers"),
             (["--workers=ray", "--placer=random"], "--workers is for 'auto'"),
+            (["--controllers=2"], "controllers is for searches with workers"),
+            (["--workers=ray", "--controllers=0"], "controllers is a whole number, 1 at least, not 0"),
+            (
+                ["--workers=ray", "--controllers=2", "--placer=random"],
+                "controllers=2 train a placer that learns, and 'random' does not",
+            ),
         ):
             self.assertIn(message, self.search(*args)[1])
 
@@ -64,6 +72,23 @@ class WorkersTest(absltest.TestCase):
         self.assertEqual(error, "")
         self.assertEqual(found["step_secs"], alone["step_secs"])
         self.assertEqual(set(found), set(alone))
+
+    @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
+    def test_two_controllers_are_processes_of_their_own_and_leave_one_log(self):
+        log_dir = os.path.join(self.directory, "run")
+        options = ["--placer=post", "--placer_option=batch_size=4", f"--log_dir={log_dir}"]
+        options += ["--workers=ray", "--controllers=2", "--placer_option=ce_samples=8"]
+        found, error = self.search("--max_trials=30", *options)
+        self.assertEqual(error, "")
+        self.assertTrue(found["feasible"])
+        _, trials = read_log(os.path.join(log_dir, SIMULATED_TRIALS))
+        self.assertLen(trials, 30)
+        best = min(t.measurement.median_secs for t in trials if t.measurement.step_secs)
+        self.assertEqual(found["step_secs"], best)
+        self.assertEqual({trial.controller for trial in trials[1:]}, {1, 2})
+        shown, error = self.call("log", log_dir)
+        self.assertEqual(error, "")
+        self.assertRegex(shown, r"\d+ updates of the weights; staleness")
 
 
 if __name__ == "__main__":

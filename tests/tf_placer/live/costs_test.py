@@ -32,6 +32,7 @@ from tf_placer.problem.problem_file import problem_to_json, read_problem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
+from tf_placer.search.distributed import placer_setup
 from tf_placer.search.log_header import LogMismatchError
 from tf_placer.search.trial_log import read_log
 
@@ -330,7 +331,7 @@ class LiveCostsTest(tf.test.TestCase):
             made.append(settings["problem"])
             return make(name, groups, legal, **settings)
 
-        with mock.patch.object(live_job, "make_placer", noted):
+        with mock.patch.object(placer_setup, "make_placer", noted):
             self.run_search(placer="random", max_trials=5)
             self.assertEqual(set(made), {None})
             self.assertNotIn("costs", read_log(self.directory.trials)[0])

@@ -5,23 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import random
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from tests import graphs
+from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, measurement, uses_two_devices
 from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
+from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
+from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
+from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.worker_events import read_worker_log
 from tf_placer.search.distributed.workers import Workers
-from tf_placer.search.trial_log import read_log
+from tf_placer.search.training_log import read_training_log
+from tf_placer.search.trial_log import LogMismatchError, read_log
 
 tf1 = tf.compat.v1
 
@@ -80,6 +86,7 @@ class CrewTest(tf.test.TestCase):
         super().setUp()
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
         self.lines: list[str] = []
+        self.deaths: list[int] = []
         self.graph_def = graphs.two_branches().graph.as_graph_def()
 
     def run_search(self, fleet: FakeFleet, **changes) -> Outcome:
@@ -109,7 +116,24 @@ class CrewTest(tf.test.TestCase):
             yield fleet
 
         return live_job.run(
-            asked, self.directory, self.lines.append, fleet.script.environment, fleet=make_fleet
+            asked,
+            self.directory,
+            self.lines.append,
+            fleet.script.environment,
+            fleet=make_fleet,
+            controllers=self.make_controllers,
+        )
+
+    @contextlib.contextmanager
+    def make_controllers(self, workers, setup, **options):
+        """Controllers in this process, of which some die."""
+        rng = random.Random(3)
+        yield Controllers(
+            setup.name,
+            ProcessFleet(lambda: Controller(setup), rng, self.deaths),
+            ProcessFleet(lambda: ParameterServer(setup), rng, self.deaths),
+            workers.controllers,
+            **options,
         )
 
     def test_a_placement_is_found_and_confirmed_by_workers_alone(self):
@@ -162,6 +186,59 @@ class CrewTest(tf.test.TestCase):
         rounds = self.directory.read_result()["confirmation"]["rounds"]
         opened = [each for each in fleet.script.confirmed if each == {}]
         self.assertGreater(len(opened), len(rounds))
+
+    def controlled(self, max_trials: int) -> ScriptedFleet:
+        fleet = ScriptedFleet(4, Script(split_is_faster))
+        outcome = self.run_search(
+            fleet,
+            placer="post",
+            placer_options={"batch_size": 2, "ce_samples": 4},
+            workers=Workers("ray", 4, 2),
+            max_trials=max_trials,
+        )
+        self.assertEqual(outcome, Outcome.FASTER)
+        return fleet
+
+    def test_controllers_propose_and_share_weights(self):
+        run_eagerly(self)
+        self.deaths = [2, 5]
+        self.controlled(18)
+        # Killed or not, the same call with a larger budget goes on.
+        self.controlled(26)
+        header, trials = read_log(self.directory.trials)
+        self.assertEqual(header["controllers"], 2)
+        self.assertLen(trials, 26)
+        own = [trial for trial in trials if trial.placer == "post"]
+        self.assertEqual({trial.controller for trial in own}, {1, 2})
+        places = {(trial.controller, trial.batch, trial.position) for trial in own}
+        self.assertLen(places, len(own))
+        measured = [trial.assignment for trial in trials if trial.repeats is None]
+        self.assertLen(set(measured), len(measured))
+        _, updates = read_training_log(self.directory.path)
+        self.assertEqual([update.update for update in updates], list(range(len(updates))))
+        self.assertGreater(len(updates), 5)
+        said = "\n".join(self.lines)
+        self.assertIn("starting 2 controllers", said)
+        self.assertRegex(said, r"going on with weights that have had \d+ updates")
+        self.assertRegex(said, r"\d+ updates of the weights; staleness [\d.]+ updates in the mean")
+        self.assertTrue((self.directory.path / "policy.weights.h5").exists())
+        tags = {
+            value.tag
+            for path in (self.directory.path / "tensorboard").glob("events*")
+            for event in tf1.train.summary_iterator(str(path))
+            for value in event.summary.value
+        }
+        self.assertContainsSubset({"weights/staleness", "controller_2/mean_reward"}, tags)
+
+    def test_a_search_with_another_number_of_controllers_is_another_search(self):
+        run_eagerly(self)
+        self.controlled(18)
+        with self.assertRaisesRegex(LogMismatchError, "controllers 2, this search has none"):
+            self.run_search(
+                ScriptedFleet(4, Script(split_is_faster)),
+                placer="post",
+                placer_options={"batch_size": 2, "ce_samples": 4},
+            )
 
     def test_a_graph_that_runs_nowhere_ends_with_the_reason(self):
         class Broken(ScriptedFleet):

@@ -26,6 +26,7 @@ from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
+from tf_placer.search.distributed import placer_setup
 from tf_placer.search.trial_log import read_log
 
 _CODE = """
@@ -126,7 +127,7 @@ class InterruptedSearchTest(tf.test.TestCase):
                 return Slow(groups, legal)
             return make_placer(name, groups, legal, **settings)
 
-        with mock.patch.object(live_job, "make_placer", make):
+        with mock.patch.object(placer_setup, "make_placer", make):
             self.assertEqual(self.run_search(), Outcome.NOT_FASTER)
         self.assertEqual(self.interrupts.count, 1)
         self.assertNotIn("random", {t.placer for t in read_log(self.directory.trials)[1]})

@@ -30,6 +30,7 @@ from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Outcome, Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
+from tf_placer.search.distributed import placer_setup
 from tf_placer.search.log_header import LogMismatchError
 from tf_placer.search.loop import GraphDoesNotRunError
 from tf_placer.search.training_log import read_training_log
@@ -258,7 +259,7 @@ class JobTest(tf.test.TestCase):
             made.append((name, groups.num_groups, settings.get("options")))
             return make_placer(name, groups, legal, **settings)
 
-        with mock.patch.object(live_job, "make_placer", make):
+        with mock.patch.object(placer_setup, "make_placer", make):
             for placer, options in (
                 ("post", {"grouper": "metis", "num_groups": 4}),
                 ("post", {"grouper": "coarse", "learning_rate": 0.5}),
@@ -601,7 +602,7 @@ class JobTest(tf.test.TestCase):
                 return LearningPlacer(groups, legal, seed=settings["seed"], name=name)
             return make_placer(name, groups, legal, **settings)
 
-        with mock.patch.object(live_job, "make_placer", make):
+        with mock.patch.object(placer_setup, "make_placer", make):
             self.run_search(
                 script or Script(secs=split_is_faster),
                 graph_def=self.graph_def,

@@ -86,8 +86,13 @@ def compose(
         agent = _fixed_groups(
             policy_type, parts, configs, units, legal, membership, seeds, problem, begun
         )
-    algorithm = _algorithm(parts["algorithm"], configs, agent)
-    return LearnedPlacer(name, units, legal, agent, algorithm, Signal(configs["signal"]), seed=seed)
+    # Post and EAGLE keep one optimiser for all that they do by gradient.
+    optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
+    algorithm = _algorithm(parts["algorithm"], configs, agent, optimizer)
+    signal = Signal(configs["signal"])
+    return LearnedPlacer(
+        name, units, legal, agent, algorithm, signal, optimizer=optimizer, seed=seed
+    )
 
 
 class _Seeds(NamedTuple):
@@ -194,11 +199,11 @@ def _merged_secs(
     return merged, sending_secs
 
 
-def _algorithm(name: str, configs: Mapping[str, Any], agent: Agent) -> Algorithm:
+def _algorithm(
+    name: str, configs: Mapping[str, Any], agent: Agent, optimizer: Optimizer | None
+) -> Algorithm:
     """Makes one algorithm, or one with cross-entropy minimisation every so many samples."""
     first, _, second = name.partition("+")
-    # Post and EAGLE keep one optimiser for all that they do by gradient.
-    optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
     if not second:
         return _single(first, configs, agent, optimizer)
     cross_entropy = _single(second, configs, agent, optimizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -12,12 +13,13 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
+from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.signal import Signal, SignalBatch
 from tf_placer.placers.learned.weights_file import most_bytes, write_weights
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 
-__all__ = ["WEIGHTS_FILE", "LearnedPlacer"]
+__all__ = ["WEIGHTS_FILE", "LearnedPlacer", "record_of"]
 
 WEIGHTS_FILE = "policy.weights.h5"
 
@@ -32,6 +34,9 @@ class LearnedPlacer(Placer):
 
     Attributes:
         agent: what is trained.
+        algorithm: trains it.
+        signal: turns measurements into what the algorithm learns from.
+        optimizer: of the algorithm; None for one that follows no gradient.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class LearnedPlacer(Placer):
         algorithm: Algorithm,
         signal: Signal,
         *,
+        optimizer: Optimizer | None = None,
         seed: int = 0,
     ) -> None:
         """Puts the parts together.
@@ -54,6 +60,7 @@ class LearnedPlacer(Placer):
             agent: for these groups and devices, untrained or trained elsewhere.
             algorithm: trains that agent.
             signal: one that has seen nothing.
+            optimizer: that of the algorithm, if it has one.
             seed: see `Placer`.
 
         Raises:
@@ -63,8 +70,9 @@ class LearnedPlacer(Placer):
         self.name = name
         self.agent = agent
         self.batch_size = algorithm.batch_size
-        self._algorithm = algorithm
-        self._signal = signal
+        self.algorithm = algorithm
+        self.signal = signal
+        self.optimizer = optimizer
         self._num_observed = 0
         self._records: list[UpdateRecord] = []
         self._best_secs = np.inf
@@ -128,28 +136,42 @@ class LearnedPlacer(Placer):
 
     def _learn(self, actions: tuple[np.ndarray, ...], measurements: Sequence[Measurement]) -> None:
         """Learns from one full batch, unless there is nothing to compare it with yet."""
-        batch = self._signal.advantages(measurements)
+        batch = self.signal.advantages(measurements)
         if batch is None:
             return
         self._best_secs = min(self._best_secs, float(batch.step_secs.min()))
         samples = Samples(actions, batch.advantages, batch.counted, batch.step_secs)
-        for update in self._algorithm.learn(samples):
-            self._records.append(self._record(update, batch))
+        for update in self.algorithm.learn(samples):
+            record = record_of(update, batch, len(self._records), self._num_observed)
+            best_secs = self._best_secs if np.isfinite(self._best_secs) else None
+            self._records.append(dataclasses.replace(record, best_step_secs=best_secs))
 
-    def _record(self, update: Update, batch: SignalBatch) -> UpdateRecord:
-        ran = np.isfinite(batch.step_secs)
-        return UpdateRecord(
-            update=len(self._records),
-            samples=self._num_observed,
-            kind=update.kind,
-            mean_reward=float(batch.rewards.mean()),
-            baseline=float(batch.baseline[-1]),
-            entropy=update.entropy,
-            divergence=update.divergence,
-            loss=update.loss,
-            gradient_norm=update.gradient_norm,
-            best_step_secs=self._best_secs if np.isfinite(self._best_secs) else None,
-            mean_step_secs=float(batch.step_secs[ran].mean()) if ran.any() else None,
-            failures=int(np.count_nonzero(~ran)),
-            batch_size=len(ran),
-        )
+
+def record_of(update: Update, batch: SignalBatch, number: int, samples: int) -> UpdateRecord:
+    """Says what an update saw and did.
+
+    Args:
+        update: what the algorithm says of it.
+        batch: what it learned from.
+        number: of the update, from 0.
+        samples: placements that were observed by then.
+
+    Returns:
+        The record, whose `best_step_secs` is that of the batch.
+    """
+    ran = np.isfinite(batch.step_secs)
+    return UpdateRecord(
+        update=number,
+        samples=samples,
+        kind=update.kind,
+        mean_reward=float(batch.rewards.mean()),
+        baseline=float(batch.baseline[-1]),
+        entropy=update.entropy,
+        divergence=update.divergence,
+        loss=update.loss,
+        gradient_norm=update.gradient_norm,
+        best_step_secs=float(batch.step_secs[ran].min()) if ran.any() else None,
+        mean_step_secs=float(batch.step_secs[ran].mean()) if ran.any() else None,
+        failures=int(np.count_nonzero(~ran)),
+        batch_size=len(ran),
+    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -170,6 +170,25 @@ class Signal:
             advantages = advantages / deviation if is_any else np.zeros_like(advantages)
         self._num_batches += bool(counted.any())
         return SignalBatch(rewards, baseline, advantages, counted, step_secs)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Gives all that it remembers but the number of batches, by name."""
+        known = {"failing_signal": self._failing_signal, "average": self._average}
+        state = {name: np.array(value) for name, value in known.items() if value is not None}
+        sums = {"reward_sum": self._reward_sum, "num_rewards": self._num_rewards}
+        return state | {name: np.array(value) for name, value in sums.items()}
+
+    def restore(self, state: Mapping[str, np.ndarray], num_batches: int) -> None:
+        """Remembers what `state` gave.
+
+        Args:
+            state: of a signal with the same settings.
+            num_batches: how many batches have counted, whoever saw them.
+        """
+        known = {name: float(value) for name, value in state.items()}
+        self._failing_signal, self._average = known.get("failing_signal"), known.get("average")
+        self._reward_sum, self._num_rewards = known["reward_sum"], int(known["num_rewards"])
+        self._num_batches = num_batches
 
     def _step_secs(self, measurement: Measurement) -> float:
         """Averages the step times of a measurement; infinite for a failure."""

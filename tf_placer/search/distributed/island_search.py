@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from tf_placer.errors import SearchError
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.found import Found
@@ -18,14 +17,14 @@ from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
+from tf_placer.search.distributed.lasting_actor import LastingActor
+from tf_placer.search.distributed.pooled_worker import PoolTimes
 
 __all__ = ["IslandWorker", "island_search"]
 
 # How often the workers meet, the end included. One alone has nobody to meet.
 _ROUNDS = 4
 _POLL_SECS = 0.2
-# What is lost with a worker is searched again by another, so many times.
-_MOST_LOSSES = 5
 # Seeds of different workers and rounds are so far apart.
 _SEED_STEP = 7919
 
@@ -45,6 +44,10 @@ class IslandWorker:
         self._config = config
         self._threads = threads
         self._groups = group_graph(problem)
+
+    def ping(self) -> int:
+        """Answers with the id of its process, also while it searches."""
+        return os.getpid()
 
     def search(
         self, seed: int, starts: Sequence[np.ndarray], max_secs: float, max_simulated: float
@@ -71,6 +74,7 @@ def island_search(
     seed: int = 0,
     report: Callable[[AutoProgress], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
+    times: PoolTimes | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AutoResult:
     """Lets workers search side by side, each with random numbers of its own.
@@ -88,6 +92,7 @@ def island_search(
         seed: of everything random.
         report: called when a worker has ended its part.
         say: called with a line for people when a worker was lost.
+        times: how long to wait for what.
         clock: gives the time in seconds.
 
     Returns:
@@ -97,26 +102,25 @@ def island_search(
         KeyboardInterrupt: the search was interrupted before a worker had ended its first part.
         SearchError: workers are lost again and again, or cannot search.
     """
-    return _Islands(fleet, count, max_secs, max_simulated, seed, report, say, clock).run()
+    workers = [
+        LastingActor(fleet, f"worker {number}", say, times, clock) for number in range(1, count + 1)
+    ]
+    return _Islands(fleet, workers, max_secs, max_simulated, seed, report, clock).run()
 
 
 @dataclasses.dataclass
 class _Island:
-    """A worker's place in the search, whichever worker has it.
+    """A worker's place in the search.
 
     Attributes:
         number: from 0.
-        worker: who has it now.
-        call: its search that is under way; None where there is none.
+        worker: who has it, whichever process that is now.
         best: the best placement that it has found; None before the first.
-        losses: how many workers were lost that had it.
     """
 
     number: int
-    worker: Any
-    call: Any = None
+    worker: LastingActor
     best: Found | None = None
-    losses: int = 0
 
 
 class _Islands:
@@ -125,26 +129,25 @@ class _Islands:
     def __init__(
         self,
         fleet: Fleet,
-        count: int,
+        workers: Sequence[LastingActor],
         max_secs: float,
         max_simulated: float,
         seed: int,
         report: Callable[[AutoProgress], None] | None,
-        say: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
+        count = len(workers)
         self._rounds = _ROUNDS if count > 1 else 1
         self._seed = seed
         self._max_secs = max_secs
         self._part = max_secs / self._rounds, max(1.0, max_simulated / self._rounds / count)
         self._report = report
-        self._say = say
         self._clock = clock
         self._start_secs = clock()
         # By round and island: in whichever order they came, the search is the same.
         self._found: dict[tuple[int, int], AutoResult] = {}
-        self._islands = [_Island(number, fleet.start()) for number in range(count)]
+        self._islands = [_Island(number, worker) for number, worker in enumerate(workers)]
 
     def run(self) -> AutoResult:
         """Searches round by round."""
@@ -162,7 +165,7 @@ class _Islands:
         return self._joined(interrupted)
 
     def _round(self, number: int, max_secs: float) -> None:
-        """Lets all workers search once, and has those that are lost replaced."""
+        """Lets all workers search once; what is lost with one is searched again by another."""
         best = self._best.placement if self._found else None
         arguments = {}
         for island in self._islands:
@@ -170,19 +173,21 @@ class _Islands:
             starts = [each for each in (best, own) if each is not None]
             seed = self._seed + _SEED_STEP * (number * len(self._islands) + island.number)
             arguments[island.number] = (seed, starts, max_secs, self._part[1])
-            island.call = self._fleet.call(island.worker, "search", *arguments[island.number])
-        while calls := [each.call for each in self._islands if each.call is not None]:
+            island.worker.begin("search", *arguments[island.number])
+        searching = set(arguments)
+        while searching:
+            calls = [call for each in self._islands for call in each.worker.calls]
             ended = self._fleet.ended(calls, _POLL_SECS)
             for island in self._islands:
-                if island.call is None or island.call not in ended:
-                    continue
-                call, island.call = island.call, None
                 try:
-                    self._take(number, island, self._fleet.result(call))
-                except WorkerLostError as error:
-                    self._replace(island, error)
-                    again = arguments[island.number]
-                    island.call = self._fleet.call(island.worker, "search", *again)
+                    found = island.worker.outcome(ended)
+                except WorkerLostError:
+                    if island.number in searching:
+                        island.worker.begin("search", *arguments[island.number])
+                    continue
+                if found is not None:
+                    searching.remove(island.number)
+                    self._take(number, island, found[1])
 
     @property
     def _results(self) -> list[AutoResult]:
@@ -198,15 +203,6 @@ class _Islands:
             share = len(self._results) / self._rounds / len(self._islands)
             num_simulated = sum(each.num_simulated for each in self._results)
             self._report(AutoProgress(self._best, share, num_simulated, self._elapsed_secs()))
-
-    def _replace(self, island: _Island, error: WorkerLostError) -> None:
-        """Starts a worker in place of one that was lost."""
-        island.losses += 1
-        if error.has_failed or island.losses >= _MOST_LOSSES:
-            raise SearchError(f"worker {island.number + 1} cannot search: {error}")
-        self._say(f"worker {island.number + 1} is lost: {error}; another one searches its part")
-        self._fleet.kill(island.worker)
-        island.worker = self._fleet.start()
 
     @property
     def _best(self) -> Found:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tf_placer.errors import SearchError
 from tf_placer.scratch import scratch_directory
-from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
 from tf_placer.search.distributed.own_cluster import find_own_cluster
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
@@ -30,8 +30,10 @@ __all__ = ["RayFleet", "connected"]
 
 # What Ray sets for its actors, and what TensorFlow would take for the user's wish.
 _THREADS = "OMP_NUM_THREADS"
-# An actor has all GPUs of its machine: Ray is told to hide none.
+# An actor that measures has all GPUs of its machine: Ray is told to hide none. One that computes
+# beside the search must not take their memory from it.
 _ACTOR_ENVIRONMENT = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
+_NEAR_ENVIRONMENT = {**_ACTOR_ENVIRONMENT, "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def _environment(workers: Workers) -> dict[str, str]:
@@ -119,30 +121,43 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 
 class RayFleet:
-    """Starts actors of a class, one for each machine that has room for a worker; see `Fleet`."""
+    """Starts actors of a class; see `Fleet`.
 
-    def __init__(self, workers: Workers, worker_type: type, *args: Any) -> None:
+    There is one for each machine that has room for a worker, or as many as are wanted beside the
+    search.
+    """
+
+    def __init__(
+        self, workers: Workers, worker_type: type, *args: Any, is_near: bool = False
+    ) -> None:
         """Starts nothing yet; this process must be connected.
 
         Args:
             workers: how many are wanted.
             worker_type: the class of the workers, in a module that all machines have.
             args: what workers are made with; sent to each machine once.
+            is_near: whether they run on the computer that is connected, without its GPUs, and not
+                where there is room to measure.
         """
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._ray: Any = ray
         self._workers = workers
         self._args = [ray.put(arg) for arg in args]
         self._type: Any = ray.remote(_actor_type(worker_type)).options(
             num_cpus=0,
-            resources={RESOURCE: 1},
+            resources={} if is_near else {RESOURCE: 1},
             max_restarts=0,
             max_task_retries=0,
             # One that measures can still answer.
             max_concurrency=2,
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": _ACTOR_ENVIRONMENT},
+            scheduling_strategy=NodeAffinitySchedulingStrategy(
+                ray.get_runtime_context().get_node_id(), soft=False
+            )
+            if is_near
+            else "SPREAD",
+            runtime_env={"env_vars": _NEAR_ENVIRONMENT if is_near else _ACTOR_ENVIRONMENT},
         )
         self._threads = os.environ.get(_THREADS)
         self._started: list[Any] = []
@@ -183,6 +198,8 @@ class RayFleet:
             return self._ray.get(call)
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None) or error
+            if isinstance(cause, errors.RayError) and cause is not error:
+                raise ArgumentLostError(_why_dead(str(cause))) from None
             is_plain = isinstance(cause, RuntimeError | ValueError)
             text = str(cause) if is_plain else f"{type(cause).__name__}: {cause}"
             raise WorkerLostError(text, has_failed=True) from None
@@ -222,4 +239,6 @@ def _actor_type(worker_type: type) -> type:
                 os.environ[_THREADS] = threads
             super().__init__(*args)
 
+    # What its process is called.
+    Worker.__name__ = Worker.__qualname__ = worker_type.__name__
     return Worker

@@ -122,17 +122,20 @@ class WorkerPool:
         self._waiting.append(Task(key, placement))
         self._dispatch()
 
-    def finished(self) -> list[Finished]:
+    def finished(self, timeout_secs: float = math.inf) -> list[Finished]:
         """Waits until a placement has been measured; see `Measuring.finished`.
 
         Raises:
             WorkerStartError: no worker is left, and none can begin.
         """
+        end_secs = self._clock() + timeout_secs
         while not self._ended:
             if self._should_break():
                 self._break_off()
             else:
-                self._advance()
+                self._advance(end_secs - self._clock())
+            if self._clock() >= end_secs:
+                break
         ended, self._ended = self._ended, []
         return ended
 
@@ -207,8 +210,11 @@ class WorkerPool:
 
     # The course of events.
 
-    def _advance(self) -> None:
+    def _advance(self, timeout_secs: float = math.inf) -> None:
         """Lets workers start, measure and answer, for a moment.
+
+        Args:
+            timeout_secs: how long that moment may be.
 
         Raises:
             WorkerStartError: no worker is left, and none can begin.
@@ -217,7 +223,8 @@ class WorkerPool:
         self._dispatch()
         calls = [each.call for each in self._workers if each.call is not None]
         pings = [each.ping for each in self._workers if each.ping is not None]
-        ended = self._fleet.ended([*calls, *pings], self._times.poll)
+        poll_secs = max(0.0, min(self._times.poll, timeout_secs))
+        ended = self._fleet.ended([*calls, *pings], poll_secs)
         for worker in list(self._workers):
             if worker.ping is not None and worker.ping in ended:
                 self._heard(worker)

@@ -11,6 +11,7 @@ from typing import Any
 
 from graph_passes.messages import quoted
 from tf_placer.errors import SearchError
+from tf_placer.placers import is_learned
 
 __all__ = [
     "LOOPBACK",
@@ -20,6 +21,7 @@ __all__ = [
     "RESOURCE",
     "SHORT_PREFIX",
     "Workers",
+    "check_is_for_controllers",
     "check_is_for_workers",
     "find_workers",
     "require_ray",
@@ -27,9 +29,14 @@ __all__ = [
 
 #: Where Ray listens that is started here.
 LOOPBACK = "127.0.0.1"
-#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, and
-#: its actors run at the priority of other processes.
-QUIET_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+#: Environment variables of Ray, to be set before it is imported: it sends nothing to anybody, its
+#: actors run at the priority of other processes, and it prints nothing of what dies, least of all
+#: to standard output, where it would do so.
+QUIET_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
+}
 #: Those for a cluster on the loopback.
 LOOPBACK_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 #: What Ray that is started here keeps for graphs on their way, in bytes.
@@ -50,10 +57,13 @@ class Workers:
             that runs here, "ray://HOST:PORT" for one elsewhere.
         count: how many there are at most; None for one on this computer, and for as many as the
             cluster has.
+        controllers: how many processes sample placements and learn, each on its own, where the
+            placer learns; 1 for the search itself.
     """
 
     address: str
     count: int | None = None
+    controllers: int = 1
 
     @property
     def are_here(self) -> bool:
@@ -67,15 +77,16 @@ class Workers:
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> Workers | None:
         """Reads what `to_json` wrote; None of None."""
-        return None if value is None else cls(value["address"], value["count"])
+        return None if value is None else cls(**value)
 
 
-def find_workers(address: object, count: object) -> Workers | None:
+def find_workers(address: object, count: object, controllers: object = None) -> Workers | None:
     """Checks which workers are wanted; connects to nothing.
 
     Args:
         address: see `Workers`; None for none.
         count: see `Workers`.
+        controllers: see `Workers`; None for 1.
 
     Returns:
         The workers, or None where none are wanted.
@@ -87,19 +98,29 @@ def find_workers(address: object, count: object) -> Workers | None:
     if address is None:
         if count is not None:
             raise ValueError("num_workers is for searches with workers: workers='ray' starts some")
+        if controllers not in (None, 1):
+            raise ValueError("controllers is for searches with workers: workers='ray' starts some")
         return None
     if not isinstance(address, str):
         raise ValueError(f"workers is an address such as 'ray', not {quoted(address)}")
-    number = int(count) if isinstance(count, numbers.Integral) else 0
-    if count is not None and (isinstance(count, bool) or number < 1):
-        raise ValueError(f"num_workers is a whole number, 1 at least, not {quoted(count)}")
+    number = _positive("num_workers", count)
+    num_controllers = _positive("controllers", controllers)
     if address not in (_HERE, _CLUSTER) and not re.fullmatch(r"ray://[^/\s]+:\d{1,5}", address):
         raise ValueError(
             f"there are no workers {quoted(address)}: 'ray' starts some on this computer, 'auto' "
             "and 'ray://HOST:PORT' are those of a Ray cluster"
         )
     require_ray()
-    return Workers(address, None if count is None else number)
+    return Workers(address, number, num_controllers or 1)
+
+
+def _positive(name: str, count: object) -> int | None:
+    """Checks how many of something are wanted; None for no wish."""
+    if count is None:
+        return None
+    if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
+        raise ValueError(f"{name} is a whole number, 1 at least, not {quoted(count)}")
+    return int(count)
 
 
 def require_ray() -> None:
@@ -110,6 +131,18 @@ def require_ray() -> None:
     """
     if importlib.util.find_spec("ray") is None:
         raise ImportError("workers need Ray: pip install 'tf_placer[ray]'")
+
+
+def check_is_for_controllers(workers: Workers | None, placer: str) -> None:
+    """Makes sure that a placer can be trained by the controllers that are wanted.
+
+    Raises:
+        ValueError: it does not learn, and there are several.
+    """
+    if workers is not None and workers.controllers > 1 and not is_learned(placer):
+        raise ValueError(
+            f"controllers={workers.controllers} train a placer that learns, and {placer!r} does not"
+        )
 
 
 def check_is_for_workers(workers: Workers, kind: str, spec: str, calls_python: bool) -> None:

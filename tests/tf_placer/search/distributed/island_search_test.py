@@ -17,12 +17,14 @@ from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
+from tf_placer.search.distributed.pooled_worker import PoolTimes
 from tf_placer.simulation.simulator import Simulator
 
 
 @dataclasses.dataclass(eq=False)
 class _Call:
     worker: Any
+    method: str
     args: Sequence[Any]
     number: int
 
@@ -42,17 +44,17 @@ class Fleet:
         return IslandWorker(self._problem, AutoConfig(), 1)
 
     def call(self, worker: IslandWorker, method: str, *args: Any) -> _Call:
-        assert method == "search"
-        self.asked.append(args)
-        return _Call(worker, args, len(self.asked) - 1)
+        if method == "search":
+            self.asked.append(args)
+        return _Call(worker, method, args, len(self.asked) - 1)
 
     def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
         return [self._rng.choice(list(calls))]
 
     def result(self, call: _Call) -> Any:
-        if call.number in self._deaths:
+        if call.method == "search" and call.number in self._deaths:
             raise WorkerLostError("its process died")
-        return call.worker.search(*call.args)
+        return getattr(call.worker, call.method)(*call.args)
 
     def kill(self, worker: IslandWorker) -> None:
         pass
@@ -113,7 +115,33 @@ class IslandSearchTest(absltest.TestCase):
         self.assertEqual(result.num_simulated, whole.num_simulated)
         self.assertEqual(fleet.started, 3 + 3)
         self.assertLen(lines, 3)
-        self.assertIn("is lost: its process died; another one searches its part", lines[0])
+        self.assertIn("is lost: its process died; another one takes its place", lines[0])
+
+    def test_a_worker_that_hangs_is_replaced_and_its_part_searched_again(self):
+        class Hanging(Fleet):
+            """The worker that has the second search does not answer from then on."""
+
+            now_secs = 0.0
+            hung: IslandWorker | None = None
+
+            def call(self, worker, method, *args):
+                if len(self.asked) == 1 and method == "search":
+                    self.hung = worker
+                return super().call(worker, method, *args)
+
+            def ended(self, calls, timeout_secs):
+                self.now_secs += timeout_secs
+                there = [call for call in calls if call.worker is not self.hung]
+                return super().ended(there, timeout_secs) if there else []
+
+        whole = self.search(Fleet(self.problem))
+        fleet, lines = Hanging(self.problem), []
+        times = PoolTimes(ping=5.0, silence=30.0, start=40.0)
+        result = self.search(fleet, say=lines.append, times=times, clock=lambda: fleet.now_secs)
+        self.assertEqual(result.best.placement.tolist(), whole.best.placement.tolist())
+        self.assertEqual(fleet.started, 3 + 1)
+        self.assertRegex(lines[0], "^worker 2 is lost: it has not answered for 40 s; another one")
+        self.assertLen(lines, 1)
 
     def test_workers_use_different_random_numbers_and_go_on_from_the_best_of_all(self):
         fleet = Fleet(self.problem)
@@ -130,7 +158,9 @@ class IslandSearchTest(absltest.TestCase):
             def result(self, call):
                 raise WorkerLostError("its process died")
 
-        with self.assertRaisesRegex(SearchError, r"worker \d cannot search: its process died"):
+        with self.assertRaisesRegex(
+            SearchError, r"worker \d was lost 5 times in a row: its process died"
+        ):
             self.search(Dying(self.problem))
 
     def test_an_interrupt_ends_it_with_the_best_so_far(self):

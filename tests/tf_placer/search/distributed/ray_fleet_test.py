@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import importlib.util
+import io
 import os
 import pathlib
 import signal
@@ -98,7 +100,10 @@ class RayFleetTest(absltest.TestCase):
                 os.kill(killed[0], signal.SIGKILL)
 
         pool = self.pool(self.fleet(0.3))
-        self.measured(pool, 10, kill)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.measured(pool, 10, kill)
+        # Ray has something to say of it, which does not belong to what a command answers.
+        self.assertEqual(printed.getvalue(), "")
         # Where all else was done before another one was ready, that is so soon.
         while pool.capacity < 2:
             pool._advance()

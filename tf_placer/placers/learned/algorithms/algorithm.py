@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -69,4 +70,15 @@ class Algorithm(abc.ABC):
 
         Returns:
             What was done, in order; nothing where no sample counts.
+        """
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Gives what it remembers of earlier batches, by name; nothing where that is nothing."""
+        return {}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:  # noqa: B027 (most have none)
+        """Remembers what `state` gave.
+
+        Args:
+            state: of an algorithm with the same settings.
         """

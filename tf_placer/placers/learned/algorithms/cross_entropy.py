@@ -16,7 +16,7 @@ from absl import logging
 
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Samples, Update
-from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
+from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm, Sample
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.softmax_policy import SoftmaxPolicy
 from tf_placer.placers.ranges import check_fields
@@ -110,6 +110,12 @@ class CrossEntropy(EliteAlgorithm):
     def _keep(self, samples: Samples) -> None:
         (devices,) = samples.actions
         self._window.extend(zip(samples.step_secs.tolist(), devices, strict=True))
+
+    def _remembered(self) -> list[Sample]:
+        return [(secs, (devices,)) for secs, devices in self._window]
+
+    def _take_over(self, kept: list[Sample]) -> None:
+        self._window = [(secs, devices) for secs, (devices,) in kept]
 
 
 def elite_frequencies(devices: np.ndarray, num_devices: int) -> np.ndarray:

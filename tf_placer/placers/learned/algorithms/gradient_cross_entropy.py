@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tf_placer.placers.learned.agent import Agent
 from tf_placer.placers.learned.algorithms.algorithm import Samples, Update
-from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
+from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm, Sample
 from tf_placer.placers.learned.algorithms.gradient_steps import Decisions, GradientSteps
 from tf_placer.placers.learned.algorithms.objectives import joint_log_probs, mean_over_placements
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer
@@ -84,6 +84,12 @@ class GradientCrossEntropy(EliteAlgorithm):
             rows = tuple(actions[index].copy() for actions in samples.actions)
             self._elites.append((float(samples.step_secs[index]), rows))
         self._elites = sorted(self._elites, key=lambda elite: elite[0])[: self._num_elites]
+
+    def _remembered(self) -> list[Sample]:
+        return self._elites
+
+    def _take_over(self, kept: list[Sample]) -> None:
+        self._elites = list(kept)
 
 
 def _loss(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.placers.learned.agent import Agent
@@ -44,7 +45,12 @@ class OptimizerConfig:
 
 
 class Optimizer:
-    """Takes steps that make a loss smaller."""
+    """Takes steps that make a loss smaller.
+
+    Attributes:
+        taken: the gradients of the steps so far, each an array per weight of the agent, for another
+            process to take; None, as long as nobody sets it to a list, for no such thing.
+    """
 
     def __init__(self, agent: Agent, config: OptimizerConfig) -> None:
         """Makes the optimiser of an agent.
@@ -53,6 +59,7 @@ class Optimizer:
             agent: what is trained; all its weights exist.
             config: settings.
         """
+        self.taken: list[list[np.ndarray]] | None = None
         self._variables = list(agent.trainable_variables)
         self._clip_norm = config.clip_norm
         rate: Any = config.learning_rate
@@ -88,11 +95,33 @@ class Optimizer:
             gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm, use_norm=norm)
 
         def step() -> tf.Tensor:
+            if self.taken is not None:
+                tf.numpy_function(self._keep, gradients, [])
             self._optimizer.apply_gradients(zip(gradients, self._variables, strict=True))
             return tf.constant(True)
 
         tf.cond(tf.math.is_finite(norm), step, lambda: tf.constant(False))
         return norm
+
+    @property
+    def state(self) -> list[tf.Variable]:
+        """What it remembers from step to step."""
+        return list(self._optimizer.variables)
+
+    def apply(self, gradients: Sequence[np.ndarray]) -> None:
+        """Takes a step that another process has found.
+
+        Args:
+            gradients: one of its `taken`.
+        """
+        self._optimizer.apply_gradients(
+            (tf.constant(gradient), variable)
+            for gradient, variable in zip(gradients, self._variables, strict=True)
+        )
+
+    def _keep(self, *gradients: np.ndarray) -> None:
+        assert self.taken is not None
+        self.taken.append([np.array(gradient) for gradient in gradients])
 
 
 def _global_norm(gradients: Sequence[tf.Tensor]) -> tf.Tensor:

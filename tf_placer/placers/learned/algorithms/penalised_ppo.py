@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Annotated
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.placers.learned.agent import Agent
@@ -96,6 +98,14 @@ class PenalisedPPO(Algorithm):
         elif update.divergence > self._target * 1.5:
             self.beta = min(self.beta * 2, self._largest)
         return [update]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Gives the weight of the penalty; see `Algorithm.state`."""
+        return {"beta": np.array(self.beta)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes the weight of the penalty; see `Algorithm.restore`."""
+        self.beta = float(state["beta"])
 
     def _loss(
         self, now: Decisions, before: Decisions, advantages: tf.Tensor, weights: tf.Tensor

@@ -9,6 +9,10 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from tf_placer.placers.learned.algorithms.algorithm import Algorithm, Samples, Update
 from tf_placer.placers.learned.algorithms.elite_algorithm import EliteAlgorithm
 
@@ -52,3 +56,27 @@ class WithCrossEntropy(Algorithm):
         if is_due:
             updates += self._cross_entropy.update()
         return updates
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Gives what both remember; see `Algorithm.state`."""
+        return {
+            f"{part}/{name}": value
+            for part, algorithm in self._parts
+            for name, value in algorithm.state().items()
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Lets both remember; see `Algorithm.restore`."""
+        for part, algorithm in self._parts:
+            start = f"{part}/"
+            algorithm.restore(
+                {
+                    name.removeprefix(start): value
+                    for name, value in state.items()
+                    if name.startswith(start)
+                }
+            )
+
+    @property
+    def _parts(self) -> tuple[tuple[str, Algorithm], ...]:
+        return ("every_batch", self._algorithm), ("best", self._cross_entropy)

@@ -35,6 +35,12 @@ class _RecordedElites(EliteAlgorithm):
     def _keep(self, samples):
         self._kept.extend(samples.step_secs.tolist())
 
+    def _remembered(self):
+        return []
+
+    def _take_over(self, kept):
+        pass
+
 
 def _schedule(every, elites_every, total, *, instead):
     """The kinds of updates by the number of samples after which they happen."""

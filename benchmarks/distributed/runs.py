@@ -1,0 +1,111 @@
+"""What the runs of searches with waiting workers say."""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "best_secs",
+    "idle_share",
+    "learn_secs",
+    "means",
+    "measured",
+    "of_case",
+    "reached",
+    "trial_secs",
+    "trials_per_minute",
+    "wall_secs",
+]
+
+_WINDOW = 48
+
+
+def wall_secs(run: Mapping[str, Any]) -> float:
+    """Finds when the last trial ended."""
+    return float(max(end for end, *_ in run["trials"]))
+
+
+def trial_secs(run: Mapping[str, Any]) -> list[float]:
+    """Lists how long each placement was measured, without those that had been before."""
+    return [took for _, took, *_ in run["trials"] if took]
+
+
+def measured(run: Mapping[str, Any]) -> int:
+    """Counts placements that were measured, and not before in the same search."""
+    return len(trial_secs(run))
+
+
+def trials_per_minute(run: Mapping[str, Any]) -> float:
+    """Computes how many placements were measured in a minute."""
+    return 60.0 * measured(run) / wall_secs(run)
+
+
+def best_secs(run: Mapping[str, Any]) -> float:
+    """Finds the fastest step."""
+    return float(min(secs for _, _, secs, *_ in run["trials"] if secs is not None))
+
+
+def means(run: Mapping[str, Any]) -> list[float]:
+    """Computes the mean step of the placements of each tenth of the search."""
+    return [
+        statistics.fmean(secs for _, _, secs, *_ in part if secs is not None)
+        for part in np.array_split(np.array(run["trials"], dtype=object), 10)
+    ]
+
+
+def reached(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | None:
+    """Finds after how many samples, and after how long, the policy was so good.
+
+    Args:
+        run: the search.
+        goal_secs: what the latest 48 placements are to take in the mean.
+
+    Returns:
+        Samples and seconds; None if it never was.
+    """
+    latest: collections.deque[float] = collections.deque(maxlen=_WINDOW)
+    for number, (end_secs, _, secs, *_) in enumerate(run["trials"], 1):
+        if secs is not None:
+            latest.append(secs)
+        if len(latest) == _WINDOW and statistics.fmean(latest) <= goal_secs:
+            return number, float(end_secs)
+    return None
+
+
+def idle_share(run: Mapping[str, Any]) -> float:
+    """Computes in what share of their time workers waited.
+
+    Counted from when every worker has had two trials, because what learns is slow at first, to the
+    start of the last one, because none follows.
+    """
+    spans = [(end - took, end) for end, took, *_ in run["trials"] if took]
+    ends = sorted(end for _, end in spans)
+    first, last = ends[2 * run["workers"] - 1], max(start for start, _ in spans)
+    busy = sum(max(0.0, min(end, last) - max(start, first)) for start, end in spans)
+    return 1.0 - busy / run["workers"] / (last - first)
+
+
+def learn_secs(run: Mapping[str, Any]) -> float:
+    """Computes how long it took from a batch to the first placement of the next one.
+
+    The median over the batches of all controllers, without the first one of each.
+    """
+    spans: dict[tuple[int, int], list[tuple[float, float]]] = collections.defaultdict(list)
+    for end, took, _, controller, batch in run["trials"]:
+        spans[controller, batch].append((end - took, end))
+    gaps = [
+        min(start for start, _ in spans[controller, batch + 1]) - max(end for _, end in of_batch)
+        for (controller, batch), of_batch in spans.items()
+        if batch and (controller, batch + 1) in spans
+    ]
+    return statistics.median(gaps)
+
+
+def of_case(runs: Sequence[Mapping[str, Any]], case: str) -> list[Mapping[str, Any]]:
+    """Picks the runs of a case."""
+    return [run for run in runs if run["case"] == case]

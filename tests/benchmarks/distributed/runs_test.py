@@ -1,0 +1,59 @@
+from absl.testing import absltest
+
+from benchmarks.distributed import runs
+
+
+def run(trials, workers=2):
+    return {"case": "made up", "workers": workers, "trials": trials}
+
+
+# Two workers, batches of two by one controller: end, how long it took, step, controller, batch.
+TWO = run(
+    [
+        [1.0, 1.0, 0.4, 1, 0],
+        [2.0, 2.0, 0.3, 1, 0],
+        [4.0, 1.0, 0.2, 1, 1],
+        [5.0, 2.0, 0.2, 1, 1],
+        [7.0, 1.0, 0.1, 1, 2],
+        [7.0, 0.0, 0.1, 1, 2],
+        [9.0, 1.0, None, 1, 3],
+        [9.0, 1.0, 0.1, 1, 3],
+    ]
+)
+
+
+class RunsTest(absltest.TestCase):
+    def test_what_was_measured_before_is_not_counted(self):
+        self.assertEqual(runs.measured(TWO), 7)
+        self.assertAlmostEqual(runs.trials_per_minute(TWO), 60.0 * 7 / 9.0)
+        self.assertEqual(runs.best_secs(TWO), 0.1)
+
+    def test_idle_is_counted_between_the_first_trials_and_the_last(self):
+        # From second 5, when four trials have ended, to second 8, when the last two start: one
+        # worker has measured for a second.
+        self.assertAlmostEqual(runs.idle_share(TWO), 1.0 - 1.0 / 6.0)
+
+    def test_learning_is_between_batches(self):
+        # After the second batch one second goes by, after the third one.
+        self.assertAlmostEqual(runs.learn_secs(TWO), 1.0)
+
+    def test_controllers_learn_each_on_its_own(self):
+        trials = [
+            *([2.0, 2.0, 0.1, 1, 0], [2.5, 2.5, 0.1, 2, 0]),
+            *([5.0, 2.0, 0.1, 1, 1], [5.5, 2.5, 0.1, 2, 1]),
+            *([9.0, 2.0, 0.1, 1, 2], [10.0, 2.5, 0.1, 2, 2]),
+        ]
+        self.assertAlmostEqual(runs.learn_secs(run(trials)), 2.0)
+
+    def test_a_goal_is_reached_by_the_mean_of_the_latest(self):
+        trials = [[float(n), 1.0, 1.0 if n <= 48 else 0.0, 1, 0] for n in range(1, 97)]
+        self.assertEqual(runs.reached(run(trials), 0.5), (72, 72.0))
+        self.assertIsNone(runs.reached(run(trials), -1.0))
+
+    def test_failures_are_in_no_mean(self):
+        trials = [[float(n), 1.0, 0.2 if n % 2 else None, 1, 0] for n in range(1, 101)]
+        self.assertEqual(runs.means(run(trials)), [0.2] * 10)
+
+
+if __name__ == "__main__":
+    absltest.main()

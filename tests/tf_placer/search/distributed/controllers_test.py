@@ -1,0 +1,279 @@
+"""Searches with several controllers, in one process: what they learn, and what dies."""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.placers.learned.eagerly import run_eagerly
+from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.search.distributed import fake_fleet
+from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
+from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
+from tf_placer.environments.environment import Measurement
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.errors import SearchError
+from tf_placer.placers import make_placer
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.search.distributed.controllers import Controllers
+from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_kept
+from tf_placer.search.distributed.learners import Controller, ParameterServer
+from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.worker_pool import WorkerPool
+from tf_placer.search.loop import Budget, search
+from tf_placer.search.measuring import InTurn
+from tf_placer.search.replay import by_position
+from tf_placer.search.trial_log import TrialLog
+
+_OPTIONS = {"batch_size": 4, "ascent_steps": 2, "ce_samples": 8}
+
+
+def _ordered(trials):
+    """The placements in the order in which they were proposed."""
+    by_place = sorted(trials[1:], key=lambda trial: (trial.batch, trial.position))
+    return [trial.assignment for trial in by_place]
+
+
+class _Stopped(Exception):
+    """The search was killed."""
+
+
+class ControllersTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        # Every process that is replaced would compile its own.
+        run_eagerly(self)
+        edges = [(n, n + 1, 1) for n in range(7)]
+        self.problem = task_problem([(2, 1, 1)] * 8, edges)
+        self.groups, self.legal = group_graph(self.problem), legal_devices(self.problem)
+        self.directory = self.create_tempdir().full_path
+        self.lines: list[str] = []
+
+    def setup_of(self, name: str = "post") -> PlacerSetup:
+        return PlacerSetup(name, self.groups, self.legal, 5, _OPTIONS, self.problem)
+
+    def controllers(self, count: int, deaths=(), server_deaths=(), seed=0, updates=()):
+        rng, setup = random.Random(seed), self.setup_of()
+        self.fleets = [
+            ProcessFleet(lambda: Controller(setup), rng, deaths),
+            ProcessFleet(lambda: ParameterServer(setup), rng, server_deaths),
+        ]
+        return Controllers(
+            "post",
+            *self.fleets,
+            count,
+            directory=self.directory,
+            updates=updates,
+            say=self.lines.append,
+        )
+
+    def search(self, placer, max_trials: int, report=None, measuring=None, observed=None):
+        environment = SimulatedEnvironment(self.problem)
+
+        def original() -> Measurement:
+            [measurement] = environment.measure(np.zeros([1, 8], np.int32))
+            return measurement
+
+        with TrialLog(os.path.join(self.directory, "trials.jsonl"), {"seed": 5}) as log:
+            return search(
+                original,
+                measuring or InTurn(environment),
+                [placer],
+                log,
+                Budget(max_trials, 600.0),
+                report=report,
+                observed=observed,
+            )
+
+    def check(self, trials, max_trials: int) -> None:
+        """Nothing is lost, twice, or measured twice, and batches are those of controllers."""
+        self.assertLen(trials, max_trials)
+        self.assertEqual([trial.index for trial in trials], list(range(max_trials)))
+        places = [(t.controller, t.batch, t.position) for t in trials[1:]]
+        self.assertLen(set(places), len(places))
+        measured = [trial.assignment for trial in trials[1:] if trial.repeats is None]
+        self.assertLen(set(measured), len(measured))
+
+    def test_one_controller_searches_as_the_placer_does(self):
+        trials = self.search(self.controllers(1), 41)
+        placer = make_placer("post", self.groups, self.legal, seed=5, options=_OPTIONS)
+        environment = SimulatedEnvironment(self.problem)
+        for first in range(1, 41, 4):
+            proposed = placer.propose(100)
+            # Those that repeat an earlier one are in the log before it is measured.
+            batch = sorted(trials[first : first + 4], key=lambda trial: trial.position)
+            got = [trial.assignment for trial in batch]
+            self.assertEqual(got, [tuple(row) for row in proposed.tolist()])
+            placer.observe(proposed, environment.measure(proposed))
+
+    def test_controllers_have_batches_of_their_own_and_share_the_weights(self):
+        placer = self.controllers(3)
+        self.check(trials := self.search(placer, 61), 61)
+        self.assertEqual({trial.controller for trial in trials[1:]}, {1, 2, 3})
+        for update in placer.updates:
+            self.assertGreaterEqual(update.staleness, 0)
+        # What the others have learned meanwhile is not in the weights that a batch is from.
+        self.assertGreater(max(update.staleness for update in placer.updates), 0)
+        by_batch = collections.defaultdict(set)
+        for trial in trials[1:]:
+            by_batch[trial.controller, trial.batch].add(trial.version)
+        self.assertTrue(all(len(versions) == 1 for versions in by_batch.values()))
+        self.assertEqual([update.update for update in placer.updates], list(range(15)))
+        self.assertEqual(placer.version, 15)
+        self.assertEqual(placer.updates[-1].samples, 60)
+
+    def test_every_update_is_applied_once_whatever_dies(self):
+        for seed in range(3):
+            rng = random.Random(seed)
+            self.directory = self.create_tempdir().full_path
+            deaths, server_deaths = (sorted(rng.sample(range(50), 4)) for _ in range(2))
+            placer = self.controllers(2, deaths, server_deaths, seed)
+            self.check(self.search(placer, 61), 61)
+            batches = collections.Counter(u.controller for u in placer.updates)
+            self.assertEqual(sum(batches.values()), 15)
+            self.assertEqual(placer.version, 15)
+            self.assertGreater(self.fleets[0].started + self.fleets[1].started, 3 + 2)
+            self.assertTrue(any("takes its place" in line for line in self.lines))
+
+    def test_one_controller_learns_the_same_whatever_dies(self):
+        whole = self.controllers(1)
+        trials = self.search(whole, 41)
+        self.directory = self.create_tempdir().full_path
+        broken = self.controllers(1, [0, 3, 4, 9], [0, 1, 2, 5, 9, 10], seed=3)
+        again = self.search(broken, 41)
+        self.assertEqual(_ordered(again), _ordered(trials))
+        self.assertEqual(
+            [update.mean_reward for update in broken.updates],
+            [update.mean_reward for update in whole.updates],
+        )
+
+    def test_what_a_controller_was_to_give_and_has_not_is_learned_again(self):
+        whole = self.controllers(1)
+        trials = self.search(whole, 21)
+        self.directory = self.create_tempdir().full_path
+        broken = self.controllers(1, [2])
+        self.assertEqual(_ordered(self.search(broken, 21)), _ordered(trials))
+        controllers, server = self.fleets
+        # That it has died is noticed when it is to learn again.
+        calls = ["sample", "learn", "steps", "learn", "learn", "steps"]
+        self.assertEqual(controllers.calls[:6], calls)
+        self.assertEqual((controllers.started, server.started), (2, 1))
+
+    def test_a_search_that_was_killed_goes_on_from_its_log_and_the_last_weights(self):
+        for number in (1, 18, 45):
+            self.directory = self.create_tempdir().full_path
+            killed = self.controllers(2, seed=number)
+
+            def kill(trial, progress, last=number):
+                if trial.index == last:
+                    raise _Stopped
+
+            with self.assertRaises(_Stopped):
+                self.search(killed, 61, kill)
+            kept = read_kept(os.path.join(self.directory, CONTROLLERS_FILE))
+            on = self.controllers(2, seed=number + 1, updates=killed.updates)
+            trials = self.search(on, 61)
+            self.check(trials, 61)
+            if kept is not None:
+                self.assertIn(f"weights that have had {kept.version} updates", self.lines[-1])
+                self.assertGreaterEqual(on.version, kept.version)
+            self.assertEqual([update.update for update in on.updates], list(range(len(on.updates))))
+
+    def test_a_larger_budget_goes_on_with_the_same_batches(self):
+        self.search(self.controllers(2), 30)
+        kept = read_kept(os.path.join(self.directory, CONTROLLERS_FILE))
+        pending = {(n + 1, b.number) for n, b in enumerate(kept.batches) if b is not None}
+        trials = self.search(self.controllers(2, seed=1), 61)
+        self.check(trials, 61)
+        for controller, batch in pending:
+            of_batch = [t for t in trials if (t.controller, t.batch) == (controller, batch)]
+            self.assertLen(of_batch, 4)
+
+    def test_controllers_that_die_again_and_again_end_the_search(self):
+        with self.assertRaisesRegex(SearchError, r"controller 1 was lost 5 times in a row"):
+            self.search(self.controllers(1, range(1000)), 20)
+
+    def test_the_policy_is_that_of_the_server(self):
+        placer = self.controllers(2)
+        self.search(placer, 21)
+        placer.save(self.directory)
+        reader = make_placer("post", self.groups, self.legal, seed=9, options=_OPTIONS)
+        reader.agent.load_weights(os.path.join(self.directory, "policy.weights.h5"))
+        kept = read_kept(os.path.join(self.directory, CONTROLLERS_FILE))
+        for mine, weights in zip(
+            reader.agent.trainable_variables, kept.parameters.weights, strict=True
+        ):
+            np.testing.assert_array_equal(mine.numpy(), weights)
+
+    def test_controllers_share_workers_of_a_pool(self):
+        """Two controllers of four samples keep more than four workers busy."""
+        fleet = FakeFleet(8)
+        pool = WorkerPool(fleet, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=fleet.clock)
+        pool.measure_original()
+        while pool.capacity < 8:
+            pool._advance()
+        began_secs = fleet.now_secs
+        trials = self.search(self.controllers(2), 61, measuring=pool)
+        self.check(trials, 61)
+        measured = sum(trial.repeats is None for trial in trials[1:])
+        # Four at a time would take as long as that, without learning.
+        self.assertLess(fleet.now_secs - began_secs, measured / 4 * fake_fleet.TRIAL_SECS)
+        expected = [
+            fake_fleet.ORIGINAL_SECS * fake_fleet.relative_secs(trial.assignment)
+            for trial in trials[1:]
+        ]
+        for trial, secs in zip(trials[1:], expected, strict=True):
+            self.assertAlmostEqual(trial.measurement.median_secs, secs)
+
+    def test_post_is_trained_in_step_by_twelve_workers(self):
+        """Post's form: one distribution, twelve workers that wait for each other."""
+        options = {"total_samples": 240}
+
+        def searched(measuring, original, path):
+            placer = make_placer("post", self.groups, self.legal, seed=5, options=options)
+            with TrialLog(path, {"seed": 5}) as log:
+                search(original, measuring, [placer], log, Budget(121, 600.0))
+                return placer, log.trials
+
+        class OneMachine:
+            def measure(self, placements):
+                return [fake_fleet.measurement_of(each) for each in placements.tolist()]
+
+        fleet = FakeFleet(12)
+        pool = WorkerPool(fleet, fake_fleet.assign, timeout_secs=lambda: 60.0, clock=fleet.clock)
+        pool.measure_original()
+        while pool.capacity < 12:
+            pool._advance()
+        placer, trials = searched(pool, pool.measure_original, f"{self.directory}/twelve")
+        original = Measurement((fake_fleet.ORIGINAL_SECS,) * 2)
+        alone, expected = searched(
+            InTurn(OneMachine()), lambda: original, f"{self.directory}/alone"
+        )
+        for first in range(1, 121, 12):
+            batches = [by_position(each[first : first + 12]) for each in (trials, expected)]
+            rows = [[trial.assignment for trial in batch.values()] for batch in batches]
+            self.assertEqual(*rows)
+        self.assertEqual(
+            [(update.kind, update.samples) for update in placer.updates],
+            [("ce" if n % 60 == 0 else "ppo_kl", n) for n in range(12, 121, 12)],
+        )
+        self.assertEqual(
+            [update.mean_reward for update in placer.updates],
+            [update.mean_reward for update in alone.updates],
+        )
+        self.assertGreater(sum(bool(worker.measured) for worker in fleet.workers), 9)
+
+    def test_a_file_that_is_no_file_of_weights_is_named(self):
+        path = os.path.join(self.directory, CONTROLLERS_FILE)
+        with open(path, "w") as file:
+            file.write("nothing")
+        with self.assertRaisesRegex(SearchError, "controllers.npz' does not hold weights"):
+            read_kept(path)
+
+
+if __name__ == "__main__":
+    absltest.main()

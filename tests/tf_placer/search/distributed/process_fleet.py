@@ -1,0 +1,102 @@
+"""A fleet of actors in this process, whose calls end in an order of chance and which may die."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
+
+
+@dataclasses.dataclass(eq=False)
+class _Actor:
+    made: Any
+    is_dead: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class _Call:
+    actor: _Actor
+    method: str
+    args: Sequence[Any]
+    has_ended: bool = False
+    value: Any = None
+    error: WorkerLostError | None = None
+
+    def run(self) -> Any:
+        """Gives what the method returns; the calls among its arguments are run before."""
+        if not self.has_ended:
+            self.has_ended = True
+            try:
+                args = [self._given(each) for each in self.args]
+                if self.actor.is_dead:
+                    raise WorkerLostError("its process died")
+                self.value = getattr(self.actor.made, self.method)(*args)
+            except WorkerLostError as error:
+                self.error = error
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    @staticmethod
+    def _given(arg: Any) -> Any:
+        """Gives an argument; runs the call that is to give it."""
+        if not isinstance(arg, _Call):
+            return arg
+        try:
+            return arg.run()
+        except WorkerLostError as error:
+            raise ArgumentLostError(str(error)) from None
+
+
+class ProcessFleet:
+    """Starts actors of this process; see `Fleet`.
+
+    Attributes:
+        started: how many there were.
+        calls: methods that were called, in order.
+        deaths: of calls, by number: the actor dies while it does that.
+    """
+
+    def __init__(self, make: Callable[[], Any], rng: random.Random, deaths: Sequence[int] = ()):
+        self._make = make
+        self._rng = rng
+        self._actors: list[_Actor] = []
+        self.deaths = set(deaths)
+        self.started = 0
+        self.calls: list[str] = []
+
+    def wanted(self) -> int:
+        return 1
+
+    def start(self) -> _Actor:
+        self.started += 1
+        self._actors.append(_Actor(self._make()))
+        return self._actors[-1]
+
+    def call(self, actor: _Actor, method: str, *args: Any) -> _Call:
+        if method != "ping":
+            if len(self.calls) in self.deaths:
+                actor.is_dead = True
+            self.calls.append(method)
+        return _Call(actor, method, args)
+
+    def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
+        chosen = [call for call in calls if self._rng.random() < 0.5]
+        for call in chosen:
+            with contextlib.suppress(WorkerLostError):
+                call.run()
+        return chosen
+
+    def result(self, call: Any) -> Any:
+        return call.run()
+
+    def kill(self, actor: _Actor) -> None:
+        actor.is_dead = True
+
+    def close(self) -> None:
+        for actor in self._actors:
+            self.kill(actor)
