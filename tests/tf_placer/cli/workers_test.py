@@ -48,11 +48,17 @@ class WorkersTest(absltest.TestCase):
         self.enter_context(found)
         for args, message in (
             (["--workers=rays"], "there are no workers 'rays'"),
-            (["--workers=ray", "--num_workers=0"], "num_workers is a whole number, 1 at least, not 0"),
+            (
+                ["--workers=ray", "--num_workers=0"],
+                "num_workers is a whole number, 1 at least, not 0",
+            ),
             (["--num_workers=2"], "num_workers is for searches with workers"),
             (["--workers=ray", "--placer=random"], "--workers is for 'auto'"),
             (["--controllers=2"], "controllers is for searches with workers"),
-            (["--workers=ray", "--controllers=0"], "controllers is a whole number, 1 at least, not 0"),
+            (
+                ["--workers=ray", "--controllers=0"],
+                "controllers is a whole number, 1 at least, not 0",
+            ),
             (
                 ["--workers=ray", "--controllers=2", "--placer=random"],
                 "controllers=2 train a placer that learns, and 'random' does not",
