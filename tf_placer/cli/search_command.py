@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> None:
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
     workers = find_workers(args.workers, args.num_workers, args.controllers)
-    check_is_for_controllers(workers, args.placer)
+    check_is_for_controllers(workers, args.placer, options)
     if workers is not None and workers.controllers == 1 and args.placer != AUTO:
         raise ValueError(
             f"placer {args.placer!r} simulates a batch in less time than it takes to send it to "

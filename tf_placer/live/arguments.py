@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from graph_passes.json_text import shown
 from tf_placer.machines.machine import Device, Kind, Machine, MachineError
-from tf_placer.placers import check_options, is_learned
+from tf_placer.placers import check_options, is_learned, start_of
 from tf_placer.search.loop import Budget
 
 __all__ = ["check_budget", "check_machine", "check_placer", "check_seed"]
@@ -46,7 +46,8 @@ def check_machine(machine: object) -> None:
 def check_placer(placer: object, options: object) -> dict[str, Any]:
     """Makes sure that there is a placer with such settings, and converts these.
 
-    Live, samples are few: a placer that learns starts at `expert`, unless it is told otherwise.
+    Live, samples are few: a placer that learns starts at `expert`, unless it has a start of its
+    own or is told otherwise.
 
     Raises:
         ImportError: there are options and TensorFlow is not installed.
@@ -60,7 +61,9 @@ def check_placer(placer: object, options: object) -> dict[str, Any]:
         if not isinstance(name, str):
             raise ValueError(f"a name in placer_options is a text, not {_described(name)}")
     checked = check_options(placer, options)
-    return {"start": "expert", **checked} if is_learned(placer) else checked
+    if is_learned(placer) and "start" not in checked and start_of(placer, checked) is None:
+        return {"start": "expert", **checked}
+    return checked
 
 
 def check_budget(max_trials: object, max_secs: object) -> tuple[int, float]:

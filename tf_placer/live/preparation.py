@@ -51,8 +51,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_machine(self.machine)
-        check_placer(self.placer, self.placer_options)
-        check_is_for_controllers(self.workers, self.placer)
+        options = check_placer(self.placer, self.placer_options)
+        check_is_for_controllers(self.workers, self.placer, options)
         check_budget(self.max_trials, self.max_secs)
         check_seed(self.seed)
         if self.session_config is not None and not isinstance(

@@ -21,6 +21,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = [
     "AUTO",
+    "BEST_START",
     "ORIGINAL_START",
     "PLACERS",
     "Granularity",
@@ -31,6 +32,7 @@ __all__ = [
     "is_learned",
     "make_placer",
     "needs_problem",
+    "start_of",
     "start_source",
 ]
 
@@ -198,8 +200,8 @@ PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS, **PUBLIS
 ORIGINAL_START = "original"
 """What option `start` names for the devices that a graph came with."""
 
-# What it names for the best of the simple placements.
-_BEST_START = "best"
+BEST_START = "best"
+"""What it names for the best of the simple placements, which are measured first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,6 +228,22 @@ def is_learned(name: str) -> bool:
     return isinstance(PLACERS.get(name), System)
 
 
+def start_of(name: str, options: Mapping[str, object] | None) -> object:
+    """Says what a placer starts at: the value of option `start`; None for one that does not learn.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    entry = _entry(name)
+    if not isinstance(entry, System):
+        return None
+    return (options or {}).get("start", entry.settings.get("start"))
+
+
 def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
     """Says where the placement is that a placer starts from, if it is not to propose it itself.
 
@@ -239,8 +257,8 @@ def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
     Raises:
         ValueError: there is no such placer.
     """
-    start = (options or {}).get("start")
-    if isinstance(_entry(name), System) and isinstance(start, str) and _is_placement(start):
+    start = start_of(name, options)
+    if isinstance(start, str) and _is_placement(start):
         return start
     return None
 
@@ -366,7 +384,7 @@ def make_placer(
             compose, name, composition, groups, legal, seed=seed, problem=problem
         )
         source = composition.configs["start"].start
-        if source == _BEST_START:
+        if source == BEST_START:
             return BestStart(name, groups, legal, seed=seed, make=lambda best: learned(start=best))
         if source is not None and start is None:
             start = _first_placement(source, groups, legal, seed, problem)
@@ -405,7 +423,7 @@ def _first_placement(
 
 def _check_start(name: str) -> None:
     """Makes sure that a placer of this name can be started from."""
-    if name == _BEST_START:
+    if name == BEST_START:
         return
     if isinstance(_entry(name), System) or name == AUTO:
         raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")

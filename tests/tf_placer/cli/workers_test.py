@@ -63,6 +63,10 @@ class WorkersTest(absltest.TestCase):
                 ["--workers=ray", "--controllers=2", "--placer=random"],
                 "controllers=2 train a placer that learns, and 'random' does not",
             ),
+            (
+                ["--workers=ray", "--controllers=2", "--placer=warm_softmax"],
+                "controllers=2 have no first placements to measure, which start='best' of ",
+            ),
         ):
             self.assertIn(message, self.search(*args)[1])
 

@@ -28,6 +28,7 @@ class ArgumentsTest(parameterized.TestCase):
 
     def test_a_placer_that_learns_starts_at_the_expert_unless_told_otherwise(self):
         self.assertEqual(check_placer("post", None), {"start": "expert"})
+        self.assertEqual(check_placer("warm_softmax", None), {})
         self.assertEqual(check_placer("post", {"start": "original"}), {"start": "original"})
         self.assertEqual(check_placer("post", {"start": "none"}), {"start": None})
         self.assertEqual(check_placer("hill_climbing", None), {})

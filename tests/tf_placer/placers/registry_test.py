@@ -13,6 +13,7 @@ from tf_placer.placers import (
     is_learned,
     make_placer,
     needs_problem,
+    start_of,
     start_source,
 )
 
@@ -89,6 +90,13 @@ class RegistryTest(parameterized.TestCase):
                 check_options("post", {"start": start})
         for start in ("expert", "original", "best.json"):
             self.assertEqual(check_options("post", {"start": start}), {"start": start})
+
+    def test_tells_what_a_placer_starts_at(self):
+        self.assertEqual(start_of("warm_softmax", None), "best")
+        self.assertEqual(start_of("warm_softmax", {"start": "expert"}), "expert")
+        self.assertIsNone(start_of("warm_softmax", {"start": None}))
+        self.assertIsNone(start_of("post", {}))
+        self.assertIsNone(start_of("auto", None))
 
     def test_tells_where_a_placer_starts_that_does_not_propose_it_itself(self):
         for start in ("original", "best.json"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from graph_passes.messages import quoted
 from tf_placer.errors import SearchError
-from tf_placer.placers import is_learned
+from tf_placer.placers import BEST_START, is_learned, start_of
 
 __all__ = [
     "LOOPBACK",
@@ -133,15 +133,23 @@ def require_ray() -> None:
         raise ImportError("workers need Ray: pip install 'tf_placer[ray]'")
 
 
-def check_is_for_controllers(workers: Workers | None, placer: str) -> None:
+def check_is_for_controllers(
+    workers: Workers | None, placer: str, options: Mapping[str, object] | None
+) -> None:
     """Makes sure that a placer can be trained by the controllers that are wanted.
 
     Raises:
-        ValueError: it does not learn, and there are several.
+        ValueError: there are several, and it does not learn or begins by measuring placements.
     """
-    if workers is not None and workers.controllers > 1 and not is_learned(placer):
+    if workers is None or workers.controllers == 1:
+        return
+    several = f"controllers={workers.controllers}"
+    if not is_learned(placer):
+        raise ValueError(f"{several} train a placer that learns, and {placer!r} does not")
+    if start_of(placer, options) == BEST_START:
         raise ValueError(
-            f"controllers={workers.controllers} train a placer that learns, and {placer!r} does not"
+            f"{several} have no first placements to measure, which start='best' of {placer!r} "
+            "needs: give another start, such as 'expert'"
         )
 
 
