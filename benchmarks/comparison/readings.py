@@ -40,11 +40,11 @@ _FEW_GROUPS = {"num_groups": "64"}
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A system with the settings that were chosen for it.
+    """A system with the settings that it has, and others.
 
     Attributes:
         system: name of the placer.
-        chosen: the settings that were chosen, by name.
+        chosen: the settings that it has, by name, of those that are changed.
         changes: by what they are, the settings that differ from the chosen ones; the last one is
             the paper to the letter.
         small: settings that make its networks small.
@@ -65,6 +65,7 @@ _TOLD_AND_MOVED = {"feed_item": "true", "baseline_moves": "sample"}
 _NOT_TOLD = {"feed_item": "false"}
 _PER_BATCH = {"baseline_moves": "batch"}
 _RATE, _METIS = {"learning_rate": "0.001"}, {"grouper_start": "metis"}
+_SLOWER = {"learning_rate": "0.0001"}
 _PUBLISHED_RATE, _ANY_GROUPS = {"learning_rate": "0.01"}, {"grouper_start": "none"}
 _EMA = {"baseline": "ema", "baseline_decay": "0.5", "baseline_start": "first_batch"}
 
@@ -94,8 +95,8 @@ READINGS = (
     ),
     Reading(
         "colocrl",
-        _TOLD_AND_MOVED | {"learning_rate": "0.0001"},
-        {"learning rate 0.001": _RATE, _PUBLISHED: _NOT_TOLD | _PER_BATCH},
+        _TOLD_AND_MOVED | _RATE,
+        {"learning rate 0.0001": _SLOWER, _PUBLISHED: _NOT_TOLD | _PER_BATCH | _SLOWER},
         _SMALL_NETWORK,
     ),
     Reading("spotlight", _TOLD_AND_MOVED, {_PUBLISHED: _NOT_TOLD | _PER_BATCH}, _SMALL_NETWORK),

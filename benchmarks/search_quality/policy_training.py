@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument(
         "--generated", type=int, default=20, help="how many generated steps (default 20)"
     )
-    parser.add_argument("--updates", type=int, default=3000, help="default 3000")
+    parser.add_argument("--updates", type=int, default=2000, help="default 2000")
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems")
     parser.add_argument("--output", default=_SHIPPED, help="default: %(default)s")

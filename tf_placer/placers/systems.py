@@ -212,7 +212,8 @@ _RATE: _Settings = {"learning_rate": 1e-3}
 # all, lags behind a policy that gets better.
 _RECENT: _Settings = {"baseline": "ema", "baseline_decay": 0.5, "baseline_start": "first_batch"}
 
-# What each system has instead; `benchmarks.comparison.readings` shows what it is worth.
+# What each system has instead. `benchmarks.comparison.readings` shows what that is worth to one of
+# each paper; the others follow it.
 _READINGS: Mapping[str, _Settings] = {
     "colocrl": _TOLD | _PER_SAMPLE | _RATE,
     "policy_gradient": _TOLD | _PER_SAMPLE | _RATE,

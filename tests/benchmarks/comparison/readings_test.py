@@ -1,7 +1,7 @@
 from absl.testing import absltest, parameterized
 
 from benchmarks.comparison.readings import CHOSEN, READINGS, readings_markdown
-from tf_placer.placers import check_options
+from tf_placer.placers import check_options, describe_placer
 
 
 class ReadingsTest(parameterized.TestCase):
@@ -14,6 +14,20 @@ class ReadingsTest(parameterized.TestCase):
             check_options(reading.system, {**settings, **reading.small})
             self.assertNotIn(settings, seen)
             seen.append(settings)
+
+    @parameterized.parameters(*READINGS)
+    def test_what_is_chosen_is_what_the_placer_has_and_published_what_its_variant_has(
+        self, reading
+    ):
+        for variant, placer in (
+            (CHOSEN, reading.system),
+            ("published", f"{reading.system}:published"),
+        ):
+            settings = {each.name: each.value for each in describe_placer(placer).settings}
+            for name, value in check_options(reading.system, reading.variants()[variant]).items():
+                # Where the average is of all samples, how it moves says nothing.
+                if not (name.startswith("baseline_") and settings["baseline"] == "mean"):
+                    self.assertEqual(settings[name], value, f"{placer}: {name}")
 
     def test_the_page_compares_medians_with_those_of_the_chosen_settings(self):
         page = readings_markdown(

@@ -24,12 +24,10 @@ from tf_placer.placers.learned.embedding import legal_inputs
 from tf_placer.placers.learned.fixed_groups import FixedGroupsAgent
 from tf_placer.placers.learned.graph_features import GraphFeatures
 from tf_placer.placers.learned.graph_neural import GraphNeuralNetwork, GraphNeuralPolicy
+from tf_placer.placers.learned.signal import Signal, SignalConfig
 from tf_placer.problem.edge_costs import edge_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_fill, device_secs, group_graph, legal_devices
-
-# Rewards that differ by a smaller share are the same.
-_SAME = 1e-9
 
 __all__ = ["PretrainedProblem", "PretrainingConfig", "graph_neural_agent", "pretrain"]
 
@@ -94,8 +92,8 @@ def pretrain(
     """Trains a network on problems in turn, one batch of simulated placements at a time.
 
     Rewards are roots of step times, compared within their batch and divided by its deviation, so
-    that fast and slow problems teach equally much. What does not fit into memory counts as longer
-    than any step, the more is too much. An interrupt from the keyboard ends the training
+    that fast and slow problems teach equally much. What does not fit into memory counts as a long
+    step, the longer, the more is too much. An interrupt from the keyboard ends the training
     with what was learnt.
 
     Args:
@@ -163,35 +161,37 @@ class _Course:
         )
         self._environment = SimulatedEnvironment(problem)
         self._memory_bytes = np.array([device.memory_bytes for device in problem.devices])
-        # No placement that runs takes as long as one that does not fit counts at least.
-        self._failing_secs = float(problem.compute_secs[np.isfinite(problem.compute_secs)].sum())
+        # What does not fit counts as all operations on all devices, one after the other, at least.
+        secs = problem.compute_secs[np.isfinite(problem.compute_secs)]
+        self._failing_secs = float(secs.sum()) or 1.0
+        # Nothing counts as more than the penalty.
+        self._signal = Signal(
+            SignalConfig(baseline="batch", normalise=True, penalty_secs=2.0 * self._failing_secs)
+        )
 
     def update(self, seed: tf.Tensor) -> np.ndarray:
         """Makes one update; returns the step times of its placements, infinite for a failure."""
         actions = self._agent.sample(self._batch_size, seed)
         measurements = self._environment.measure(self._agent.placements(actions))
-        rewards = -np.sqrt([self._counted_secs(each) for each in measurements])
-        deviation = float(rewards.std())
-        step_secs = np.array([each.median_secs or np.inf for each in measurements])
-        # From placements that are all equally good, but for rounding, nothing can be learnt.
-        if deviation > _SAME * abs(float(rewards.mean())):
+        batch = self._signal.advantages([self._counted(each) for each in measurements])
+        if batch is not None and batch.advantages.any():
             self._algorithm.learn(
                 Samples(
                     actions=tuple(np.asarray(action) for action in actions),
-                    advantages=(rewards - rewards.mean()) / deviation,
-                    counted=np.ones(self._batch_size, np.bool_),
-                    step_secs=step_secs,
+                    advantages=batch.advantages,
+                    counted=batch.counted,
+                    step_secs=batch.step_secs,
                 )
             )
-        return step_secs
+        return np.array([each.median_secs or np.inf for each in measurements])
 
-    def _counted_secs(self, measurement: Measurement) -> float:
-        """Says what a step counts as: if it does not fit, the longer, the more is too much."""
-        if measurement.median_secs is not None:
-            return measurement.median_secs
+    def _counted(self, measurement: Measurement) -> Measurement:
+        """Makes a step of what does not fit: the longer, the more is too much."""
+        if measurement.failure is None:
+            return measurement
         peak_bytes = np.array(measurement.peak_bytes)
         excess = np.maximum(peak_bytes - self._memory_bytes, 0).sum()
-        return self._failing_secs * (1.0 + float(excess / peak_bytes.sum()))
+        return Measurement((self._failing_secs * (1.0 + float(excess / peak_bytes.sum())),))
 
 
 def _after(before: PretrainedProblem, step_secs: np.ndarray) -> PretrainedProblem:
