@@ -16,6 +16,7 @@ __all__ = [
     "object_entry",
     "parse_json",
     "shown",
+    "text",
     "text_entry",
     "whole",
     "whole_entry",
@@ -115,6 +116,18 @@ def whole(value: object, what: str, least: int = 0) -> int:
     return value
 
 
+def text(value: object, what: str) -> str:
+    """Reads a text that UTF-8 can write.
+
+    Raises:
+        ValueError: it is something else; the message calls it `what`.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is {shown(value)}: it must be a text")
+    _check_writable(value, what)
+    return value
+
+
 def number_entry(value: Mapping[str, Any], name: str) -> float:
     """Reads an entry that is a finite number.
 
@@ -139,11 +152,7 @@ def text_entry(value: Mapping[str, Any], name: str) -> str:
     Raises:
         KeyError, ValueError: there is none, or it is something else.
     """
-    text = value[name]
-    if not isinstance(text, str):
-        raise ValueError(f"{name!r} is {shown(text)}: it must be a text")
-    _check_writable(text, repr(name))
-    return text
+    return text(value[name], repr(name))
 
 
 def list_entry(value: Mapping[str, Any], name: str) -> list[Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
+from graph_passes.json_records import wrong_value
 from graph_passes.json_text import parse_json
 from graph_passes.whole_file import check_takes_files, is_special, write_whole
 
@@ -20,6 +23,7 @@ __all__ = [
     "lasting_directory",
     "read_bytes",
     "read_json",
+    "reading",
     "write_bytes",
     "write_json",
     "write_text",
@@ -80,6 +84,26 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         return parse_json(read_bytes(path))
     except ValueError as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Names the file where what is read of it turns out to be something else.
+
+    Args:
+        path: the file.
+        what: what it should be: "the result of a search".
+
+    Raises:
+        ValueError: the block raises a KeyError, TypeError or ValueError.
+    """
+    path = os.fspath(path)
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        if path in str(error):  # `read_json` has said it.
+            raise
+        raise ValueError(f"{path} is not {what}: {wrong_value(error)}") from error
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

@@ -149,7 +149,7 @@ def open_servers_note(what: str, why: str) -> str:
         what: the servers, "the servers of local:2".
         why: why they are not.
     """
-    interfaces = [name for _, name in socket.if_nameindex() if name != "lo"]
+    interfaces = [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)]
     reach = "every user of this computer"
     if interfaces:
         reach += f", and whoever reaches it over {', '.join(interfaces)},"
@@ -158,6 +158,20 @@ def open_servers_note(what: str, why: str) -> str:
         f"{what} listen without a password, because {why}: {reach} can run graphs there as {user}, "
         f"and so read and write {user}'s files"
     )
+
+
+def _is_up(interface: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        try:
+            return bool(_interface_flags(control, interface) & _IS_UP)
+        except OSError:  # It has gone.
+            return False
+
+
+def _interface_flags(control: socket.socket, interface: str) -> int:
+    request = struct.pack("16sh14x", interface.encode(), 0)
+    (flags,) = struct.unpack("16xh14x", fcntl.ioctl(control, _GET_FLAGS, request))
+    return int(flags)
 
 
 def _user_name() -> str:
@@ -194,8 +208,7 @@ def _make() -> None:
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        request = struct.pack("16sh14x", b"lo", 0)
-        (flags,) = struct.unpack("16xh14x", fcntl.ioctl(control, _GET_FLAGS, request))
+        flags = _interface_flags(control, "lo")
         fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", flags | _IS_UP))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import io
 import json
@@ -83,7 +84,7 @@ class Workplace:
             if path.read_bytes() != content:
                 how = "damaged"
             new = set(os.listdir(self.directory)) - before
-            if new - {"out.pb", "out.json"} or (new and how != "works"):
+            if new - _OUTPUTS or (new and how != "works"):
                 how, words = "damaged", f"left {sorted(new)}: {words}"
             for each in new:
                 (self.directory / each).unlink()
@@ -146,6 +147,7 @@ def _time_limit() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+_OUTPUTS = {"out.pb", "out.json", "page.html"}
 _COMMANDS: Mapping[str, list[str]] = {
     "graph.pb": [
         *("apply", "--input_graph={}/graph.pb", "--placement={}/placement.json"),
@@ -164,6 +166,11 @@ _COMMANDS: Mapping[str, list[str]] = {
         "--output_graph={}/out.pb",
     ],
     "log/trials.jsonl": ["log", "{}/log"],
+    "log/training.jsonl": ["log", "{}/log", "--json"],
+    "log/result.json": ["log", "{}/log", "--json"],
+    "log/request.json": ["report", "{}/log", "--output={}/page.html"],
+    "plan/result.json": ["report", "{}/plan", "--output={}/page.html"],
+    "plan/search.json": ["report", "{}/plan", "--output={}/page.html"],
     "machine.json": [
         *("profile", "--input_graph={}/graph.pb", "--fetches=result", "--output={}/out.json"),
         "--machine={}/machine.json",
@@ -182,6 +189,11 @@ _COMMANDS: Mapping[str, list[str]] = {
 _CHANGES = {
     "placement.json": mutated_json,
     "log/trials.jsonl": mutated_lines,
+    "log/training.jsonl": mutated_lines,
+    "log/result.json": mutated_json,
+    "log/request.json": mutated_json,
+    "plan/result.json": mutated_json,
+    "plan/search.json": mutated_json,
     "machine.json": mutated_json,
     "problem.json": mutated_json,
     "assignment.json": mutated_json,
@@ -220,8 +232,7 @@ def _valid_files(directory: pathlib.Path) -> dict[str, bytes]:
     np.savez(
         directory / "feeds.npz", x=np.ones([4, 3], np.float32), counts=np.array([1, 2], np.int32)
     )
-    (directory / "log").mkdir()
-    (directory / "log/trials.jsonl").write_text("".join(json.dumps(each) + "\n" for each in _LOG))
+    _write_log(directory / "log")
     (directory / "machine.json").write_text(json.dumps(_machine(devices)))
     profile = ["profile", f"--input_graph={directory}/graph.pb", "--fetches=result"]
     machine = [f"--machine={directory}/machine.json", f"--output={directory}/problem.json"]
@@ -230,12 +241,55 @@ def _valid_files(directory: pathlib.Path) -> dict[str, bytes]:
     problem = json.loads((directory / "problem.json").read_text())
     groups = 1 + max(operation["group"] for operation in problem["operations"])
     (directory / "assignment.json").write_text(json.dumps({"assignment": [1] * groups}))
+    search = ["search", f"--problem={directory}/problem.json", "--placer=hill_climbing"]
+    log = [f"--log_dir={directory}/plan", f"--output={directory}/out.json", "--max_trials=20"]
+    how, words = answer([*search, *log])
+    assert how == "works", words
     for name, command in _COMMANDS.items():
         how, words = answer([text.format(directory) for text in command])
         assert how == "works", f"{name}: {words}"
-    for name in ("out.pb", "out.json"):
+    for name in _OUTPUTS:
         (directory / name).unlink()
     return {name: (directory / name).read_bytes() for name in _COMMANDS}
+
+
+def _write_log(directory: pathlib.Path) -> None:
+    """Writes the directory of a live search that has ended."""
+    from tf_placer.environments.environment import Measurement
+    from tf_placer.inputs.step import Step
+    from tf_placer.live.confirmation import Comparison, Confirmation
+    from tf_placer.live.run_directory import Request, RunDirectory
+    from tf_placer.live.run_result import Outcome, RunResult
+    from tf_placer.machines.lookup import find_machine
+    from tf_placer.placers.update_record import UpdateRecord
+    from tf_placer.search.training_log import TrainingLog
+
+    run = RunDirectory(directory)
+    step = Step(("result",))
+    run.write_request(
+        Request(step, find_machine("local:2"), "single_device", {}, 3, 60.0, 0), b"", b""
+    )
+    run.trials.write_text("".join(json.dumps(each) + "\n" for each in _LOG))
+    names = ("original", "single_device")
+    rounds = tuple({name: Measurement((0.2, 0.21), None, 1.0) for name in names} for _ in range(4))
+    slower = Comparison(1.0, (0.9, 1.1), False, "no faster")
+    run.write_result(
+        RunResult(
+            outcome=Outcome.NOT_FASTER,
+            num_trials=3,
+            max_trials=3,
+            max_secs=60.0,
+            winner=None,
+            note="a note",
+            confirmation=Confirmation(names[0], (), rounds, {names[1]: slower}, names[1]),
+            finalists={name: index for index, name in enumerate(names)},
+            original_assignment=(0, 0),
+            is_complete=True,
+        )
+    )
+    update = UpdateRecord(0, 12, "ppo", -0.5, -0.4, 0.6, 0.01, 0.3, 1.5, 0.1, 0.2, 1, 12)
+    with TrainingLog(directory, {}) as log:
+        log.extend([update, dataclasses.replace(update, update=1, samples=24)])
 
 
 def _machine(devices: Sequence[str]) -> dict[str, Any]:

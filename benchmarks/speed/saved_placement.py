@@ -109,7 +109,8 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
     from tf_placer.inputs.graph_files import write_graph
     from tf_placer.live import job as live_job
     from tf_placer.live import optimization
-    from tf_placer.live.run_directory import Outcome, RunDirectory
+    from tf_placer.live.run_directory import RunDirectory
+    from tf_placer.live.run_result import Outcome
 
     model = language_model.build(layers=4, units=8, steps=steps, batch=2, vocabulary=50)
     with model.graph.as_default():

@@ -11,6 +11,7 @@ import numpy as np
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.live.confirmation import Confirmation, confirm
+from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 ORIGINAL_SECS = 0.1
@@ -59,6 +60,29 @@ def confirmation(
     speeds = {ORIGINAL: original, **speedups}
     candidates = {label: {"": str(speed)} for label, speed in speeds.items()}
     return confirm(_Confirmed(noise), candidates, ORIGINAL, max_secs=max_secs)
+
+
+def run_result(
+    outcome: Outcome,
+    *,
+    confirmed: Confirmation | None = None,
+    winner: str | None = None,
+    note: str | None = None,
+    num_trials: int = 2,
+) -> RunResult:
+    """The result of a search whose finalists are its first trials."""
+    labels = [ORIGINAL] if confirmed is None else [ORIGINAL, *confirmed.comparisons]
+    return RunResult(
+        outcome=outcome,
+        num_trials=num_trials,
+        max_trials=100,
+        max_secs=60.0,
+        winner=winner,
+        note=note,
+        confirmation=confirmed,
+        finalists={label: index for index, label in enumerate(labels)},
+        is_complete=True,
+    )
 
 
 class _Confirmed:

@@ -14,6 +14,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from graph_passes.json_records import read_record
 from tf_placer.processes import Parent, pin_to_cores
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph])
         graph_def,
         fetches=load["fetches"],
         initializers=load["initializers"],
-        queue_runners=[QueueRunner.from_json(each) for each in load["queue_runners"]],
+        queue_runners=[read_record(QueueRunner, each) for each in load["queue_runners"]],
         **{name: read_tensors(path) for name, path in load["tensors"].items()},
         target=target,
         config=config,

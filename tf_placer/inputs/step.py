@@ -33,11 +33,6 @@ class QueueRunner:
         """Makes the JSON form: all fields."""
         return {**dataclasses.asdict(self), "enqueue": list(self.enqueue), "ends": list(self.ends)}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> QueueRunner:
-        """Reads what `to_json` wrote."""
-        return cls(**{**value, "enqueue": tuple(value["enqueue"]), "ends": tuple(value["ends"])})
-
 
 @dataclasses.dataclass(frozen=True)
 class Step:

@@ -11,7 +11,7 @@ import numpy as np
 from tf_placer.environments.environment import Failure
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.equal_values import describe_difference
-from tf_placer.live.run_directory import Outcome
+from tf_placer.live.run_result import Outcome
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 __all__ = ["ValuesEnvironment", "choose_finalists", "choose_winner", "hopeful_finalists"]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graph_passes.json_records import read_record
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
 from tf_placer.environments.second_try import tried_twice
@@ -131,26 +132,15 @@ class Confirmation:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Confirmation:
+    def from_json(cls, value: object) -> Confirmation:
         """Reads what `to_json` wrote, in this version or an earlier one.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is not a confirmation.
+            KeyError, ValueError: the value is not a confirmation.
         """
-        comparisons = {}
-        for label, fields in value["comparisons"].items():
-            interval = fields["interval"]
-            comparisons[label] = Comparison(
-                **{**fields, "interval": interval and (interval[0], interval[1])}
-            )
-        selection, rounds = (
-            tuple(
-                {label: Measurement.from_json(m) for label, m in measurements.items()}
-                for measurements in value.get(name, [])
-            )
-            for name in ("selection", "rounds")
-        )
-        return cls(value["reference"], selection, rounds, comparisons, value["best"])
+        if isinstance(value, dict):  # Earlier versions had no rounds to choose.
+            value = {"selection": [], **value}
+        return read_record(cls, value, "'confirmation'")
 
 
 def _round_json(measurements: Mapping[str, Measurement]) -> dict[str, Any]:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.files import reading
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import RunResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.explanation import Explanation, explain
 from tf_placer.search.trial_log import Trial
 
-__all__ = ["explain_trials"]
+__all__ = ["explain_trials", "kept_explanation"]
 
 # How many candidates are compared.
 _MOST = 12
@@ -58,3 +61,15 @@ def explain_trials(
         search_secs=search_secs,
         seed=seed,
     )
+
+
+def kept_explanation(directory: RunDirectory, result: RunResult) -> Explanation | None:
+    """Reads the explanation of a result; None where it has none.
+
+    Raises:
+        ValueError: it is no explanation; the message names the file.
+    """
+    if result.explanation is None:
+        return None
+    with reading(directory.result, "the result of a search"):
+        return Explanation.from_json(result.explanation)

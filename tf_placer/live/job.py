@@ -35,13 +35,12 @@ from tf_placer.live.header import live_header, request_digest, with_costs
 from tf_placer.live.measurer import Measurer, OwnProcesses
 from tf_placer.live.no_finalists import outcome_without_finalists
 from tf_placer.live.other_searches import OtherSearches
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.live.search_place import SearchPlace
 from tf_placer.live.search_result import (
     confirmed_measurement,
     found_placement,
-    is_finished,
-    write_result,
 )
 from tf_placer.live.time_plan import ConfirmationPlan, TimePlan
 from tf_placer.placers import (
@@ -751,9 +750,9 @@ def _run(
         remove_what_is_left(directory.path)
         old = directory.read_result()
         directory.take_request(request_directory)
-        if old is not None and is_finished(old, request, len(log.trials)):
+        if old is not None and old.answers(request.max_trials, request.max_secs, len(log.trials)):
             stages.say("the log is complete and its result is known: nothing to measure again")
-            return Outcome(old["outcome"])
+            return old.outcome
         plan = TimePlan(request.max_secs, start_secs, log.trials, BASELINES)
         stages.how_far = plan.how_far
         hosted = None
@@ -797,6 +796,7 @@ def _run(
                 hosted.close()
             if crew is not None:
                 crew.close()
+            shutil.rmtree(directory.work, ignore_errors=True)
 
 
 def _finish(job: LiveJob, log: TrialLog, digest: str) -> Outcome:
@@ -853,20 +853,23 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
 
     def write() -> None:
         job.write_found()
-        write_result(
-            job.directory,
-            request,
-            outcome,
-            trials,
-            finalists=finalists,
-            confirmation=confirmation,
-            winner=winner,
-            notes=[text for text in (*job.notes, note) if text],
-            explanation=explanation,
-            original_assignment=given_assignment(job.grouped, request.machine.devices),
-            # Else the same call goes on.
-            is_complete=not interrupts.count and not job.notes,
-            digest=digest,
+        original = given_assignment(job.grouped, request.machine.devices)
+        job.directory.write_result(
+            RunResult(
+                outcome=outcome,
+                num_trials=len(trials),
+                max_trials=request.max_trials,
+                max_secs=request.max_secs if math.isfinite(request.max_secs) else None,
+                winner=winner,
+                note="; ".join(text for text in (*job.notes, note) if text) or None,
+                confirmation=confirmation,
+                finalists={label: trial.index for label, trial in finalists.items()},
+                explanation=None if explanation is None else explanation.to_json(),
+                original_assignment=None if original is None else tuple(original),
+                # Else the same call goes on.
+                is_complete=not interrupts.count and not job.notes,
+                request_digest=digest,
+            )
         )
 
     job.keep(write)

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Sequence
 
 from tf_placer.environments.environment import FailureKind
-from tf_placer.live.run_directory import Outcome
+from tf_placer.live.run_result import Outcome
 from tf_placer.search.trial_log import Trial
 
 __all__ = ["outcome_without_finalists"]

@@ -22,21 +22,20 @@ from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.sources import Source
-from tf_placer.live.confirmation import Confirmation
+from tf_placer.live.explanation import kept_explanation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
 from tf_placer.live.preparation import Settings, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
+from tf_placer.live.run_directory import Request, RunDirectory, check_writable
 from tf_placer.live.run_page import read_run_view
-from tf_placer.live.search_result import is_finished
+from tf_placer.live.run_result import Outcome
 from tf_placer.live.step_events import write_step_events
 from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO
 from tf_placer.private_network import open_servers_note, why_open
-from tf_placer.report.explanation import Explanation
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.scratch import remove_scratch, scratch_directory
 from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
@@ -230,7 +229,7 @@ def optimize(
         )
         outcome = run_search(directory, given, _print_line, start_secs, host)
     if outcome is Outcome.NOTHING_TO_PLACE:
-        return OptimizeResult(source.graph_def, False, verdict(outcome), step=step)
+        return OptimizeResult(source.graph_def, False, verdict(None), step=step)
     result = _finished(directory, source, step)
     _show(result, source.graph_def, report, tensorboard)
     return result
@@ -245,14 +244,14 @@ def _is_answered(
     """Says whether a search of just this has ended there: then no process is needed."""
     try:
         result = directory.read_result()
-        if result is None or not result.get("is_complete"):
+        if result is None or not result.is_complete:
             return False
         _, trials = read_log(directory.trials)
     except (OSError, ValueError):
         return False  # The search looks into it, and says what is wrong.
-    return is_finished(result, request, len(trials)) and result["request_digest"] == request_digest(
-        request, source.graph_def, session_config
-    )
+    return result.answers(
+        request.max_trials, request.max_secs, len(trials)
+    ) and result.request_digest == request_digest(request, source.graph_def, session_config)
 
 
 @contextlib.contextmanager
@@ -290,25 +289,20 @@ def _finished(
     if result is None:
         raise SearchError(f"the search ended without a result in {directory.path}")
     _, trials = read_log(directory.trials)
-    confirmation = result["confirmation"] and Confirmation.from_json(result["confirmation"])
     unchanged = OptimizeResult(
         source.graph_def,
         False,
         "",
-        confirmation=confirmation,
-        finalists={label: trials[index] for label, index in result["finalists"].items()},
+        confirmation=result.confirmation,
+        finalists={label: trials[index] for label, index in result.finalists.items()},
         trials=trials,
+        explanation=kept_explanation(directory, result),
         log_dir=directory.path,
         step=step,
     )
-    # Results of earlier versions have none.
-    if result.get("explanation"):
-        unchanged = dataclasses.replace(
-            unchanged, explanation=Explanation.from_json(result["explanation"])
-        )
-    reason = verdict(Outcome(result["outcome"]), result)
-    winner = result["winner"]
-    if winner is None:
+    reason = verdict(result)
+    winner, confirmation = result.winner, result.confirmation
+    if winner is None or confirmation is None:
         best = best_comparison(confirmation)
         return dataclasses.replace(
             unchanged,

@@ -17,7 +17,8 @@ from graph_passes.errors import GraphError
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError, error_text
 from tf_placer.interrupts import Interrupts
-from tf_placer.live.run_directory import Outcome, RunDirectory
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,

@@ -13,8 +13,8 @@ result.json, placement.json                      what came out, when the search 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -25,14 +25,16 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.json_records import read_record
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
-from tf_placer.files import lasting_directory, write_bytes
+from tf_placer.files import lasting_directory, read_json, reading, write_bytes
 from tf_placer.inputs.step import QueueRunner, Step
+from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.machines.machine import Machine
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
 from tf_placer.search.distributed.workers import Workers
 
-__all__ = ["TRIALS", "Outcome", "Request", "RunDirectory", "check_writable"]
+__all__ = ["TRIALS", "Request", "RunDirectory", "check_writable"]
 
 #: Name of the log in its directory.
 TRIALS = "trials.jsonl"
@@ -41,19 +43,6 @@ TRIALS = "trials.jsonl"
 _REQUEST = "request.json"
 _REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
 _INITIALIZER_FEEDS, _RESTORED = "initializer_feeds", "restored"
-
-
-class Outcome(enum.Enum):
-    """How a search ends."""
-
-    NOTHING_TO_PLACE = "nothing_to_place"
-    NOTHING_RUNS = "nothing_runs"
-    NO_TIME = "no_time"
-    NOT_FASTER = "not_faster"
-    DIFFERENT_VALUES = "different_values"
-    NOT_CONFIRMED = "not_confirmed"
-    INTERRUPTED = "interrupted"
-    FASTER = "faster"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +68,23 @@ class Request:
     max_trials: int
     max_secs: float
     seed: int
+    workers: Workers | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What stands in the file of a request; earlier versions had no entries with defaults."""
+
+    fetches: tuple[str, ...]
+    initializers: tuple[str, ...]
+    machine: Machine
+    placer: str
+    placer_options: Mapping[str, Any]
+    max_trials: int
+    max_secs: float | None  # None for no limit.
+    seed: int
+    queue_runners: tuple[QueueRunner, ...] = ()
+    command: str | None = None
     workers: Workers | None = None
 
 
@@ -145,16 +151,16 @@ class RunDirectory:
         Raises:
             ValueError: it cannot be read; the message names the file.
         """
-        path = self.path / _REQUEST
-        try:
-            return Machine.from_json(json.loads(path.read_text())["machine"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)!r} cannot be read: {error!r}") from error
+        return self._asked().machine
 
     def read_command(self) -> str | None:
-        """Reads of what is asked only the command line that asked; None if that is not there."""
-        command = json.loads((self.path / _REQUEST).read_text()).get("command")
-        return command if isinstance(command, str) else None
+        """Reads of what is asked only the command line that asked; None if that is not there.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it says nothing that can be asked; the message names the file.
+        """
+        return self._asked().command
 
     def write_request(self, request: Request, graph: bytes, session_config: bytes) -> None:
         """Writes what a search needs to know.
@@ -186,7 +192,7 @@ class RunDirectory:
             "placer": request.placer,
             "placer_options": dict(request.placer_options),
             "max_trials": request.max_trials,
-            "max_secs": request.max_secs,
+            "max_secs": request.max_secs if math.isfinite(request.max_secs) else None,
             "seed": request.seed,
             "command": shlex.join(sys.argv),
             "workers": None if request.workers is None else request.workers.to_json(),
@@ -194,26 +200,37 @@ class RunDirectory:
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 
     def read_request(self) -> tuple[Request, bytes]:
-        """Reads what `write_request` wrote: the request and the session's configuration."""
-        value = json.loads((self.path / _REQUEST).read_text())
+        """Reads what `write_request` wrote: the request and the session's configuration.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: a file is none of a request; the message names it.
+        """
+        asked = self._asked()
         step = Step(
-            tuple(value["fetches"]),
+            asked.fetches,
             read_tensors(self.path / "feeds"),
-            tuple(value["initializers"]),
+            asked.initializers,
             self._tensors(_INITIALIZER_FEEDS),
-            tuple(QueueRunner.from_json(each) for each in value.get("queue_runners", ())),
+            asked.queue_runners,
             self._tensors(_RESTORED),
         )
         request = Request(
             step=step,
-            machine=Machine.from_json(value["machine"]),
-            workers=Workers.from_json(value.get("workers")),
-            **{
-                name: value[name]
-                for name in ("placer", "placer_options", "max_trials", "max_secs", "seed")
-            },
+            machine=asked.machine,
+            placer=asked.placer,
+            placer_options=asked.placer_options,
+            max_trials=asked.max_trials,
+            max_secs=math.inf if asked.max_secs is None else asked.max_secs,
+            seed=asked.seed,
+            workers=asked.workers,
         )
         return request, (self.path / "session_config").read_bytes()
+
+    def _asked(self) -> _Asked:
+        path = self.path / _REQUEST
+        with reading(path, "what a search was asked"):
+            return read_record(_Asked, read_json(path))
 
     def _tensors(self, name: str) -> dict[str, np.ndarray]:
         """Reads tensors of which there may be none."""
@@ -255,17 +272,27 @@ class RunDirectory:
             self.path = old
             raise
 
-    def write_result(self, result: Mapping[str, Any]) -> None:
-        """Writes how the search ended, whole or not at all."""
-        write_bytes(self.result, json.dumps(result, indent=1).encode())
+    def write_result(self, result: RunResult) -> None:
+        """Writes how the search ended, whole or not at all.
 
-    def read_result(self) -> dict[str, Any] | None:
-        """Reads how the search ended; None if it has not."""
-        try:
-            result: dict[str, Any] = json.loads(self.result.read_text())
-        except FileNotFoundError:
+        Raises:
+            OSError: it cannot be written.
+        """
+        if result.outcome is not Outcome.FASTER:
+            self.placement.unlink(missing_ok=True)
+        write_bytes(self.result, json.dumps(result.to_json(), indent=1).encode())
+
+    def read_result(self) -> RunResult | None:
+        """Reads how the search ended; None if it has not.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is no result; the message names the file.
+        """
+        if not self.result.exists():
             return None
-        return result
+        with reading(self.result, "the result of a search"):
+            return RunResult.from_json(read_json(self.result))
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -12,7 +12,10 @@ import numpy as np
 
 from tf_placer.files import read_json
 from tf_placer.live.confirmation import Confirmation
-from tf_placer.live.run_directory import TRIALS, Outcome, RunDirectory
+from tf_placer.live.explanation import kept_explanation
+from tf_placer.live.run_directory import TRIALS, RunDirectory
+from tf_placer.live.run_result import RunResult
+from tf_placer.live.search_state import read_search_state
 from tf_placer.live.verdict import verdict
 from tf_placer.placers.auto.cost_fit import with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -22,7 +25,7 @@ from tf_placer.report.limits import limits_of
 from tf_placer.report.page.plan_view import read_plan, view_plan
 from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
-from tf_placer.search.trial_log import ORIGINAL, Trial, read_log
+from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
 __all__ = ["read_run_view"]
@@ -71,23 +74,20 @@ def read_run_view(
 
 
 def _view_run(directory: RunDirectory) -> RunView:
-    header, trials = read_log(directory.trials)
+    state = read_search_state(directory.path)
+    header, trials, result = state.header, state.trials, state.result
     if not trials:
         raise ValueError(f"{directory.trials} has no trials yet")
-    result = directory.read_result()
     original_secs = trials[0].measurement.median_secs
     confirmation = None
     winner, explanation, is_better = None, None, False
     text = _so_far(trials)
     if result is not None:
-        outcome = Outcome(result["outcome"])
-        is_better = outcome is Outcome.FASTER
-        text = f"{'Placed' if is_better else 'Unchanged'}: {verdict(outcome, result)}"
-        confirmation = result["confirmation"] and Confirmation.from_json(result["confirmation"])
-        winner = result["winner"]
-        if result.get("explanation"):
-            explanation = Explanation.from_json(result["explanation"])
-    finalists = {} if result is None else result["finalists"]
+        is_better = state.is_placed
+        text = f"{'Placed' if is_better else 'Unchanged'}: {verdict(result)}"
+        confirmation, winner = result.confirmation, result.winner
+        explanation = kept_explanation(directory, result)
+    finalists = {} if result is None else result.finalists
     labels = {index: label for label, index in finalists.items()}
     found = _found(trials, finalists, winner)
     problem, steps, notes = _steps(directory, trials, found, result, labels)
@@ -137,7 +137,7 @@ def _steps(
     directory: RunDirectory,
     trials: Sequence[Trial],
     found: Trial | None,
-    result: Mapping[str, Any] | None,
+    result: RunResult | None,
     labels: Mapping[int, str],
 ) -> tuple[PlacementProblem | None, tuple[StepView, ...], tuple[str, ...]]:
     """Simulates the original and what was found, with costs corrected by what was measured."""
@@ -164,11 +164,11 @@ def _steps(
             "Times in a step are simulated, with costs that were profiled and corrected by what "
             f"was measured; predictions of whole steps are off by {factors.deviation:.0%}."
         )
-    given = (result or {}).get("original_assignment")
+    given = None if result is None else result.original_assignment
     views = []
     if given is not None:
         views.append(view_step(ORIGINAL, problem, np.array(given, np.int32)))
-    elif (result or {}).get("outcome") is not None:
+    elif result is not None:
         notes.append(
             "The step of the original is not shown: its groups are spread over devices, or the "
             "run is of an earlier version."

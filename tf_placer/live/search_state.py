@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from tf_placer.live.confirmation import Confirmation
-from tf_placer.live.run_directory import Outcome, RunDirectory
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.search.log_file import is_being_written
 from tf_placer.search.trial_log import Trial, read_log
@@ -24,45 +24,41 @@ class SearchState:
         header: what it is of.
         trials: so far.
         is_running: whether a process searches right now.
-        result: how it ended, as `write_result` wrote it; None if it has not.
+        result: how it ended; None if it has not.
     """
 
     header: Mapping[str, Any]
     trials: tuple[Trial, ...]
     is_running: bool
-    result: Mapping[str, Any] | None
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """How it ended; None if it has not."""
-        return None if self.result is None else Outcome(self.result["outcome"])
+    result: RunResult | None
 
     @property
     def is_placed(self) -> bool:
         """Whether a faster placement was found."""
-        return self.outcome is Outcome.FASTER
+        return self.result is not None and self.result.outcome is Outcome.FASTER
 
     @property
     def reason(self) -> str:
         """Why it ended as it did, or why there is no verdict, in one sentence."""
-        if self.result is not None and self.outcome is not None:
-            return verdict(self.outcome, self.result)
+        if self.result is not None:
+            return verdict(self.result)
         if self.is_running:
             return "none yet: the search is running"
         return "none: the search was stopped before its end, and the same call goes on with it"
 
     def to_json(self) -> dict[str, Any]:
         """Makes the JSON form of the verdict."""
-        comparison = None
-        if self.result is not None and self.result["confirmation"]:
-            confirmation = Confirmation.from_json(self.result["confirmation"])
-            winner = self.result["winner"]
+        result, comparison = self.result, None
+        if result is not None and result.confirmation is not None:
+            known = result.confirmation.comparisons
             comparison = (
-                confirmation.comparisons[winner] if winner else best_comparison(confirmation)
+                best_comparison(result.confirmation)
+                if result.winner is None
+                else known[result.winner]
             )
         return {
             "is_running": self.is_running,
-            "outcome": None if self.outcome is None else self.outcome.value,
+            "outcome": None if result is None else result.outcome.value,
             "placed": self.is_placed,
             "reason": self.reason,
             "speedup": None if comparison is None else comparison.speedup,
@@ -74,14 +70,14 @@ def read_search_state(path: str | os.PathLike[str]) -> SearchState:
     """Reads the directory of a search; works while it runs.
 
     Raises:
-        LogError: its log is damaged.
-        OSError: its log cannot be read.
+        OSError: its log or its result cannot be read.
+        ValueError: one of them is damaged; the message names the file.
     """
     directory = RunDirectory(path)
     # Asked first: a search that ends now has written all that is read then.
     is_running = is_being_written(directory.trials)
     header, trials = read_log(os.path.join(path, directory.trials.name))
     result = None if is_running else directory.read_result()
-    if result is not None and result["num_trials"] != len(trials):
+    if result is not None and result.num_trials != len(trials):
         result = None  # It is of an earlier call, and the later one was stopped.
     return SearchState(header, trials, is_running, result)

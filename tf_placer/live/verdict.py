@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from tf_placer.live.confirmation import Comparison, Confirmation
-from tf_placer.live.run_directory import Outcome
+from tf_placer.live.run_result import Outcome, RunResult
 
 __all__ = ["best_comparison", "verdict"]
 
@@ -26,33 +24,28 @@ _REASONS = {
 _WORTH_MORE = 1.05
 
 
-def verdict(outcome: Outcome, result: Mapping[str, Any] | None = None) -> str:
+def verdict(result: RunResult | None) -> str:
     """Says how a search ended, and why.
 
     Args:
-        outcome: how.
-        result: what the search wrote of it, as `RunDirectory.read_result` gives it; None where it
-            wrote nothing.
+        result: what the search wrote of it; None where it wrote nothing, because there was nothing
+            to place.
 
     Returns:
         One sentence, without a full stop.
-
-    Raises:
-        KeyError, TypeError, ValueError: the result is none.
     """
     if result is None:
-        return _REASONS[outcome]
-    confirmation = result["confirmation"] and Confirmation.from_json(result["confirmation"])
-    note = result["note"]
-    if outcome is Outcome.FASTER:
-        comparison = confirmation.comparisons[result["winner"]]
+        return _REASONS[Outcome.NOTHING_TO_PLACE]
+    confirmation, note = result.confirmation, result.note
+    if result.winner is not None and confirmation is not None:
+        comparison = confirmation.comparisons[result.winner]
         if comparison.speedup is None:
-            text = f"{result['winner']} runs, and the graph as it came does not: "
+            text = f"{result.winner} runs, and the graph as it came does not: "
         else:
-            text = f"{result['winner']} is faster than the graph as it came: "
+            text = f"{result.winner} is faster than the graph as it came: "
         text += _how_sure(comparison, confirmation)
         return f"{text}; {note}" if note else text
-    parts = [_REASONS[outcome], note, _advice(outcome, confirmation)]
+    parts = [_REASONS[result.outcome], note, _advice(result.outcome, confirmation)]
     return ": ".join(part for part in parts if part)
 
 

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.json_text import number, text_entry, whole_entry
+
 __all__ = ["UpdateRecord"]
 
 
@@ -72,29 +74,25 @@ class UpdateRecord:
         """Reads what `to_json` wrote, by this version or a later one.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is not an update.
+            KeyError, ValueError: the value is not an update.
         """
-        return cls(
-            update=int(value["update"]),
-            samples=int(value["samples"]),
-            kind=str(value["kind"]),
-            mean_reward=float(value["mean_reward"]),
-            baseline=float(value["baseline"]),
-            entropy=float(value["entropy"]),
-            divergence=float(value["divergence"]),
-            loss=_optional(value["loss"]),
-            gradient_norm=_optional(value["gradient_norm"]),
-            best_step_secs=_optional(value["best_step_secs"]),
-            mean_step_secs=_optional(value["mean_step_secs"]),
-            failures=int(value["failures"]),
-            batch_size=int(value["batch_size"]),
-            **{name: int(value[name]) for name in _OF_CONTROLLERS if name in value},
-        )
+        fields: dict[str, Any] = {"kind": text_entry(value, "kind")}
+        for name in ("update", "samples", "failures", "batch_size"):
+            fields[name] = whole_entry(value, name)
+        for name in _OF_CONTROLLERS:
+            if name in value:
+                fields[name] = whole_entry(value, name)
+        for name in ("mean_reward", "baseline", "entropy", "divergence"):
+            fields[name] = _curve_number(value[name], repr(name))
+        for name in ("loss", "gradient_norm", "best_step_secs", "mean_step_secs"):
+            missing = value[name] is None
+            fields[name] = None if missing else _curve_number(value[name], repr(name))
+        return cls(**fields)
 
 
 def _json_number(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _optional(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _curve_number(value: object, what: str) -> float:
+    return float(value) if value in ("nan", "inf", "-inf") else number(value, what)

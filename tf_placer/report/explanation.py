@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.json_records import read_record
 from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.limits import Limit, Limits, limits_of
+from tf_placer.report.limits import Limits, limits_of
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.simulation.simulator import Simulator
 
@@ -62,25 +63,13 @@ class Explanation:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Explanation:
+    def from_json(cls, value: object) -> Explanation:
         """Reads what `to_json` wrote.
 
         Raises:
-            KeyError, TypeError: the value is no explanation.
+            ValueError: the value is no explanation.
         """
-        limits = value["limits"]
-        return cls(
-            label=value["label"],
-            candidates=tuple(Candidate(**candidate) for candidate in value["candidates"]),
-            error=value["error"],
-            limits=Limits(
-                **{**limits, "limits": tuple(Limit(**each) for each in limits["limits"])}
-            ),
-            changes=tuple(
-                WhatIf(change["change"], change["step_secs"], change["lower_bound_secs"])
-                for change in value["changes"]
-            ),
-        )
+        return read_record(cls, value, "'explanation'")
 
 
 def corrected_costs(

@@ -14,7 +14,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tf_placer.files import read_json, write_json
+from graph_passes.json_records import read_record
+from graph_passes.json_text import shown
+from tf_placer.files import read_json, reading, write_json
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import check_header
 from tf_placer.search.sampled_steps import Sample
@@ -127,18 +129,9 @@ class PlanDirectory:
         """
         if not self.record.exists():
             return None
-        value = read_json(self.record)
-        try:
-            if value["format"] != _FORMAT:
-                raise ValueError(f"format {value['format']!r} is not {_FORMAT}")
-            return PlanRecord(
-                header=value["header"],
-                command=value["command"],
-                time=value["time"],
-                samples=tuple(Sample(*each) for each in value["samples"]),
-                best=tuple(Sample(*each) for each in value["best"]),
-                candidates=tuple(PlanCandidate(**each) for each in value["candidates"]),
-                changes=tuple(WhatIf(**each) for each in value["changes"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{self.record} is not the record of a search: {error!r}") from error
+        with reading(self.record, "the record of a search"):
+            value = read_json(self.record)
+            version = value.get("format") if isinstance(value, dict) else None
+            if version != _FORMAT:
+                raise ValueError(f"'format' is {shown(version)}: it must be {_FORMAT}")
+            return read_record(PlanRecord, value)

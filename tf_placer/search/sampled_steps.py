@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.json_text import number, shown, whole
+
 __all__ = ["Sample", "SampledSteps"]
 
 # Twice as many as a picture is wide.
@@ -31,6 +33,22 @@ class Sample:
     def to_json(self) -> list[Any]:
         """Makes the JSON form: the fields in order."""
         return [self.number, self.elapsed_secs, self.step_secs]
+
+    @classmethod
+    def from_json(cls, value: object) -> Sample:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            ValueError: the value is no sample.
+        """
+        if not isinstance(value, list) or len(value) != 3:
+            raise ValueError(f"a sample is {shown(value)}: it must be a list of three")
+        index, elapsed_secs, step_secs = value
+        return cls(
+            whole(index, "the number of a sample"),
+            number(elapsed_secs, "the time of a sample"),
+            None if step_secs is None else number(step_secs, "the step of a sample"),
+        )
 
 
 class SampledSteps:

@@ -20,7 +20,8 @@ from tests import graphs
 from tf_placer import processes
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.machine import Device, Machine
 
 _DEVICES = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]

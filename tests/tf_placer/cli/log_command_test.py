@@ -14,10 +14,11 @@ from unittest import mock
 from absl.testing import absltest
 
 from tests.tf_placer import doubles
-from tests.tf_placer.scripted import confirmation, trial
+from tests.tf_placer.scripted import confirmation, run_result, trial
 from tf_placer.cli import log_command
 from tf_placer.cli import main as cli
 from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.trial_log import TrialLog
 
@@ -52,13 +53,12 @@ class LogCommandTest(absltest.TestCase):
     def end(self, outcome: str = "faster", num_trials: int = 2):
         confirmed = confirmation({"expert": 1.5})
         RunDirectory(self.run_dir).write_result(
-            {
-                "outcome": outcome,
-                "winner": "expert" if outcome == "faster" else None,
-                "note": None,
-                "num_trials": num_trials,
-                "confirmation": confirmed.to_json() if outcome == "faster" else None,
-            }
+            run_result(
+                Outcome(outcome),
+                confirmed=confirmed if outcome == "faster" else None,
+                winner="expert" if outcome == "faster" else None,
+                num_trials=num_trials,
+            )
         )
 
     def test_a_running_search_has_no_verdict_yet(self):

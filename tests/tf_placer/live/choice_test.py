@@ -8,7 +8,7 @@ from absl.testing import absltest
 from tests.tf_placer.scripted import Script, confirmation, trial
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.live.choice import choose_finalists, choose_winner, hopeful_finalists
-from tf_placer.live.run_directory import Outcome
+from tf_placer.live.run_result import Outcome
 
 _BASELINES = ("single_device", "expert")
 

@@ -23,7 +23,8 @@ from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live import job as live_job
 from tf_placer.live import measurer as live_measurer
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.placers.placer import Placer
@@ -283,7 +284,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
         self.assertEqual(self.run_search(), Outcome.FASTER)
         self.assertRegex(
-            self.directory.read_result()["note"],
+            self.directory.read_result().note,
             "^placer 'cheapest' needs to know .* cost, but no step .* no table$",
         )
         self.assertNotIn("cheapest", {trial.placer for trial in read_log(self.directory.trials)[1]})
@@ -300,11 +301,11 @@ class LiveCostsTest(tf.test.TestCase):
     def test_the_explanation_compares_what_was_predicted_with_what_was_measured(self):
         self.script.secs = lambda assignment: 0.05 if uses_two_devices(assignment) else 0.1
         self.run_search()
-        explanation = Explanation.from_json(self.directory.read_result()["explanation"])
+        explanation = Explanation.from_json(self.directory.read_result().explanation)
         result = self.directory.read_result()
         candidates = {candidate.label: candidate for candidate in explanation.candidates}
-        self.assertEqual(explanation.label, result["winner"])
-        self.assertEqual(list(candidates)[: len(result["finalists"])], [*result["finalists"]])
+        self.assertEqual(explanation.label, result.winner)
+        self.assertEqual(list(candidates)[: len(result.finalists)], [*result.finalists])
         self.assertAlmostEqual(candidates["single_device"].measured_secs, 0.1)
         self.assertAlmostEqual(candidates[explanation.label].measured_secs, 0.05)
         self.assertIsNone(candidates["original"].predicted_secs)
@@ -319,7 +320,7 @@ class LiveCostsTest(tf.test.TestCase):
 
         self.script.secs = secs
         self.run_search()
-        explanation = Explanation.from_json(self.directory.read_result()["explanation"])
+        explanation = Explanation.from_json(self.directory.read_result().explanation)
         self.assertEqual({round(c.measured_secs, 9) for c in explanation.candidates}, {0.05, 0.1})
         self.assertLess(explanation.limits.step_secs, 0.11)
 

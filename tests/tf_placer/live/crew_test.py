@@ -19,7 +19,8 @@ from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import job as live_job
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
@@ -183,7 +184,7 @@ class CrewTest(tf.test.TestCase):
         self.assertLen(set(fleet.confirmations), 2)
         self.assertIn("does not count, and another begins", " ".join(self.lines))
         # Rounds of the lost worker are not in the result.
-        rounds = self.directory.read_result()["confirmation"]["rounds"]
+        rounds = self.directory.read_result().confirmation.rounds
         opened = [each for each in fleet.script.confirmed if each == {}]
         self.assertGreater(len(opened), len(rounds))
 

@@ -22,7 +22,8 @@ from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import Interrupts
 from tf_placer.live import job as live_job
 from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
@@ -100,8 +101,8 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.interrupt_at((1, 0))
         self.assertEqual(self.run_search(), Outcome.INTERRUPTED)
         result = self.directory.read_result()
-        self.assertEqual(result["num_trials"], 0)
-        self.assertFalse(result["is_complete"])
+        self.assertEqual(result.num_trials, 0)
+        self.assertFalse(result.is_complete)
 
     def test_the_first_request_in_the_confirmation_ends_it_as_soon_as_there_can_be_a_verdict(self):
         self.interrupt_at((5, 2))
@@ -114,7 +115,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertFalse(self.directory.placement.exists())
         # What was found is there, not confirmed.
         self.assertTrue(uses_two_devices(read_placement(self.directory.best).assignment))
-        self.assertIsNone(self.directory.read_result()["confirmation"])
+        self.assertIsNone(self.directory.read_result().confirmation)
 
     def test_a_placer_that_takes_long_to_propose_is_broken_off(self):
         class Slow(UniformRandom):

@@ -27,7 +27,8 @@ from tf_placer.live import job as live_job
 from tf_placer.live import run_directory, time_plan
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.search.distributed import placer_setup
@@ -108,9 +109,9 @@ class JobTest(tf.test.TestCase):
         header, trials = read_log(self.directory.trials)
         self.assertEqual(placement.graph_fingerprint, header["graph_fingerprint"])
         won = trials[placement.provenance["trial"]]
-        self.assertEqual(result["finalists"][result["winner"]], won.index)
+        self.assertEqual(result.finalists[result.winner], won.index)
         self.assertEqual(placement.provenance["placer"], won.placer)
-        self.assertEqual(result["num_trials"], len(trials))
+        self.assertEqual(result.num_trials, len(trials))
         self.assertLen(trials, 12)
 
     def test_baselines_come_before_the_search_and_the_original_first(self):
@@ -176,13 +177,13 @@ class JobTest(tf.test.TestCase):
         self.assertEqual(self.run_search(Script(secs, values)), Outcome.FASTER)
         placement = read_placement(self.directory.placement)
         self.assertAlmostEqual(placement.measurement["speedup"], 1.9)
-        self.assertIn("does not compute the same", self.directory.read_result()["note"])
+        self.assertIn("does not compute the same", self.directory.read_result().note)
 
     def test_where_nothing_was_faster_in_the_search_nothing_is_measured_again(self):
         script = Script(lambda a: 1.5 * ORIGINAL_SECS if a else ORIGINAL_SECS)
         self.assertEqual(self.run_search(script), Outcome.NOT_FASTER)
         self.assertEmpty(script.confirmed)
-        self.assertIn("none was measured again", self.directory.read_result()["note"])
+        self.assertIn("none was measured again", self.directory.read_result().note)
 
     def test_the_reason_says_that_the_time_was_over_before_the_placer_began(self):
         passed_secs = [0.0]
@@ -197,14 +198,14 @@ class JobTest(tf.test.TestCase):
         _, trials = read_log(self.directory.trials)
         self.assertNotIn("random", [trial.placer for trial in trials])
         self.assertRegex(
-            self.directory.read_result()["note"],
+            self.directory.read_result().note,
             rf"again; 300 s were over after {len(trials)} trials, before placer 'random' began",
         )
         # One that had its turn, or that there were no trials for, has nothing to say.
         for max_trials in (3, 12):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(slower), max_secs=300.0, max_trials=max_trials)
-            self.assertNotIn("began", self.directory.read_result()["note"])
+            self.assertNotIn("began", self.directory.read_result().note)
 
     def test_what_was_measured_is_in_the_log_beside_the_original(self):
         self.run_search(Script(secs=split_is_faster), max_trials=6)
@@ -220,7 +221,7 @@ class JobTest(tf.test.TestCase):
         self.assertEqual(self.run_search(script, max_secs=40.0), Outcome.NOT_CONFIRMED)
         self.assertFalse(self.directory.placement.exists())
         result = self.directory.read_result()
-        self.assertRegex(result["note"], r"no time left of 40 s .*takes about .*: allow \d+ s")
+        self.assertRegex(result.note, r"no time left of 40 s .*takes about .*: allow \d+ s")
         # The search was told so early, had all of the time, and can go on.
         self.assertRegex(
             "\n".join(self.lines),
@@ -297,15 +298,15 @@ class JobTest(tf.test.TestCase):
             with OtherSearches("runs/other", lambda line: None):
                 self.run_search(Script(secs=split_is_faster))
             self.assertLen([line for line in self.lines if "log in runs/other" in line], 1)
-            self.assertIn("another search ran on this", self.directory.read_result()["note"])
+            self.assertIn("another search ran on this", self.directory.read_result().note)
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(secs=split_is_faster))
-            self.assertIsNone(self.directory.read_result()["note"])
+            self.assertIsNone(self.directory.read_result().note)
 
     def test_nothing_faster_leaves_no_placement(self):
         self.assertEqual(self.run_search(Script()), Outcome.NOT_FASTER)
         self.assertFalse(self.directory.placement.exists())
-        self.assertIsNone(self.directory.read_result()["winner"])
+        self.assertIsNone(self.directory.read_result().winner)
 
     def test_a_placement_that_was_only_fast_in_the_search_is_not_accepted(self):
         script = Script()
@@ -320,13 +321,13 @@ class JobTest(tf.test.TestCase):
         )
         self.assertEqual(self.run_search(script), Outcome.DIFFERENT_VALUES)
         self.assertFalse(self.directory.placement.exists())
-        self.assertIn("'loss:0@1'", self.directory.read_result()["note"])
+        self.assertIn("'loss:0@1'", self.directory.read_result().note)
 
     def test_placements_that_all_fail_say_why(self):
         script = Script(lambda assignment: None)
         self.assertEqual(self.run_search(script), Outcome.NOTHING_RUNS)
         self.assertRegex(
-            self.directory.read_result()["note"],
+            self.directory.read_result().note,
             r"^\d+ were tried \(\d+ out_of_memory\); the last: it is too large$",
         )
 
@@ -339,7 +340,7 @@ class JobTest(tf.test.TestCase):
         self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NO_TIME)
         self.assertIn(
             "only the graph as it came was measured within max_trials=1",
-            self.directory.read_result()["note"],
+            self.directory.read_result().note,
         )
         self.assertLen(read_log(self.directory.trials)[1], 1)
 
@@ -440,7 +441,7 @@ class JobTest(tf.test.TestCase):
         self.assertIn(repr(str(self.directory.path)), said)
         header, trials = read_log(self.directory.trials)
         self.assertLen(trials, 12)
-        self.assertEqual(self.directory.read_result()["num_trials"], 12)
+        self.assertEqual(self.directory.read_result().num_trials, 12)
         read_placement(self.directory.placement)
         # All that is needed to go on is there.
         again = Script(secs=split_is_faster)
@@ -514,7 +515,7 @@ class JobTest(tf.test.TestCase):
                     outcome = self.run_search(Script(secs=split_is_faster))
                 self.assertEqual(outcome, Outcome.FASTER)
                 self.assertNotEqual(self.directory.path, full)
-                self.assertEqual(self.directory.read_result()["outcome"], "faster")
+                self.assertEqual(self.directory.read_result().outcome, Outcome.FASTER)
                 read_placement(self.directory.placement)
                 self.assertEqual(read_log(self.directory.trials), read_log(full / "trials.jsonl"))
 
@@ -523,6 +524,10 @@ class JobTest(tf.test.TestCase):
         for content in (b"", b'{"format": 1, "graph_fi'):
             self.directory.trials.write_bytes(content)
             self.assertEqual(self.run_search(Script(), max_trials=2), Outcome.NOT_FASTER)
+
+    def test_nothing_of_the_moment_is_left_at_the_end(self):
+        self.run_search(Script())
+        self.assertFalse(self.directory.work.exists())
 
     def test_what_a_killed_search_left_in_its_work_directory_goes(self):
         left = self.directory.work / "session_1" / "worker.log"

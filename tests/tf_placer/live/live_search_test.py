@@ -24,10 +24,10 @@ from tf_placer.inputs.sources import read_source
 from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
 from tf_placer.live import measurer as live_measurer
-from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.optimization import optimize
 from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory
+from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.problem.problem_file import read_problem
@@ -143,7 +143,7 @@ class LiveSearchTest(tf.test.TestCase):
         ):
             outcome = live_job.run(asked, directory, lambda line: None)
         self.assertIn(outcome, (Outcome.FASTER, Outcome.NOT_FASTER))
-        confirmation = Confirmation.from_json(directory.read_result()["confirmation"])
+        confirmation = directory.read_result().confirmation
         [candidate] = confirmation.comparisons
         self.assertLen(confirmation.rounds, LEAST_ROUNDS)
         for measurements in confirmation.rounds:

@@ -9,7 +9,7 @@ from absl.testing import absltest
 from tests.tf_placer.scripted import trial
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.live.no_finalists import outcome_without_finalists
-from tf_placer.live.run_directory import Outcome
+from tf_placer.live.run_result import Outcome
 
 
 def failed(index, assignment, kind, repeats=None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -9,8 +10,10 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
+from tests.tf_placer.scripted import confirmation, run_result
 from tf_placer.inputs.step import QueueRunner, Step
-from tf_placer.live.run_directory import Outcome, Request, RunDirectory, check_writable
+from tf_placer.live.run_directory import Request, RunDirectory, check_writable
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 
 
@@ -98,8 +101,57 @@ class RunDirectoryTest(absltest.TestCase):
     def test_a_result_is_read_as_it_was_written(self):
         directory = RunDirectory(self.path)
         self.assertIsNone(directory.read_result())
-        directory.write_result({"outcome": Outcome.NOT_FASTER.value, "num_trials": 3})
-        self.assertEqual(directory.read_result(), {"outcome": "not_faster", "num_trials": 3})
+        confirmed = confirmation({"auto": 1.25})
+        result = run_result(Outcome.FASTER, confirmed=confirmed, winner="auto", num_trials=3)
+        for written in (result, dataclasses.replace(result, max_secs=None)):
+            directory.write_result(written)
+            self.assertEqual(directory.read_result(), written)
+
+    def test_a_result_that_is_none_is_said_to_be(self):
+        directory = RunDirectory(self.path)
+        directory.write_result(run_result(Outcome.NOT_FASTER))
+        written = json.loads(directory.result.read_text())
+        for changes, wrong in (
+            ({"outcome": "fast"}, "'outcome' is \"fast\": it must be "),
+            ({"outcome": "faster"}, "'outcome' and 'winner' do not agree"),
+            ({"outcome": "faster", "winner": "x"}, "'winner' is \"x\", which was not confirmed"),
+            ({"num_trials": -1}, "'num_trials' is -1: it must be a whole number"),
+            ({"finalists": [1]}, "'finalists' is a list: it must be an object"),
+            ({"confirmation": 7}, "'confirmation' is 7: it must be an object"),
+        ):
+            directory.result.write_text(json.dumps({**written, **changes}))
+            with self.assertRaises(ValueError) as raised:
+                directory.read_result()
+            self.assertStartsWith(
+                str(raised.exception), f"{directory.result} is not the result of a search: {wrong}"
+            )
+        del written["winner"]
+        for text, wrong in (
+            (json.dumps(written), "is not the result of a search: it has no entry 'winner'"),
+            ("[" * 100_000, "is not a JSON file: it is nested too deeply"),
+            ("7", "is not the result of a search: it is 7: it must be an object"),
+        ):
+            directory.result.write_text(text)
+            with self.assertRaisesRegex(ValueError, f"^{directory.result} {wrong}$"):
+                directory.read_result()
+
+    def test_a_request_that_is_none_is_said_to_be(self):
+        directory = RunDirectory(self.path)
+        directory.write_request(request(), b"graph", b"config")
+        path = directory.path / "request.json"
+        value = json.loads(path.read_text())
+        for changes, wrong in (
+            ({"seed": "x"}, "'seed' is \"x\": it must be a whole number from 0 on"),
+            ({"machine": None}, "a machine is null: it must be an object"),
+            ({"fetches": "loss"}, "'fetches' is \"loss\": it must be a list"),
+        ):
+            path.write_text(json.dumps({**value, **changes}))
+            for read in (directory.read_request, directory.read_machine, directory.read_command):
+                with self.assertRaises(ValueError) as raised:
+                    read()
+                self.assertEqual(
+                    str(raised.exception), f"{path} is not what a search was asked: {wrong}"
+                )
 
     def test_the_path_does_not_depend_on_the_working_directory(self):
         self.assertTrue(RunDirectory("runs/a").path.is_absolute())

@@ -46,7 +46,7 @@ class UpdateRecordTest(absltest.TestCase):
         for wrong, error in (
             ({k: v for k, v in value.items() if k != "entropy"}, KeyError),
             (value | {"entropy": "high"}, ValueError),
-            (value | {"update": None}, TypeError),
+            (value | {"update": None}, ValueError),
         ):
             with self.assertRaises(error):
                 UpdateRecord.from_json(wrong)

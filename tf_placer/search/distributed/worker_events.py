@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.json_records import read_record
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 
 __all__ = ["WORKER_EVENTS", "WorkerEvent", "WorkerLog", "WorkerUse", "read_worker_log"]
@@ -65,11 +66,10 @@ class WorkerEvent:
         """Reads what `to_json` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is not an event.
+            ValueError: the value is not an event.
         """
         del number
-        workers = tuple(WorkerUse(**use) for use in value["workers"])
-        return cls(str(value["time"]), str(value["text"]), workers)
+        return read_record(cls, value)
 
 
 _KIND = LogKind("log of workers", "an event", _FORMAT, WorkerEvent.to_json, WorkerEvent.from_json)

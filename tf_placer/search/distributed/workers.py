@@ -74,11 +74,6 @@ class Workers:
         """Makes the JSON form: all fields."""
         return dataclasses.asdict(self)
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any] | None) -> Workers | None:
-        """Reads what `to_json` wrote; None of None."""
-        return None if value is None else cls(**value)
-
 
 def find_workers(address: object, count: object, controllers: object = None) -> Workers | None:
     """Checks which workers are wanted; connects to nothing.

@@ -7,6 +7,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
+from graph_passes.json_records import read_record
 from tf_placer.errors import SearchError
 from tf_placer.search.distributed.workers import Workers, check_is_for_workers, find_workers
 
@@ -55,8 +56,7 @@ class WorkersTest(absltest.TestCase):
 
     def test_json(self):
         for workers in (Workers("ray", 2), Workers("auto")):
-            self.assertEqual(Workers.from_json(workers.to_json()), workers)
-        self.assertIsNone(Workers.from_json(None))
+            self.assertEqual(read_record(Workers, workers.to_json()), workers)
 
 
 if __name__ == "__main__":
