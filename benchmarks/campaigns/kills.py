@@ -137,7 +137,9 @@ def _answer_to_kill(
         return "traceback", text[text.index("Traceback") :][:1500]
     # Ray has handlers of its own while it starts: they exit with the signal, or abort.
     by_ray = (number, -signal.SIGABRT) if victim.needs == "ray" else ()
-    if code not in (0, 1, -number, *by_ray):
+    # What a script does not catch ends as in a shell.
+    by_script = (128 + number,) if victim.is_script else ()
+    if code not in (0, 1, -number, *by_ray, *by_script):
         return "another end", f"exit code {code} after signal {number}: {text[-500:]}"
     if problem := lost(before, whole_lines(directory), search.lines):
         return "lost", problem

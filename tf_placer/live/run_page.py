@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from tf_placer.files import read_json
+from graph_passes.json_records import read_record
+from tf_placer.files import read_json, reading
 from tf_placer.live.confirmation import Confirmation
 from tf_placer.live.explanation import kept_explanation
 from tf_placer.live.run_directory import TRIALS, RunDirectory
 from tf_placer.live.run_result import RunResult
 from tf_placer.live.search_state import read_search_state
 from tf_placer.live.verdict import verdict
+from tf_placer.machines.machine import Machine
 from tf_placer.placers.auto.cost_fit import with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
@@ -25,6 +27,7 @@ from tf_placer.report.limits import limits_of
 from tf_placer.report.page.plan_view import read_plan, view_plan
 from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.search.log_header import HeaderFacts
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
@@ -32,6 +35,15 @@ __all__ = ["read_run_view"]
 
 # More placements than this make a long page.
 _MOST_COMPARED = 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _LiveFacts(HeaderFacts):
+    """What the page says of the header of a live search."""
+
+    machine: Machine
+    fetches: tuple[str, ...] = ()
+    graph_fingerprint: str = ""
 
 
 def read_run_view(
@@ -75,7 +87,9 @@ def read_run_view(
 
 def _view_run(directory: RunDirectory) -> RunView:
     state = read_search_state(directory.path)
-    header, trials, result = state.header, state.trials, state.result
+    trials, result = state.trials, state.result
+    with reading(directory.trials, "the log of a search"):
+        header = read_record(_LiveFacts, state.header)
     if not trials:
         raise ValueError(f"{directory.trials} has no trials yet")
     original_secs = trials[0].measurement.median_secs
@@ -93,7 +107,7 @@ def _view_run(directory: RunDirectory) -> RunView:
     problem, steps, notes = _steps(directory, trials, found, result, labels)
     placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
     return RunView(
-        title=f"{header.get('placer', 'a search')} on {header['machine']['spec']}",
+        title=f"{header.placer} on {header.machine.spec}",
         verdict=text,
         is_better=is_better,
         is_measured=True,
@@ -250,7 +264,7 @@ def _running_best(trials: Sequence[Trial]) -> list[Point]:
 
 
 def _facts(
-    directory: RunDirectory, header: Mapping[str, Any], trials: Sequence[Trial]
+    directory: RunDirectory, header: _LiveFacts, trials: Sequence[Trial]
 ) -> tuple[tuple[str, str], ...]:
     command = None
     if directory.has_request:
@@ -258,13 +272,13 @@ def _facts(
     facts = [
         ("run", os.fspath(directory.path)),
         ("command", command),
-        ("machine", ", ".join(device["name"] for device in header["machine"]["devices"])),
-        ("placer", str(header.get("placer"))),
-        ("seed", str(header.get("seed"))),
-        ("fetches", ", ".join(header.get("fetches", ()))),
+        ("machine", ", ".join(device.name for device in header.machine.devices)),
+        ("placer", header.placer),
+        ("seed", None if header.seed is None else str(header.seed)),
+        ("fetches", ", ".join(header.fetches)),
         ("trials", f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching"),
         ("last trial", trials[-1].time),
-        ("graph", str(header.get("graph_fingerprint", ""))[:16]),
+        ("graph", header.graph_fingerprint[:16]),
+        *header.versions.items(),
     ]
-    facts += [(name, str(value)) for name, value in header.get("versions", {}).items()]
     return tuple((name, value) for name, value in facts if value)

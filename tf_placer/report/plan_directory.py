@@ -18,7 +18,7 @@ from graph_passes.json_records import read_record
 from graph_passes.json_text import shown
 from tf_placer.files import read_json, reading, write_json
 from tf_placer.report.what_if import WhatIf
-from tf_placer.search.log_header import check_header
+from tf_placer.search.log_header import HeaderFacts, check_header
 from tf_placer.search.sampled_steps import Sample
 
 __all__ = ["PlanCandidate", "PlanDirectory", "PlanRecord"]
@@ -134,4 +134,6 @@ class PlanDirectory:
             version = value.get("format") if isinstance(value, dict) else None
             if version != _FORMAT:
                 raise ValueError(f"'format' is {shown(version)}: it must be {_FORMAT}")
-            return read_record(PlanRecord, value)
+            record = read_record(PlanRecord, value)
+            read_record(HeaderFacts, record.header, "'header'")
+            return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import json
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from absl import logging
 from tf_placer.placers import describe_placer
 
 __all__ = [
+    "HeaderFacts",
     "LogError",
     "LogMismatchError",
     "check_header",
@@ -62,6 +64,21 @@ class LogMismatchError(LogError):
         self.field = field
         self.logged = logged
         self.given = given
+
+
+@dataclasses.dataclass(frozen=True)
+class HeaderFacts:
+    """What people are told of every header, as far as it is there.
+
+    Attributes:
+        placer: who searches.
+        seed: of everything random.
+        versions: of packages.
+    """
+
+    placer: str = "a search"
+    seed: int | None = None
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def search_header(

@@ -178,6 +178,20 @@ class RunViewTest(absltest.TestCase):
         with self.assertRaisesRegex(ValueError, "search.json is not the record of a search"):
             read_run_view(run)
 
+    def test_a_header_that_is_none_is_said_to_be(self):
+        run = plan(self.directory / "plan", make_problem([[1.0, 1.0]]))
+        record = json.loads((run / "search.json").read_text())
+        record["header"]["versions"] = [1]
+        (run / "search.json").write_text(json.dumps(record))
+        with self.assertRaisesRegex(ValueError, "search.json is not .*: 'versions' is a list: it"):
+            read_run_view(run)
+        run = live_run(self.directory)
+        header, *trials = (run / "trials.jsonl").read_text().splitlines()
+        damaged = json.dumps({**json.loads(header), "machine": {"spec": "x"}})
+        (run / "trials.jsonl").write_text("\n".join([damaged, *trials]) + "\n")
+        with self.assertRaisesRegex(ValueError, "trials.jsonl is not .*no entry 'kind'"):
+            read_run_view(run)
+
     def test_names_are_text_whatever_is_in_them(self):
         problem = make_problem([[1.0, 1.0]])
         names = ("</script><script>document.title='x'</script>",)

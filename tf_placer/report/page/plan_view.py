@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.json_records import read_record
+from graph_passes.json_text import shown
 from tf_placer.files import read_json
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -24,6 +26,7 @@ from tf_placer.report.page.run_view import (
     view_step,
 )
 from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
+from tf_placer.search.log_header import HeaderFacts
 from tf_placer.search.sampled_steps import Sample
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.units import format_bytes, format_duration, format_step
@@ -206,8 +209,8 @@ def _facts(
 ) -> tuple[tuple[str, str], ...]:
     facts = [
         ("problem", os.fspath(problem_path)),
-        ("placer", str(result.get("placer", "unknown"))),
-        ("seed", str(result.get("seed", "unknown"))),
+        ("placer", shown(result.get("placer", "unknown")).strip('"')),
+        ("seed", shown(result.get("seed", "unknown")).strip('"')),
     ]
     if isinstance(result.get("trials"), int):
         facts.append(("placements simulated", f"{result['trials']:,}"))
@@ -215,7 +218,7 @@ def _facts(
         facts.append(("searched for", format_duration(result["elapsed_secs"])))
     if record is not None:
         facts += [("command", record.command), ("began", record.time)]
-        facts += [(name, str(value)) for name, value in record.header["versions"].items()]
+        facts += read_record(HeaderFacts, record.header).versions.items()
     return tuple(facts)
 
 
