@@ -29,7 +29,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,9 +79,8 @@ _START_SECS, _LIMIT_SECS = 120.0, 300.0
 # Between two faults, after the search has gone on.
 _GAP_SECS = 6.0
 # How long what hangs or is cut off for a while stays so: the least and the most. A search takes for
-# lost what has not answered for 30 seconds; Ray takes a node for dead after some seconds, and ends
-# a driver that has not reached its head for a minute.
-_HANG_SECS, _CUT_SECS, _DRIVER_CUT_SECS = (5.0, 60.0), (2.0, 40.0), (2.0, 12.0)
+# lost what has not answered for 30 seconds, and Ray a node.
+_HANG_SECS, _CUT_SECS = (5.0, 60.0), (2.0, 60.0)
 # After which a node that was cut off for a while is gone, if it goes.
 _SETTLE_SECS = 15.0
 
@@ -95,7 +94,7 @@ class _Cluster:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        """Starts the head and the node of the search, which have no room for workers."""
+        """Starts the head, which has no room for workers."""
         self.environ = {
             **QUIET_ENVIRONMENT,
             **LOOPBACK_ENVIRONMENT,
@@ -110,15 +109,10 @@ class _Cluster:
         self._told: list[Mapping[str, Any]] = []
         self._next_node()
         self.environ["RAY_ADDRESS"] = self._told[0]["cluster"]
-        # Where nodes share a network, Ray takes the search for a process of the first one.
-        if self.is_cuttable:
-            self.add_node(room=0)
-        self._search_node = self._told[-1]
-        self._num_fixed = len(self._told)
 
-    def add_node(self, room: int = 1) -> None:
-        """Starts a node with room for so many workers."""
-        self._process.tell(str(room))
+    def add_node(self) -> None:
+        """Starts a node with room for one worker."""
+        self._process.tell("")
         self._next_node()
 
     def _next_node(self) -> None:
@@ -132,16 +126,16 @@ class _Cluster:
         return [json.loads(line) for line in list(self._process.lines) if line.startswith("{")]
 
     def start(self, arguments: Sequence[str], directory: pathlib.Path) -> MarkedProcess:
-        """Starts Python on the node of the search."""
-        network = f"--net=/proc/{self._search_node['raylet']}/ns/net"
+        """Starts Python beside the head."""
+        network = f"--net=/proc/{self._told[0]['raylet']}/ns/net"
         within = ["nsenter", network] if self.is_cuttable else []
         return MarkedProcess(arguments, directory, self.environ, within)
 
     def processes(self, part: str) -> list[list[int]]:
-        """Lists those of a part, each with all that end with it; nodes but for the fixed ones."""
+        """Lists those of a part, each with all that end with it; nodes but for the head."""
         there = dict(marked(self._process.mark))
         if part == "node":
-            raylets = [node["raylet"] for node in self._told[self._num_fixed :]]
+            raylets = [node["raylet"] for node in self._told[1:]]
             return [[raylet, *_children(raylet)] for raylet in raylets if raylet in there]
         return [[each] for each, command in there.items() if command.startswith(_PARTS[part])]
 
@@ -149,19 +143,16 @@ class _Cluster:
         """Says whether the process of a node is there."""
         return raylet in dict(marked(self._process.mark))
 
-    def cut(self, raylet: int | None) -> Callable[[], None]:
-        """Cuts a node off.
+    def cut(self, raylets: Collection[int]) -> Callable[[], None]:
+        """Cuts nodes off; returns what connects them again."""
+        addresses = [each["address"] for each in self._told if each["raylet"] in raylets]
 
-        Args:
-            raylet: its process; None for the node of the search.
+        def tell(word: str) -> None:
+            for address in addresses:
+                self._process.tell(f"{word} {address}")
 
-        Returns:
-            What connects it again.
-        """
-        nodes = {node["raylet"]: node["address"] for node in self._told}
-        address = nodes.get(raylet, self._search_node["address"])
-        self._process.tell(f"cut {address}")
-        return lambda: self._process.tell(f"mend {address}")
+        tell("cut")
+        return lambda: tell("mend")
 
     def end(self) -> None:
         """Ends the cluster, and what stays of it."""
@@ -339,7 +330,11 @@ class _Disturbed:
             self._do_later(_HANG_SECS, lambda: self._kill_driver(how))
             return True  # What it has lost is seen then.
         elif how == "cut off for a while" and part == "driver":
-            self._do_later(_DRIVER_CUT_SECS, self._cluster.cut(None))
+            # With the head, from all workers.
+            raylets = [raylet for raylet, *_ in self._cluster.processes("node")]
+            secs = self._do_later(_CUT_SECS, self._cluster.cut(raylets))
+            for raylet in raylets:
+                self._replace_later(raylet, secs)
         elif part == "driver":
             self._kill_driver(how)
             return True
@@ -353,12 +348,10 @@ class _Disturbed:
         """Does something to a part that the search or a new node replaces."""
         raylet = victims[0]
         if how == "cut off for a while":
-            secs = self._do_later(_CUT_SECS, self._cluster.cut(raylet))
-            late_secs = time.monotonic() + secs + _SETTLE_SECS
-            self._later.append((late_secs, lambda: self._replace_node(raylet)))
+            self._replace_later(raylet, self._do_later(_CUT_SECS, self._cluster.cut([raylet])))
             return
         if how == "cut off":
-            self._cluster.cut(raylet)
+            self._cluster.cut([raylet])
         else:
             for process in victims[:1] if how == "killed" else victims:
                 with contextlib.suppress(ProcessLookupError):
@@ -374,10 +367,14 @@ class _Disturbed:
         self._later.append((time.monotonic() + secs, what))
         return secs
 
-    def _replace_node(self, raylet: int) -> None:
-        """Starts a node in place of one that has gone."""
-        if not self._cluster.is_there(raylet):
-            self._cluster.add_node()
+    def _replace_later(self, raylet: int, secs: float) -> None:
+        """Starts a node in place of one that has gone after so long and some seconds."""
+
+        def replace() -> None:
+            if not self._cluster.is_there(raylet):
+                self._cluster.add_node()
+
+        self._later.append((time.monotonic() + secs + _SETTLE_SECS, replace))
 
     def _kill_driver(self, how: str) -> None:
         """Kills the search, looks at what it has left, and starts it again."""

@@ -1,14 +1,14 @@
 """A Ray cluster of several nodes on this computer: a program, for campaigns that disturb nodes.
 
-The first node has no room for workers; each other one has room for as many as is asked for. When a
-node is there, a line of JSON is written with the address of the cluster, that of the node, and the
-process of its raylet. A line on standard input with a number starts one more node with room for so
-many workers, and the end of standard input ends the cluster:
+The first node has no room for workers; each other one has room for one. When a node is there, a
+line of JSON is written with the address of the cluster, that of the node, and the process of its
+raylet. An empty line on standard input starts one more node, and the end of standard input ends the
+cluster:
 
     RAY_AUTH_MODE=token RAY_AUTH_TOKEN=... python -m benchmarks.campaigns.ray_nodes
 
-With `--cuttable`, each node has a network of its own behind a cable, which "cut ADDRESS" cuts and
-"mend ADDRESS" mends.
+With `--cuttable`, each other node has a network of its own behind a cable, which "cut ADDRESS" cuts
+and "mend ADDRESS" mends.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             num_nodes += 1
             # An address of its own; where there is one network only, on the loopback.
             address = network.add() if network else f"127.0.0.{num_nodes}"
-            room = {RESOURCE: int(word)} if int(word) else {}
             with network.inside(address) if network else contextlib.nullcontext():
-                node = cluster.add_node(**alike, node_ip_address=address, resources=room)
+                node = cluster.add_node(**alike, node_ip_address=address, resources={RESOURCE: 1})
             _tell(cluster, node, address)
     finally:
         cluster.shutdown()
