@@ -88,7 +88,7 @@ class WorkerPool:
         self._next_start_secs = -math.inf
         self._reasons: list[str] = []
         self._is_one_enough = False
-        self._had_worker_secs = clock()
+        self._had_worker_secs = self._attention()
         self._fill()
 
     # What a search asks for.
@@ -430,7 +430,7 @@ class WorkerPool:
         self._lost.append(worker.tally)
 
     def _give_up_without_workers(self) -> None:
-        now_secs = self._clock()
+        now_secs = self._attention()
         if any(each.is_ready or each.heard_secs is not None for each in self._workers):
             self._had_worker_secs = now_secs
         if any(each.is_ready for each in self._workers):
