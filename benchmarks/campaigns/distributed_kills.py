@@ -3,10 +3,11 @@
 Each search has a Ray cluster of its own, of several nodes on this computer, with three workers that
 only wait (`waiting_search`), two controllers and a parameter server. A part that was killed is
 replaced by the search; a node is followed by a new one some seconds later; the driver, which is the
-search itself, is started again with the same log. After each kill of the driver what it had written
-must be there, and at the end the log must have every trial once, with what the simulator says of
-its placement, and every update once. What is done is kept in `--out_dir`, so the campaign goes on
-where it stopped:
+search itself, is started again with the same log. What is hung was stopped by SIGSTOP; the driver
+goes on later, or is killed. Where this is root, each node has a network of its own, which is cut:
+for ever, or for a while. After each kill of the driver what it had written must be there, and at
+the end the log must have every trial once, with what the simulator says of its placement, and every
+update once. What is done is kept in `--out_dir`, so the campaign goes on where it stopped:
 
     python -m benchmarks.campaigns.distributed_kills --out_dir runs/distributed_kills
 """
@@ -25,14 +26,16 @@ import re
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from benchmarks.campaigns.answers import append_answers, read_answers, report_answers
+from benchmarks.campaigns.cuttable_network import why_not
 from benchmarks.campaigns.kills import GOOD, lost, whole_lines
 from benchmarks.campaigns.marked_process import MarkedProcess, marked
 from benchmarks.problems.synthetic import unrolled_lstm
@@ -56,7 +59,12 @@ FAULTS: Mapping[tuple[str, str], int] = {
     ("hung", "worker"): 3,
     ("hung", "controller"): 2,
     ("hung", "parameter server"): 2,
+    ("hung", "node"): 2,
+    ("hung for a while", "driver"): 3,
+    ("hung and killed", "driver"): 2,
     ("cut off", "node"): 2,
+    ("cut off for a while", "node"): 3,
+    ("cut off for a while", "driver"): 2,
 }
 _PARTS = {
     "worker": "ray::SimulatingWorker",
@@ -70,10 +78,20 @@ _MOST_FAULTS = 12
 _START_SECS, _LIMIT_SECS = 120.0, 300.0
 # Between two faults, after the search has gone on.
 _GAP_SECS = 6.0
+# How long what hangs or is cut off for a while stays so: the least and the most. A search takes for
+# lost what has not answered for 30 seconds, and Ray a node.
+_HANG_SECS, _CUT_SECS = (5.0, 60.0), (2.0, 60.0)
+# After which a node that was cut off for a while is gone, if it goes.
+_SETTLE_SECS = 15.0
 
 
 class _Cluster:
-    """A Ray cluster of nodes that can be killed."""
+    """A Ray cluster of nodes that can be killed, and cut off where that can be done here.
+
+    Attributes:
+        is_cuttable: whether it can.
+        environ: variables of a process that connects to it.
+    """
 
     def __init__(self, directory: pathlib.Path) -> None:
         """Starts the head, which has no room for workers."""
@@ -84,11 +102,13 @@ class _Cluster:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_TMPDIR": str(directory),
         }
+        self.is_cuttable = not why_not()
         arguments = ["-m", "benchmarks.campaigns.ray_nodes"]
+        arguments += ["--cuttable"] if self.is_cuttable else []
         self._process = MarkedProcess(arguments, directory, self.environ)
         self._told: list[Mapping[str, Any]] = []
         self._next_node()
-        self.environ["RAY_ADDRESS"] = self._told[0]["address"]
+        self.environ["RAY_ADDRESS"] = self._told[0]["cluster"]
 
     def add_node(self) -> None:
         """Starts a node with room for one worker."""
@@ -105,13 +125,34 @@ class _Cluster:
     def _nodes(self) -> list[Mapping[str, Any]]:
         return [json.loads(line) for line in list(self._process.lines) if line.startswith("{")]
 
+    def start(self, arguments: Sequence[str], directory: pathlib.Path) -> MarkedProcess:
+        """Starts Python beside the head."""
+        network = f"--net=/proc/{self._told[0]['raylet']}/ns/net"
+        within = ["nsenter", network] if self.is_cuttable else []
+        return MarkedProcess(arguments, directory, self.environ, within)
+
     def processes(self, part: str) -> list[list[int]]:
         """Lists those of a part, each with all that end with it; nodes but for the head."""
         there = dict(marked(self._process.mark))
         if part == "node":
-            raylets = [node["raylet"] for node in self._told[1:] if node["raylet"] in there]
-            return [[raylet, *_children(raylet)] for raylet in raylets]
+            raylets = [node["raylet"] for node in self._told[1:]]
+            return [[raylet, *_children(raylet)] for raylet in raylets if raylet in there]
         return [[each] for each, command in there.items() if command.startswith(_PARTS[part])]
+
+    def is_there(self, raylet: int) -> bool:
+        """Says whether the process of a node is there."""
+        return raylet in dict(marked(self._process.mark))
+
+    def cut(self, raylets: Collection[int]) -> Callable[[], None]:
+        """Cuts nodes off; returns what connects them again."""
+        addresses = [each["address"] for each in self._told if each["raylet"] in raylets]
+
+        def tell(word: str) -> None:
+            for address in addresses:
+                self._process.tell(f"{word} {address}")
+
+        tell("cut")
+        return lambda: tell("mend")
 
     def end(self) -> None:
         """Ends the cluster, and what stays of it."""
@@ -215,7 +256,7 @@ class _Disturbed:
         self._cluster = _Cluster(directory)
         for _ in range(_NUM_WORKERS):
             self._cluster.add_node()
-        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._later: list[tuple[float, Callable[[], object]]] = []
         self._cases: list[dict[str, Any]] = []
         self._stopped: list[int] = []
         self._before = whole_lines(directory)
@@ -258,7 +299,7 @@ class _Disturbed:
             *(f"--problem={self._directory}/problem.json", f"--log_dir={self._directory}/run"),
             f"--max_trials={_TRIALS}",
         ]
-        return MarkedProcess(arguments, self._directory, self._cluster.environ)
+        return self._cluster.start(arguments, self._directory)
 
     def _next_secs(self) -> float:
         return time.monotonic() + self._draw.uniform(0.0, _GAP_SECS)
@@ -268,7 +309,11 @@ class _Disturbed:
 
     def _disturb(self) -> bool:
         """Does something to some part; False where that is not there now."""
-        kinds = list(self._faults.elements())
+        kinds = [
+            (how, part)
+            for how, part in self._faults.elements()
+            if self._cluster.is_cuttable or not how.startswith("cut")
+        ]
         if not kinds or self._num_faults == _MOST_FAULTS:
             return False
         how, part = self._draw.choice(kinds)
@@ -277,31 +322,69 @@ class _Disturbed:
             return False
         self._faults[how, part] -= 1
         self._num_faults += 1
-        if part == "driver":
-            self._kill_driver()
+        if how == "hung for a while":
+            self._driver.kill(signal.SIGSTOP, group=False)
+            self._do_later(_HANG_SECS, lambda: self._driver.kill(signal.SIGCONT, group=False))
+        elif how == "hung and killed":
+            self._driver.kill(signal.SIGSTOP, group=False)
+            self._do_later(_HANG_SECS, lambda: self._kill_driver(how))
+            return True  # What it has lost is seen then.
+        elif how == "cut off for a while" and part == "driver":
+            # With the head, from all workers.
+            raylets = [raylet for raylet, *_ in self._cluster.processes("node")]
+            secs = self._do_later(_CUT_SECS, self._cluster.cut(raylets))
+            for raylet in raylets:
+                self._replace_later(raylet, secs)
+        elif part == "driver":
+            self._kill_driver(how)
             return True
-        victims = self._draw.choice(sorted(there))
-        for process in victims[:1] if how == "killed" else victims:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
-            if how != "killed":
-                self._stopped.append(process)
-        if part == "node":
-            late_secs = time.monotonic() + self._draw.uniform(1.0, 10.0)
-            self._later.append((late_secs, self._cluster.add_node))
+        else:
+            self._harm(how, part, self._draw.choice(sorted(there)))
         # Whether the search survives is seen at its end.
         self._add(how, part, "survived", "")
         return True
 
-    def _kill_driver(self) -> None:
+    def _harm(self, how: str, part: str, victims: Sequence[int]) -> None:
+        """Does something to a part that the search or a new node replaces."""
+        raylet = victims[0]
+        if how == "cut off for a while":
+            self._replace_later(raylet, self._do_later(_CUT_SECS, self._cluster.cut([raylet])))
+            return
+        if how == "cut off":
+            self._cluster.cut([raylet])
+        else:
+            for process in victims[:1] if how == "killed" else victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+                if how == "hung":
+                    self._stopped.append(process)
+        if part == "node":
+            self._do_later((1.0, 10.0), self._cluster.add_node)
+
+    def _do_later(self, between_secs: tuple[float, float], what: Callable[[], object]) -> float:
+        """Does something some seconds later; returns after how many."""
+        secs = self._draw.uniform(*between_secs)
+        self._later.append((time.monotonic() + secs, what))
+        return secs
+
+    def _replace_later(self, raylet: int, secs: float) -> None:
+        """Starts a node in place of one that has gone after so long and some seconds."""
+
+        def replace() -> None:
+            if not self._cluster.is_there(raylet):
+                self._cluster.add_node()
+
+        self._later.append((time.monotonic() + secs + _SETTLE_SECS, replace))
+
+    def _kill_driver(self, how: str) -> None:
         """Kills the search, looks at what it has left, and starts it again."""
         self._driver.kill(signal.SIGKILL, group=False)
         self._driver.wait(10.0)
         now = whole_lines(self._directory)
         problem = lost(self._before, now, self._driver.lines)
         orphans = self._driver.orphans(20.0)
-        how, words = ("lost", problem) if problem else ("orphans", "; ".join(orphans))
-        self._add("killed", "driver", how if words else "survived", words)
+        answer, words = ("lost", problem) if problem else ("orphans", "; ".join(orphans))
+        self._add(how, "driver", answer if words else "survived", words)
         self._before = now
         self._driver = self._start()
 
@@ -337,9 +420,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     path = pathlib.Path(args.out_dir, "answers.jsonl")
     answers = read_answers(path)
+    if why := why_not():
+        print(f"no network is cut: {why}", file=sys.stderr)
+    wanted = {kind: n for kind, n in FAULTS.items() if not (why and kind[0].startswith("cut"))}
     while True:
         done = collections.Counter((each["how"], each["part"]) for each in answers)
-        missing = collections.Counter(FAULTS) - done
+        missing = collections.Counter(wanted) - done
         if not missing:
             break
         cases = run_search(1 + max((each["case"] for each in answers), default=-1), missing)

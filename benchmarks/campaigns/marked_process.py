@@ -33,6 +33,7 @@ class MarkedProcess:
         arguments: Sequence[str],
         directory: pathlib.Path,
         environ: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),
     ) -> None:
         """Starts it.
 
@@ -40,12 +41,13 @@ class MarkedProcess:
             arguments: of Python.
             directory: of its temporary files and of its cache.
             environ: further environment variables.
+            within: a command that becomes Python, such as `nsenter` with its options.
         """
         self.mark = secrets.token_hex(8)
         self.lines: list[str] = []
         (directory / "tmp").mkdir(exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*within, sys.executable, *arguments],
             env={
                 **os.environ,
                 _MARK: self.mark,

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.distributed.goals import goal_table
 from benchmarks.distributed.picture import draw
 from benchmarks.distributed.planning import Plan, plan, slowest_share
 from benchmarks.distributed.runs import (
@@ -54,7 +55,8 @@ def write_report(directory: pathlib.Path, runs: Sequence[Run]) -> str:
     searches = _searches(runs, goals)
     plans = _plans(of_case(runs, _BASE), rates[_PAPER]) if _PAPER in rates else []
     parts = [_speed_table(speeds), searches, _model_table(runs), _rate_table(rates)]
-    page = "\n\n".join(part for part in [*parts, _plan_table(plans)] if part) + "\n"
+    parts += [_plan_table(plans), goal_table(runs, rates)]
+    page = "\n\n".join(part for part in parts if part) + "\n"
     (directory / "tables.md").write_text(page)
     draw(directory / "waiting_workers.png", speeds, runs, plans)
     return page

@@ -11,6 +11,7 @@ import numpy as np
 
 __all__ = [
     "best_secs",
+    "found",
     "idle_share",
     "learn_secs",
     "means",
@@ -73,6 +74,18 @@ def reached(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | Non
         if secs is not None:
             latest.append(secs)
         if len(latest) == _WINDOW and statistics.fmean(latest) <= goal_secs:
+            return number, float(end_secs)
+    return None
+
+
+def found(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | None:
+    """Finds after how many samples, and after how long, a placement was so fast.
+
+    Returns:
+        Samples and seconds; None if none was.
+    """
+    for number, (end_secs, _, secs, *_) in enumerate(run["trials"], 1):
+        if secs is not None and secs <= goal_secs:
             return number, float(end_secs)
     return None
 

@@ -85,8 +85,13 @@ def add_clear_devices(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Adds what says who works in parallel: --workers, --num_workers, --controllers."""
+def add_workers(parser: argparse.ArgumentParser, *, controlled: str) -> None:
+    """Adds what says who works in parallel: --workers, --num_workers, --controllers.
+
+    Args:
+        parser: of the command.
+        controlled: what workers do for controllers.
+    """
     parser.add_argument(
         "--workers",
         metavar="ADDRESS",
@@ -98,15 +103,16 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
         "--num_workers",
         type=int,
         metavar="N",
-        help="workers at most (default: one on this computer; as many as a cluster has)",
+        help="workers at most (default: one on this computer; as many as a cluster has); "
+        f"with --controllers, {controlled}",
     )
     parser.add_argument(
         "--controllers",
         type=int,
-        metavar="N",
+        metavar="C",
         help="how many processes of a placer that learns sample placements and share one set of "
-        "weights, each waiting for its own placements only; needs --workers (default 1: the search "
-        "itself)",
+        "weights, each waiting for its own placements only (default 1: the search itself); they "
+        "are beside the search and no workers, but need --workers, which says whose Ray runs them",
     )
 
 

@@ -69,7 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only say what would be placed where, how long it may take, and what is missing",
     )
-    add_workers(parser)
+    add_workers(
+        parser,
+        controlled="they measure what all C controllers sample: C times the batch_size of the "
+        "placer lets no placement wait",
+    )
     add_json(parser)
 
 

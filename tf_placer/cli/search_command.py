@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of everything random (default 0). The same seed gives the same result where "
         "--max_trials ends the search, with --workers on the same number of workers",
     )
-    add_workers(parser)
+    add_workers(parser, controlled="none is used: the search simulates what they sample by itself")
     add_json(parser)
 
 

@@ -35,6 +35,7 @@ _NOUNS = {
     "restored": "step",
     "grouping_fingerprint": "grouping",
     "protocol": "measuring protocol",
+    "controllers": "number of controllers",
     "session_config": "session configuration",
 }
 

@@ -50,6 +50,11 @@ class RunsTest(absltest.TestCase):
         self.assertEqual(runs.reached(run(trials), 0.5), (72, 72.0))
         self.assertIsNone(runs.reached(run(trials), -1.0))
 
+    def test_a_placement_is_found_by_the_first_that_is_so_fast(self):
+        self.assertEqual(runs.found(TWO, 0.2), (3, 4.0))
+        self.assertEqual(runs.found(TWO, 0.1), (5, 7.0))
+        self.assertIsNone(runs.found(TWO, 0.05))
+
     def test_failures_are_in_no_mean(self):
         trials = [[float(n), 1.0, 0.2 if n % 2 else None, 1, 0] for n in range(1, 101)]
         self.assertEqual(runs.means(run(trials)), [0.2] * 10)

@@ -59,6 +59,14 @@ class CheckHeaderTest(parameterized.TestCase):
             check_header("log", HEADER, HEADER | {"versions": {"tensorflow": "2.21.0"}})
         self.assertRegex(logs.output[0], 'versions.tensorflow was "2.14.0", is "2.21.0"')
 
+    def test_what_differs_is_said_in_words(self):
+        with self.assertRaises(LogMismatchError) as caught:
+            check_header("log", {"seed": 1, "controllers": 2}, {"seed": 1})
+        self.assertEqual(
+            str(caught.exception),
+            "a log of another number of controllers: log has controllers 2, this search has none",
+        )
+
     def test_a_log_from_before_there_were_granularities_is_of_coarse_groups(self):
         check_header("log", {"seed": 1}, {"seed": 1, "granularity": "coarse"})
         with self.assertRaises(LogMismatchError) as caught:

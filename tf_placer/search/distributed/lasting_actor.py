@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tf_placer.errors import SearchError
+from tf_placer.search.distributed.attention import Attention
 from tf_placer.search.distributed.fleet import ArgumentLostError, Fleet, WorkerLostError
 from tf_placer.search.distributed.pooled_worker import PoolTimes
 
@@ -46,7 +47,7 @@ class LastingActor:
         self._fleet = fleet
         self._say = say
         self._times = times or PoolTimes()
-        self._clock = clock
+        self._attention = Attention(clock)
         self._losses = 0
         self._handle: Any = None
         self._call: Any = None
@@ -94,12 +95,12 @@ class LastingActor:
             if self._ping is not None and self._ping in ended:
                 ping, self._ping = self._ping, None
                 self._fleet.result(ping)
-                self._heard_secs = self._clock()
+                self._heard_secs = self._attention()
             if self._call is not None and self._call in ended:
                 call, self._call = self._call, None
                 result = self._fleet.result(call)
                 method, self.doing = self.doing, ""
-                self._heard_secs, self._losses = self._clock(), 0
+                self._heard_secs, self._losses = self._attention(), 0
                 return method, result
             self._look_for_silence()
         except ArgumentLostError as error:
@@ -134,7 +135,7 @@ class LastingActor:
         self.doing, self._call = "", None
         self._ping = self._fleet.call(self._handle, "ping")
         self._heard_secs = None
-        self._asked_secs = self._clock()
+        self._asked_secs = self._attention()
 
     def _look_for_silence(self) -> None:
         """Asks whether it is there, and gives it up when it does not answer.
@@ -142,7 +143,7 @@ class LastingActor:
         Raises:
             WorkerLostError: it does not answer.
         """
-        now_secs = self._clock()
+        now_secs = self._attention()
         heard_secs = self._heard_secs
         limit_secs = self._times.start if heard_secs is None else self._times.silence
         if self._ping is not None and now_secs - self._asked_secs >= limit_secs:

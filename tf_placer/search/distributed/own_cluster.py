@@ -40,6 +40,9 @@ if os.getppid() != int(sys.argv.pop(1)):
     sys.exit(1)
 runpy.run_module("ray.scripts.scripts", run_name="__main__", alter_sys=True)
 """
+# Where Ray writes the address of the cluster when its node is there. It takes connections before,
+# and knows no workers then.
+_ADDRESS_FILE = "ray_current_cluster"
 # Where `find_own_cluster` finds the token; for the user alone.
 _FILE = "cluster.json"
 
@@ -50,11 +53,13 @@ class OwnCluster:
 
     Attributes:
         address: "ray://127.0.0.1:PORT".
+        head: "127.0.0.1:PORT", by which a process is one of the cluster, and no client.
         token: without which it refuses to talk.
         process: id of the process that runs it.
     """
 
     address: str
+    head: str
     token: str
     process: int
 
@@ -102,12 +107,12 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
             f"a cluster of yours runs already, at {running.address} (process {running.process})"
         )
     port = _free_port(port)
-    cluster = OwnCluster(f"ray://{LOOPBACK}:{port}", secrets.token_hex(32), os.getpid())
+    cluster = OwnCluster(f"ray://{LOOPBACK}:{port}", "", secrets.token_hex(32), os.getpid())
     file = cache_directory() / _FILE
     with scratch_directory(prefix=SHORT_PREFIX) as directory:
         process = _start(count, port, directory, cluster)
         try:
-            _wait(process, port, directory)
+            cluster = dataclasses.replace(cluster, head=_wait(process, port, directory))
             file.parent.mkdir(parents=True, exist_ok=True)
             file.unlink(missing_ok=True)
             with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
@@ -128,6 +133,9 @@ def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subpro
         f"--temp-dir={directory}",
     ]
     environ = {**os.environ, **QUIET_ENVIRONMENT, **cluster.environment}
+    environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = (
+        "0"  # It serves nobody who could go elsewhere.
+    )
     environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     environ["TMPDIR"] = directory  # Workers are killed, and leave what they have there.
     with open(pathlib.Path(directory, "start.log"), "wb") as log:
@@ -142,12 +150,14 @@ def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subpro
         )
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, directory: str) -> None:
-    """Waits until the cluster takes connections."""
+def _wait(process: subprocess.Popen[bytes], port: int, directory: str) -> str:
+    """Waits until the cluster takes connections and has its workers; returns its address."""
     deadline = time.monotonic() + _START_SECS
+    path = pathlib.Path(directory, _ADDRESS_FILE)
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1.0):
-            return
+            if address := path.read_text().strip():
+                return address
         time.sleep(0.2)
     lines = pathlib.Path(directory, "start.log").read_text(errors="replace").strip().splitlines()
     raise SearchError(f"Ray does not start: {lines[-1] if lines else 'it says nothing'}")

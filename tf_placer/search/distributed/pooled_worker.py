@@ -59,15 +59,15 @@ class PooledWorker:
         doing: "hello", "begin", "measure", "check", "ask" or "release"; empty when it waits.
         call: the call under way; None when it waits.
         since_secs: when that began, by the clock.
-        limit_secs: when it must have ended.
+        limit_secs: when it must have ended, by how long the pool has listened.
         task: what it measures; None unless it does.
         reference_secs: what a step of the graph as it came takes on its machine; None where it does
             not run, and before the worker is ready.
         slowness: of its machine.
         answer: what it was last asked for.
         ping: the call that asks whether it is there; None where none is under way.
-        pinged_secs: when that began.
-        heard_secs: when it last answered; None before it has a machine.
+        pinged_secs: when that began, by how long the pool has listened.
+        heard_secs: when it last answered, likewise; None before it has a machine.
         aside_secs: when it was set aside, or measured the graph as it came since; None where it is
             not set aside.
     """

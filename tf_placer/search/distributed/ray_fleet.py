@@ -14,7 +14,7 @@ from typing import Any
 from tf_placer.errors import SearchError
 from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
-from tf_placer.search.distributed.own_cluster import find_own_cluster
+from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluster
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
     LOOPBACK_ENVIRONMENT,
@@ -36,20 +36,29 @@ _ACTOR_ENVIRONMENT = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
 _NEAR_ENVIRONMENT = {**_ACTOR_ENVIRONMENT, "CUDA_VISIBLE_DEVICES": "-1"}
 
 
-def _environment(workers: Workers) -> dict[str, str]:
+def _environment(workers: Workers, own: OwnCluster | None) -> dict[str, str]:
     """Finds the environment variables of Ray by which it connects to some workers.
 
     Ray that is started here asks for a token that only this process and its descendants know, or
     for the user's. A process has one token, because Ray reads it once.
+
+    Args:
+        workers: which ones.
+        own: the cluster of this user on this computer, if these are its workers.
     """
     if workers.are_here:
         token = os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
         asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
         return {**QUIET_ENVIRONMENT, **LOOPBACK_ENVIRONMENT, **asked}
+    return {**QUIET_ENVIRONMENT, **(own.environment if own else {})}
+
+
+def _own(workers: Workers) -> OwnCluster | None:
+    """Finds the cluster of this user on this computer; None where the workers are others."""
     own = find_own_cluster()
-    if own is not None and workers.address in ("auto", own.address):
-        return {**QUIET_ENVIRONMENT, **own.environment}
-    return QUIET_ENVIRONMENT
+    # Ray takes "auto" for its own variable first.
+    is_auto = workers.address == "auto" and not os.environ.get("RAY_ADDRESS")
+    return own if own is not None and (is_auto or workers.address == own.address) else None
 
 
 @contextlib.contextmanager
@@ -64,11 +73,14 @@ def connected(workers: Workers) -> Iterator[None]:
         SearchError: there is nothing to connect to, or Ray does not start.
     """
     require_ray()
-    os.environ.update(_environment(workers))
+    own = _own(workers)
+    os.environ.update(_environment(workers, own))
     import ray
 
     with contextlib.ExitStack() as stack:
-        options: dict[str, Any] = {"address": workers.address}
+        # Ray that looks for a cluster by itself may find that of another search here.
+        is_found = own is not None and own.address != workers.address
+        options: dict[str, Any] = {"address": own.head if own and is_found else workers.address}
         if workers.are_here:
             directory = stack.enter_context(scratch_directory(prefix=SHORT_PREFIX))
             options = {

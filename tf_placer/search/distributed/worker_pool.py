@@ -14,6 +14,7 @@ import numpy as np
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.search.distributed.alikeness import odd_one
+from tf_placer.search.distributed.attention import Attention
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 from tf_placer.search.distributed.pooled_worker import PooledWorker, PoolTimes, Task
 from tf_placer.search.distributed.tallies import Tally
@@ -77,6 +78,7 @@ class WorkerPool:
         self._report = report
         self._times = times or PoolTimes()
         self._clock = clock
+        self._attention = Attention(clock)
         self._workers: list[PooledWorker] = []
         self._num_started = num_before
         self._lost: list[Tally] = []
@@ -86,7 +88,7 @@ class WorkerPool:
         self._next_start_secs = -math.inf
         self._reasons: list[str] = []
         self._is_one_enough = False
-        self._had_worker_secs = clock()
+        self._had_worker_secs = self._attention()
         self._fill()
 
     # What a search asks for.
@@ -270,7 +272,7 @@ class WorkerPool:
         worker.doing, worker.since_secs = doing, self._clock()
         worker.limit_secs = math.inf
         if doing in ("begin", "measure", "check"):
-            worker.limit_secs = worker.since_secs + self._timeout_secs() + self._times.start
+            worker.limit_secs = self._attention() + self._timeout_secs() + self._times.start
         worker.call = self._fleet.call(worker.handle, method, *args)
 
     def _ended_call(self, worker: PooledWorker) -> None:
@@ -285,7 +287,7 @@ class WorkerPool:
             else:
                 self._lose(worker, str(error))
             return
-        worker.heard_secs = self._clock()
+        worker.heard_secs = self._attention()
         if doing == "hello":
             self._do(worker, "begin", "begin", self._timeout_secs())
         elif doing == "begin":
@@ -373,11 +375,11 @@ class WorkerPool:
         except WorkerLostError as error:
             self._lose(worker, str(error))
             return
-        worker.heard_secs = self._clock()
+        worker.heard_secs = self._attention()
 
     def _look_for_silence(self) -> None:
         """Asks workers whether they are there, and gives up those that do not answer."""
-        now_secs = self._clock()
+        now_secs = self._attention()
         for worker in list(self._workers):
             if worker.heard_secs is None:
                 continue  # There is no machine for it yet.
@@ -388,7 +390,7 @@ class WorkerPool:
             if worker.ping is not None and now_secs - worker.pinged_secs >= self._times.silence:
                 self._lose(worker, f"it has not answered for {silence_secs:.0f} s")
             elif now_secs >= worker.limit_secs:
-                took_secs = now_secs - worker.since_secs
+                took_secs = self._clock() - worker.since_secs
                 self._lose(worker, f"it has not ended a measurement within {took_secs:.0f} s")
 
     def _lose(self, worker: PooledWorker, reason: str) -> None:
@@ -428,7 +430,7 @@ class WorkerPool:
         self._lost.append(worker.tally)
 
     def _give_up_without_workers(self) -> None:
-        now_secs = self._clock()
+        now_secs = self._attention()
         if any(each.is_ready or each.heard_secs is not None for each in self._workers):
             self._had_worker_secs = now_secs
         if any(each.is_ready for each in self._workers):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import json
 import os
 import stat
 import subprocess
@@ -15,7 +17,9 @@ from absl.testing import absltest
 from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
-from tf_placer.search.distributed.own_cluster import find_own_cluster, own_cluster
+from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluster, own_cluster
+from tf_placer.search.distributed.ray_fleet import connected
+from tf_placer.search.distributed.workers import Workers
 
 # Connects and says how many workers there is room for; in a process of its own, because Ray reads
 # its environment once.
@@ -58,12 +62,16 @@ class OwnClusterTest(absltest.TestCase):
             self.assertEqual(find_own_cluster(), cluster)
             mode = os.stat(cache_directory() / "cluster.json").st_mode
             self.assertEqual(stat.S_IMODE(mode), 0o600)
-            self.assertIn("room for 3", connect("auto").stdout)
-            self.assertIn("room for 3", connect(cluster.address).stdout)
+            for address in ("auto", cluster.address):
+                found = connect(address)
+                self.assertIn("room for 3", found.stdout, found.stderr)
             # Somebody else does not find the token.
             stranger = {"XDG_CACHE_HOME": self.create_tempdir().full_path}
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
-            refused = connect(cluster.address, **stranger, **token)
+            # Ray asks three times, and takes its time for that.
+            waits = {"INITIAL": "1", "MAX": "1"}
+            soon = {f"RAY_CLIENT_{name}_CONNECTION_TIMEOUT_S": n for name, n in waits.items()}
+            refused = connect(cluster.address, **stranger, **token, **soon)
             self.assertNotIn("room for", refused.stdout)
             self.assertRegex(refused.stderr, "cannot connect to workers='ray://")
             with self.assertRaisesRegex(SearchError, "a cluster of yours runs already, at ray://"):
@@ -87,6 +95,27 @@ class OwnClusterTest(absltest.TestCase):
         self.assertEmpty(wait_until_gone(below, timeout_secs=60))
         self.assertIsNone(find_own_cluster())
 
+    def test_a_search_goes_to_this_cluster_and_not_to_what_else_runs_here(self):
+        def address_for(asked: str, **variables: str) -> str:
+            ray = mock.MagicMock(__spec__=object())
+            with (
+                mock.patch.dict(sys.modules, ray=ray),
+                mock.patch.dict(os.environ, variables),
+                connected(Workers(asked)),
+            ):
+                return ray.init.call_args.kwargs["address"]
+
+        self.assertEqual(address_for("auto"), "auto")
+        cluster = OwnCluster("ray://127.0.0.1:2", "127.0.0.1:1", "0" * 64, os.getpid())
+        path = cache_directory() / "cluster.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(dataclasses.asdict(cluster)))
+        self.assertEqual(address_for("auto"), "127.0.0.1:1")
+        self.assertEqual(address_for("ray://127.0.0.1:2"), "ray://127.0.0.1:2")
+        self.assertEqual(address_for("ray://127.0.0.1:3"), "ray://127.0.0.1:3")
+        # Who names another one in Ray's own variable means that.
+        self.assertEqual(address_for("auto", RAY_ADDRESS="127.0.0.1:4"), "auto")
+
     def test_a_file_of_a_cluster_that_is_gone_is_not_believed(self):
         path = cache_directory() / "cluster.json"
         path.parent.mkdir()
@@ -95,7 +124,7 @@ class OwnClusterTest(absltest.TestCase):
             self.assertIsNone(find_own_cluster())
         gone = subprocess.Popen(["true"])
         gone.wait()
-        path.write_text(f'{{"address": "a", "token": "b", "process": {gone.pid}}}')
+        path.write_text(json.dumps(dataclasses.asdict(OwnCluster("a", "b", "c", gone.pid))))
         self.assertIsNone(find_own_cluster())
 
     @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")

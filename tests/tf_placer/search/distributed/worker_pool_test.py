@@ -208,6 +208,23 @@ class LossTest(PoolTestCase):
         self.assertRegex(lost, "worker 2 .* has not answered for")
         self.assertIn(fleet.workers[1], fleet.killed)
 
+    def test_a_search_that_was_stopped_does_not_take_its_workers_for_silent(self):
+        class Stopping(FakeFleet):
+            stops = 0
+
+            def ended(self, calls, timeout_secs):
+                if self.stops < 3 and any(call.method == "ping" for call in calls):
+                    # Nothing was heard meanwhile, and answers are still on their way.
+                    self.stops += 1
+                    self.now_secs += 3600.0
+                    return []
+                return super().ended(calls, timeout_secs)
+
+        fleet = Stopping(2)
+        self.measured(self.pool(fleet), 10)
+        self.assertEqual(fleet.stops, 3)
+        self.assertEqual([line for line in self.lines if "is lost" in line], [])
+
     def test_one_whose_measurement_never_ends_is_ended_although_it_answers(self):
         class Endless(FakeFleet):
             def call(self, worker, method, *args):
