@@ -18,7 +18,6 @@ from tf_placer.live.run_directory import TRIALS, RunDirectory
 from tf_placer.live.run_result import RunResult
 from tf_placer.live.search_state import read_search_state
 from tf_placer.live.verdict import verdict
-from tf_placer.machines.machine import Machine
 from tf_placer.placers.auto.cost_fit import with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
@@ -37,11 +36,22 @@ __all__ = ["read_run_view"]
 _MOST_COMPARED = 20
 
 
+@dataclasses.dataclass(frozen=True)
+class _DeviceFacts:
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _MachineFacts:
+    spec: str
+    devices: tuple[_DeviceFacts, ...]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _LiveFacts(HeaderFacts):
     """What the page says of the header of a live search."""
 
-    machine: Machine
+    machine: _MachineFacts
     fetches: tuple[str, ...] = ()
     graph_fingerprint: str = ""
 
