@@ -109,7 +109,8 @@ def _choice(names: Sequence[str], value: Any, what: str) -> str:
 
 
 def _tuple(kinds: tuple[Any, ...], value: Any, what: str) -> tuple[Any, ...]:
-    if not isinstance(value, list):
+    # What was never written has the tuples that it was made of.
+    if not isinstance(value, list | tuple):
         raise ValueError(f"{what} is {shown(value)}: it must be a list")
     if kinds[-1] is Ellipsis:
         return tuple(_read(kinds[0], item, f"an item of {what}") for item in value)

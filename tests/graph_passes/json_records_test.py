@@ -56,6 +56,9 @@ class ReadRecordTest(parameterized.TestCase):
             ),
         )
 
+    def test_tuples_are_read_as_lists_are(self):
+        self.assertEqual(read_record(Part, {"secs": 1.0, "pair": (2, 3.0)}), Part(1.0, (2, 3.0)))
+
     def test_entries_may_be_missing_where_there_is_a_default_and_others_are_ignored(self):
         self.assertEqual(
             read_record(Whole, {**_VALUE, "of_a_later_version": 1}),

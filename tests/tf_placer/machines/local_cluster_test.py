@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -46,10 +47,12 @@ class LocalClusterTest(absltest.TestCase):
 
     def test_every_server_is_pinned_to_its_share_of_the_cores(self):
         for device, server in zip(_MACHINE.devices, self.cluster.servers, strict=True):
-            threads = [int(name) for name in os.listdir(f"/proc/{server.pid}/task")]
-            self.assertGreater(len(threads), 1)
-            for thread in threads:
-                self.assertEqual(os.sched_getaffinity(thread), set(device.cores))
+            cores = []
+            for name in os.listdir(f"/proc/{server.pid}/task"):
+                with contextlib.suppress(ProcessLookupError):  # The thread has ended since.
+                    cores.append(os.sched_getaffinity(int(name)))
+            self.assertGreater(len(cores), 1)
+            self.assertEqual(cores, [set(device.cores)] * len(cores))
 
     def test_the_cluster_is_found_through_its_address(self):
         machine = find_machine(self.cluster.target)

@@ -282,7 +282,7 @@ class KeptStepsTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "holds no search that can be read"):
             read_kept_step(self.path)
         (self.path / "request.json").write_text("{")
-        with self.assertRaisesRegex(ValueError, "request.json' cannot be read"):
+        with self.assertRaisesRegex(ValueError, "request.json is not a JSON file"):
             self.directory.read_machine()
 
 
