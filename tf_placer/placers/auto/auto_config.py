@@ -44,6 +44,10 @@ class AutoConfig:
         "all"
     )
     starts_share: Annotated[float, "share of a search that simulating the starts may take"] = 0.25
+    racing_starts: Annotated[
+        int, "heuristics whose best starts race, if there are fewer chains than that"
+    ] = 4
+    race_share: Annotated[float, "share of what the starts leave of a search for the race"] = 0.1
     exhaustive_share: Annotated[
         float, "share of the time left that trying all promising placements may take"
     ] = 0.8
@@ -69,13 +73,13 @@ class AutoConfig:
     def __post_init__(self) -> None:
         shares = (
             *("search_share", "first_share", "later_share", "least_difference", "coarse_budget"),
-            *("starts_share", "exhaustive_share", "kick_share", "coarse_moves"),
+            *("starts_share", "race_share", "exhaustive_share", "kick_share", "coarse_moves"),
             "climbing_coarse_moves",
         )
         check_fields(self, shares, lambda share: 0.0 <= share <= 1.0, "from 0 to 1")
         positive = ("search_secs", "first_temperature", "last_temperature")
         check_fields(self, positive, lambda number: 0.0 < number < math.inf, "positive")
-        counts = ("rounds", "first_candidates", "later_candidates")
+        counts = ("rounds", "first_candidates", "later_candidates", "racing_starts")
         check_fields(self, counts, lambda count: count >= 1, "at least 1")
         deviations = ("deviations", "least_deviation")
         check_fields(self, deviations, lambda number: 0.0 <= number < math.inf, "0 or more")

@@ -165,6 +165,8 @@ class _Search:
         self._simulating_secs = 0.0
         self._heat = 1.0
         self._chains: list[Annealer] = []
+        self._dropped: list[Annealer] = []
+        self._cooling_from = 0.0
         self._starts = SimulatedStarts(
             self._simulate, self._progress, self._left, config.starts_share
         )
@@ -190,7 +192,7 @@ class _Search:
                 raise
             interrupted = True
         best_starts = self._starts.best()
-        every = [best_starts[0][1], *(chain.best for chain in self._chains), *self._tried]
+        every = [best_starts[0][1], *self._found_by_chains(), *self._tried]
         finalists = {
             found.placement.tobytes(): found for found in sorted(every, key=lambda f: f.rank)
         }
@@ -272,16 +274,20 @@ class _Search:
             # Whole layers have found their places by then.
             levels = make_levels(self._groups, [self._clusters])
         self._chains = [
-            self._make_chain(
-                levels, self._starts.found[min(number, len(self._starts.found) - 1)][0], number
-            )
-            for number in range(self._threads)
+            self._make_chain(levels, start, number)
+            for number, start in enumerate(self._first_placements())
         ]
         meetings = list(self._config.meetings)
+        self._cooling_from = self._progress()
+        if len(self._chains) > self._threads:
+            left = max(0.0, meetings[0] - self._cooling_from)
+            self._cooling_from += min(left, self._config.race_share * (1.0 - self._cooling_from))
         self._heat = min(1.0, self._expected() / max(1, self._num_movable))
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
             while self._progress() < 1.0 and not self._is_over():
                 share = self._progress()
+                if len(self._chains) > self._threads and share >= self._cooling_from:
+                    self._end_race()
                 if meetings and share >= meetings[0]:
                     meetings.pop(0)
                     # The better the best is, the fewer may be better still.
@@ -297,8 +303,8 @@ class _Search:
                     for chain in self._chains:
                         chain.restart(best)
                 # Nothing within a turn depends on the other chains, or on the time.
-                left, threads = self._left(), self._threads
-                most = min(self._steps_per_turn, self._max_simulated / _TURNS // threads)
+                left, count = self._left(), len(self._chains)
+                most = min(self._steps_per_turn, self._max_simulated / _TURNS // count)
                 steps = max(min(_STEPS_PER_TURN, self._steps_per_turn), most)
                 turns = [
                     executor.submit(
@@ -306,7 +312,7 @@ class _Search:
                         int(steps),
                         self._plan(share, number),
                         # What does not go into equal shares is for the first.
-                        max_simulated=(left + threads - 1 - number) / threads,
+                        max_simulated=(left + count - 1 - number) / count,
                     )
                     for number, chain in enumerate(self._chains)
                 ]
@@ -314,6 +320,29 @@ class _Search:
                     turn.result()
                 if self._report is not None:
                     self._report(self._state())
+
+    def _first_placements(self) -> list[Found]:
+        """Lists where chains begin, one for each thread at least.
+
+        Which start leads furthest is not known before it was tried: those of several heuristics
+        race.
+        """
+        if self._clusters is not None:
+            best = [found for found, _ in self._starts.found[: self._threads]]
+        else:
+            every = [found for _, found in self._starts.best()]
+            alike = [
+                found for found in every if bool(found.excess_bytes) == bool(every[0].excess_bytes)
+            ]
+            best = alike[: max(self._threads, self._config.racing_starts)]
+        return best + best[-1:] * (self._threads - len(best))
+
+    def _end_race(self) -> None:
+        """Has the chains that came furthest go on, one for each thread."""
+        self._chains.sort(key=lambda chain: chain.best.rank)
+        self._chains, self._dropped = self._chains[: self._threads], self._chains[self._threads :]
+        for chain in self._chains:
+            chain.restart(chain.best)
 
     def _expected(self) -> float:
         """Estimates how many placements can still be simulated."""
@@ -323,11 +352,13 @@ class _Search:
         return min(by_time, self._left())
 
     def _plan(self, progress: float, number: int) -> ChainPlan:
-        """Plans what a chain does next: cools down slowly, and then several times, or climbs.
+        """Plans what a chain does next: races, cools down slowly, then several times, or climbs.
 
         What is out of the reach of single moves is found by the one kind of chain or by the other.
         """
         config, meetings = self._config, self._config.meetings
+        if progress < self._cooling_from:
+            return ChainPlan(config.last_temperature, config.coarse_moves)
         coarse_share = config.coarse_moves * min(1.0, 2.0 * (1.0 - progress))
         if self._clusters is not None:
             progress = meetings[0] + (1.0 - meetings[0]) * progress
@@ -335,7 +366,7 @@ class _Search:
         if progress < meetings[0]:
             # Too few moves to come back from where great heat leads: it begins cooler.
             first = max(config.first_temperature * self._heat, config.last_temperature)
-            share = progress / meetings[0]
+            share = (progress - self._cooling_from) / (meetings[0] - self._cooling_from)
         elif climbs:
             return ChainPlan(
                 config.last_temperature,
@@ -371,7 +402,7 @@ class _Search:
         return not found.excess_bytes and found.step_secs <= self._bound_secs * (1.0 + tolerance)
 
     def _state(self) -> AutoProgress:
-        found = [*(chain.best for chain in self._chains), self._starts.found[0][0], *self._tried]
+        found = [*self._found_by_chains(), self._starts.found[0][0], *self._tried]
         return AutoProgress(
             min(found, key=lambda f: f.rank),
             self._progress(),
@@ -380,7 +411,11 @@ class _Search:
         )
 
     def _simulated(self) -> int:
-        return self._num_simulated + sum(chain.num_simulated for chain in self._chains)
+        chains = [*self._chains, *self._dropped]
+        return self._num_simulated + sum(chain.num_simulated for chain in chains)
+
+    def _found_by_chains(self) -> list[Found]:
+        return [chain.best for chain in [*self._chains, *self._dropped]]
 
     def _left(self) -> float:
         """Says how many placements may still be simulated."""

@@ -192,8 +192,46 @@ class ConfigTest(parameterized.TestCase):
         self.assertGreater(len(search(problem, max_simulated=500).starts), 1)
 
     def test_a_search_of_few_placements_begins_cooler(self):
-        first, cooler = (self.plans(2000, 0), self.plans(30, 0))
-        self.assertLess(cooler[0].temperature, 0.7 * first[0].temperature)
+        hottest, cooler = (
+            max(plan.temperature for plan in self.plans(count, 0)) for count in (2000, 30)
+        )
+        self.assertLess(cooler, 0.7 * hottest)
+
+    @parameterized.parameters((1, 3, 3, 1), (1, 1, 1, 1), (2, 3, 3, 2), (3, 2, 3, 3))
+    def test_starts_race_before_as_many_chains_cool_as_there_are_threads(
+        self, threads, racing_starts, first, later
+    ):
+        ran = []
+        run = auto_search_module.Annealer.run
+
+        def record(chain, steps, plan, **keywords):
+            ran.append((id(chain), plan.temperature))
+            run(chain, steps, plan, **keywords)
+
+        config = AutoConfig(racing_starts=racing_starts)
+        with mock.patch.object(auto_search_module.Annealer, "run", record):
+            search(unrolled_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
+        racing = [chain for chain, temperature in ran if temperature == config.last_temperature]
+        self.assertLen({chain for chain, _ in ran}, first)
+        self.assertLen({chain for chain, _ in ran[len(ran) // 2 :]}, later)
+        if first > later:
+            self.assertLen(set(racing[:first]), first)
+
+    def test_what_the_losers_of_the_race_found_is_known(self):
+        problem = unrolled_lstm(3, 3)
+        best = {}
+        run = auto_search_module.Annealer.run
+
+        def record(chain, steps, plan, **keywords):
+            run(chain, steps, plan, **keywords)
+            best[id(chain)] = chain.best
+
+        with mock.patch.object(auto_search_module.Annealer, "run", record):
+            result = search(problem, max_simulated=4000)
+        self.assertGreater(len(best), 1)
+        finalists = {found.placement.tobytes() for found in result.finalists}
+        self.assertLessEqual({found.placement.tobytes() for found in best.values()}, finalists)
+        self.assertLessEqual(result.num_simulated, 4000)
 
     def test_says_whether_moves_begin_where_the_step_waits(self):
         config = AutoConfig(critical_path=False)
