@@ -44,13 +44,15 @@ class SystemsTest(parameterized.TestCase):
 
     def test_where_the_letter_does_not_work_a_variant_has_it(self):
         for name, values in {
-            "eagle": ("metis", True, "sample", "sum"),
-            "eagle:published": ("none", False, "batch", "mean"),
+            "eagle": ("metis", True, "sample", "sum", 64, 1e-4),
+            "eagle:published": ("none", False, "batch", "mean", 256, 0.01),
         }.items():
             found = _settings(name)
-            names = ("grouper_start", "feed_item", "baseline_moves", "gain")
+            names = ("grouper_start", "feed_item", "baseline_moves", "gain", "num_groups")
+            names += ("learning_rate",)
             self.assertEqual(tuple(found[each] for each in names), values)
-        self.assertEqual(_settings("colocrl:published")["learning_rate"], 1e-4)
+        self.assertEqual(_settings("colocrl")["baseline_start"], "first_batch")
+        self.assertEqual(_settings("colocrl:published")["baseline_start"], "failing")
         self.assertEqual(_settings("hierarchical:published")["learning_rate"], 0.01)
         self.assertEqual(_settings("post:published")["baseline"], "mean")
 
