@@ -2,10 +2,10 @@
 
 A paper leaves settings open, and some that it gives do not work here. Each system is run with the
 settings that were chosen, with each of them changed back alone, and with all of them as the paper
-has them to the letter ("published"), on several problems with several seeds. Networks are small
-unless --full_size says otherwise, so that the comparison takes an hour or two, not days. Writes
-readings.md, and readings_runs.jsonl.gz with every run that ended: those that are there are not
-repeated.
+has them to the letter ("published"), on several problems with several seeds. Networks are small, so
+that the comparison takes an hour or two, not days; --full_size compares what hangs on the size,
+with networks as large as the papers'. Writes readings.md, and readings_runs.jsonl.gz with every run
+that ended: those that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from benchmarks.harness.timed_search import SearchBudget
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
-__all__ = ["CHOSEN", "READINGS", "Reading", "main", "readings_markdown"]
+__all__ = ["CHOSEN", "FULL_SIZE_READINGS", "READINGS", "Reading", "main", "readings_markdown"]
 
 CHOSEN, _PUBLISHED = "as chosen", "published"
 PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
 """Three models that one GPU holds, and one that no GPU does."""
 
-_SMALL_NETWORK = {"hidden_units": "64", "attention_units": "64"}
+# What a step of Adam changes grows with the width of a layer: small networks learn faster.
+_SMALL_NETWORK = {"hidden_units": "64", "attention_units": "64", "learning_rate": "0.001"}
 _FEW_GROUPS = {"num_groups": "64"}
 
 
@@ -45,15 +46,14 @@ class Reading:
     Attributes:
         system: name of the placer.
         chosen: the settings that it has, by name, of those that are changed.
-        changes: by what they are, the settings that differ from the chosen ones; the last one is
-            the paper to the letter.
+        changes: by what they are, the settings that differ from the chosen ones.
         small: settings that make its networks small.
     """
 
     system: str
     chosen: Mapping[str, str]
     changes: Mapping[str, Mapping[str, str]]
-    small: Mapping[str, str]
+    small: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def variants(self) -> dict[str, dict[str, str]]:
         """Lists the settings of every variant, the chosen ones first."""
@@ -64,51 +64,83 @@ class Reading:
 _TOLD_AND_MOVED = {"feed_item": "true", "baseline_moves": "sample"}
 _NOT_TOLD = {"feed_item": "false"}
 _PER_BATCH = {"baseline_moves": "batch"}
-_RATE, _METIS = {"learning_rate": "0.001"}, {"grouper_start": "metis"}
-_SLOWER = {"learning_rate": "0.0001"}
-_PUBLISHED_RATE, _ANY_GROUPS = {"learning_rate": "0.01"}, {"grouper_start": "none"}
+_METIS, _ANY_GROUPS = {"grouper_start": "metis"}, {"grouper_start": "none"}
+_SLOWER, _FASTER = {"learning_rate": "0.0001"}, {"learning_rate": "0.001"}
+_EAGLES_RATE = {"learning_rate": "0.01"}
 _EMA = {"baseline": "ema", "baseline_decay": "0.5", "baseline_start": "first_batch"}
+_FAILING, _FIRST_BATCH = {"baseline_start": "failing"}, {"baseline_start": "first_batch"}
 
 READINGS = (
     Reading(
         "eagle",
-        _TOLD_AND_MOVED | _RATE | _METIS | {"gain": "sum"},
+        _TOLD_AND_MOVED | _METIS | {"gain": "sum"},
         {
             "groups start anyhow": _ANY_GROUPS,
             "gain is a mean": {"gain": "mean"},
-            "learning rate 0.01": _PUBLISHED_RATE,
-            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _PUBLISHED_RATE | _ANY_GROUPS | {"gain": "mean"},
+            "learning rate 0.01": _EAGLES_RATE,
+            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _EAGLES_RATE | _ANY_GROUPS | {"gain": "mean"},
         },
         _SMALL_NETWORK | _FEW_GROUPS,
     ),
     Reading(
         "hierarchical",
-        _TOLD_AND_MOVED | _RATE | _METIS,
+        _TOLD_AND_MOVED | _METIS | _FIRST_BATCH,
         {
             "groups start anyhow": _ANY_GROUPS,
             "decoder not told the group": _NOT_TOLD,
             "average moves per batch": _PER_BATCH,
-            "learning rate 0.01": _PUBLISHED_RATE,
-            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _PUBLISHED_RATE | _ANY_GROUPS,
+            "average starts at a failure": _FAILING,
+            "learning rate 0.01": _EAGLES_RATE,
+            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _FAILING | _EAGLES_RATE | _ANY_GROUPS,
         },
         _SMALL_NETWORK | _FEW_GROUPS,
     ),
     Reading(
         "colocrl",
-        _TOLD_AND_MOVED | _RATE,
-        {"learning rate 0.0001": _SLOWER, _PUBLISHED: _NOT_TOLD | _PER_BATCH | _SLOWER},
+        _TOLD_AND_MOVED | _FIRST_BATCH,
+        {
+            "learning rate 0.0001": _SLOWER,
+            "average starts at a failure": _FAILING,
+            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _FAILING | _SLOWER,
+        },
         _SMALL_NETWORK,
     ),
-    Reading("spotlight", _TOLD_AND_MOVED, {_PUBLISHED: _NOT_TOLD | _PER_BATCH}, _SMALL_NETWORK),
+    Reading(
+        "spotlight",
+        _TOLD_AND_MOVED | _FIRST_BATCH,
+        {
+            "average starts at a failure": _FAILING,
+            _PUBLISHED: _NOT_TOLD | _PER_BATCH | _FAILING,
+        },
+        {name: value for name, value in _SMALL_NETWORK.items() if name != "learning_rate"},
+    ),
     Reading(
         "post",
         _EMA,
         {"decay 0.9": {"baseline_decay": "0.9"}, _PUBLISHED: {"baseline": "mean"}},
-        {},
     ),
 )
 """The readings of the papers; every setting that differs between variants is written out, so that
 what was kept stays true when a default changes."""
+
+_AT_SMALL_RATE = {"learning rate 0.001": _FASTER}
+_MANY_GROUPS = {"256 groups": {"num_groups": "256"}}
+_FROM_FAILURE = {"average starts at a failure": _FAILING}
+
+FULL_SIZE_READINGS = (
+    Reading("eagle", _SLOWER | _FEW_GROUPS, _AT_SMALL_RATE),
+    Reading("eagle_gcn", _FASTER | _FEW_GROUPS, _MANY_GROUPS | {"learning rate 0.0001": _SLOWER}),
+    Reading(
+        "hierarchical",
+        _SLOWER | _FEW_GROUPS | _FIRST_BATCH | {"tanh_limit": "1.0"},
+        _AT_SMALL_RATE
+        | _MANY_GROUPS
+        | _FROM_FAILURE
+        | {"logits without bound": {"tanh_limit": "none"}},
+    ),
+    Reading("colocrl", _SLOWER | _FIRST_BATCH, _AT_SMALL_RATE | _FROM_FAILURE),
+)
+"""What hangs on the size of the networks."""
 
 _Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
 
@@ -167,7 +199,6 @@ def main() -> None:
     parser.add_argument("--problems", default=",".join(PROBLEMS), help="MODEL:MACHINE by comma")
     parser.add_argument(
         "--systems",
-        default=",".join(reading.system for reading in READINGS),
         help="by comma (default: all)",
     )
     parser.add_argument("--samples", type=int, default=600, help="of each run (default 600)")
@@ -178,7 +209,9 @@ def main() -> None:
         help="by comma (default 0,1,2)",
     )
     parser.add_argument(
-        "--full_size", action="store_true", help="networks of the size that the papers have"
+        "--full_size",
+        action="store_true",
+        help="networks of the size that the papers have; what hangs on that",
     )
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     parser.add_argument(
@@ -230,13 +263,14 @@ def _keys(
 ) -> dict[tuple[str, str, str], list[RunKey]]:
     """Lists the runs of every cell."""
     keys: dict[tuple[str, str, str], list[RunKey]] = {}
-    systems = args.systems.split(",")
+    readings = FULL_SIZE_READINGS if args.full_size else READINGS
+    systems = args.systems.split(",") if args.systems else [each.system for each in readings]
     for seed in args.seeds:
-        for reading in READINGS:
+        for reading in readings:
             if reading.system not in systems:
                 continue
             for variant, settings in reading.variants().items():
-                options = settings if args.full_size else {**settings, **reading.small}
+                options = {**reading.small, **settings}
                 for problem in problems:
                     model, _, machine = problem.partition(":")
                     key = RunKey(model, machine, reading.system, tuple(sorted(options.items())))
