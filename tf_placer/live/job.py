@@ -748,7 +748,10 @@ def _run(
         # A search that was killed has left its files there.
         shutil.rmtree(directory.work, ignore_errors=True)
         remove_what_is_left(directory.path)
-        old = directory.read_result()
+        try:
+            old = directory.read_result()
+        except ValueError as error:
+            raise ValueError(f"{error}; without it the search goes on from its log") from None
         directory.take_request(request_directory)
         if old is not None and old.answers(request.max_trials, request.max_secs, len(log.trials)):
             stages.say("the log is complete and its result is known: nothing to measure again")

@@ -54,6 +54,7 @@ def settings_of(part: str, config: Any) -> list[Setting]:
 
 # Of a name for which another one may have been meant.
 _LONGEST = 60
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -139,4 +140,4 @@ def _converted(value: object, kind: Any) -> object:
                 return kind(value)
             except ValueError:
                 pass
-    raise ValueError(f"must be {kind.__name__}, not {quoted(value)}")
+    raise ValueError(f"must be {_KINDS[kind]}, not {quoted(value)}")

@@ -318,7 +318,7 @@ class BadInputTest(CommandsTestCase):
         for option, message in (
             ("units", "'units' is not NAME=VALUE"),
             ("no=1", "placer 'colocrl' has no option 'no'"),
-            ("learning_rate=fast", "option 'learning_rate' .* must be float, not 'fast'"),
+            ("learning_rate=fast", "option 'learning_rate' .* must be a number, not 'fast'"),
         ):
             self.refuses(
                 message,

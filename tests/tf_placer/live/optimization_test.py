@@ -176,7 +176,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             (
                 {"placer": "colocrl", "placer_options": {"hidden_units": "many"}},
                 ValueError,
-                "option 'hidden_units' of placer 'colocrl' must be int, not 'many'",
+                "option 'hidden_units' of placer 'colocrl' must be a whole number, not 'many'",
             ),
             (
                 {"placer": "post", "placer_options": {"start": "exprt"}},
@@ -268,7 +268,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             with self.assertRaises(LogError):
                 self.optimize(graph_def, "result", **settings)
         (self.log_dir / "result.json").write_text("{")
-        with self.assertRaises(ValueError):
+        with self.assertRaisesRegex(ValueError, "result.json.*; without it the search goes on"):
             self.optimize(graph_def, "result")
 
     def test_placing_twice_changes_nothing_the_second_time(self):

@@ -96,7 +96,7 @@ class ResolveTest(parameterized.TestCase):
         ({"policy": "seqseq"}, "no policy 'seqseq'.*did you mean 'seq2seq'"),
         ({"algorithm": "ppo+ce"}, "no algorithm 'ppo\\+ce'"),
         ({"hidden_unit": "8"}, "no option 'hidden_unit'.*did you mean 'hidden_units'"),
-        ({"hidden_units": "many"}, "'hidden_units'.*must be int, not 'many'"),
+        ({"hidden_units": "many"}, "'hidden_units'.*must be a whole number, not 'many'"),
         ({"hidden_units": "-2"}, "hidden_units must be positive"),
     )
     def test_refuses_unknown_parts_settings_and_values(self, options, message):

@@ -40,7 +40,7 @@ class ConfigFromOptionsTest(absltest.TestCase):
         for value, expected in (("none", None), (None, None), ("2.5", 2.5), (3, 3.0)):
             config = config_from_options(_Config, {"limit": value}, owner="x")
             self.assertEqual(config.limit, expected)
-        with self.assertRaisesRegex(ValueError, "'limit' of x must be float, not 'much'"):
+        with self.assertRaisesRegex(ValueError, "'limit' of x must be a number, not 'much'"):
             config_from_options(_Config, {"limit": "much"}, owner="x")
 
     def test_refuses_unknown_options_and_lists_the_known_ones(self):

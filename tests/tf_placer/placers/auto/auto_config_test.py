@@ -32,7 +32,7 @@ class AutoConfigTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        ({"clusters": "8,many"}, "'clusters' of placer 'auto' must be int, not 'many'"),
+        ({"clusters": "8,many"}, "'clusters' of placer 'auto' must be a whole number, not 'many'"),
         ({"cluster": "8"}, "did you mean 'clusters'"),
         ({"climbing": "some"}, "every_other, none, all"),
     )
