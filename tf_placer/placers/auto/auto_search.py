@@ -265,11 +265,14 @@ class _Search:
                 for count in self._config.clusters
                 if count * 2 <= self._groups.num_groups
             ]
-            layers = self._groups.layers
-            # Where nobody knows layers, every group is one.
-            is_known = len(np.unique(layers)) < self._groups.num_groups
-            lines = [] if is_known else parallel_lines(self._groups)
-            levels = make_levels(self._groups, [layers, *lines, *clusters])
+            layers, num_groups = self._groups.layers, self._groups.num_groups
+            if len(np.unique(layers)) < num_groups:
+                known = [layers]
+            else:
+                # Nobody knows layers: every group is one. Many lines may be single groups, too.
+                lines = parallel_lines(self._groups)
+                known = [line for line in lines if 2 * len(np.unique(line)) <= num_groups]
+            levels = make_levels(self._groups, [*known, *clusters])
         else:
             # Whole layers have found their places by then.
             levels = make_levels(self._groups, [self._clusters])
