@@ -91,7 +91,7 @@ class LearnedPlacerTest(tf.test.TestCase):
             self.assertAllEqual(one, other)
 
     def test_records_what_an_update_saw(self):
-        placer = _placer(failing_signal=10.0)
+        placer = _placer(failing_signal=10.0, baseline_start="failing")
         placements = placer.propose(4)
         times = [Measurement((4.0,)), _FAILED, Measurement((9.0,)), Measurement((1.0,))]
         placer.observe(placements, times)
