@@ -56,14 +56,14 @@ class RegistryTest(parameterized.TestCase):
         self.assertEqual(check_options("random", None), {})
 
     def test_describes_parts_and_settings(self):
-        described = describe_placer("eagle", {"num_groups": "64"})
+        described = describe_placer("eagle", {"num_groups": "32"})
         self.assertEqual(
             described.parts, {"grouper": "feed_forward", "policy": "seq2seq", "algorithm": "ppo"}
         )
         settings = {setting.name: setting for setting in described.settings}
-        self.assertEqual(settings["num_groups"].value, 64)
+        self.assertEqual(settings["num_groups"].value, 32)
         self.assertEqual(settings["num_groups"].part, "feed_forward")
-        self.assertEqual(settings["learning_rate"].value, 0.001)
+        self.assertEqual(settings["learning_rate"].value, 1e-4)
         for setting in described.settings:
             self.assertNotEmpty(setting.help, setting.name)
         self.assertEqual(describe_placer("random").settings, [])
