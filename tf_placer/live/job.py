@@ -751,7 +751,7 @@ def _run(
         try:
             old = directory.read_result()
         except ValueError as error:
-            raise ValueError(f"{error}; without it the search goes on from its log") from None
+            raise ValueError(f"{error}; without the file the search goes on from its log") from None
         directory.take_request(request_directory)
         if old is not None and old.answers(request.max_trials, request.max_secs, len(log.trials)):
             stages.say("the log is complete and its result is known: nothing to measure again")

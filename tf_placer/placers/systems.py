@@ -229,7 +229,7 @@ _READINGS: Mapping[str, _Settings] = {
     "colocrl": _TOLD | _PER_SAMPLE | _AVERAGE_KNOWN,
     "policy_gradient": _TOLD | _PER_SAMPLE | _AVERAGE_KNOWN,
     "hierarchical": _LEARNED_GROUPS | _AVERAGE_KNOWN,
-    "spotlight": _TOLD | _PER_SAMPLE | _AVERAGE_KNOWN,
+    "spotlight": _TOLD | _PER_SAMPLE,
     "post": _RECENT,
     "post_ppo": _RECENT,
     "eagle": _LEARNED_GROUPS | _ADDED_UP,

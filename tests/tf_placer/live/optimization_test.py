@@ -268,7 +268,9 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             with self.assertRaises(LogError):
                 self.optimize(graph_def, "result", **settings)
         (self.log_dir / "result.json").write_text("{")
-        with self.assertRaisesRegex(ValueError, "result.json.*; without it the search goes on"):
+        with self.assertRaisesRegex(
+            ValueError, "result.json.*; without the file the search goes on"
+        ):
             self.optimize(graph_def, "result")
 
     def test_placing_twice_changes_nothing_the_second_time(self):

@@ -19,6 +19,8 @@ class AutoConfigTest(parameterized.TestCase):
         {"meetings": (0.5, 1.0)},
         {"clusters": (32, 1)},
         {"deviations": -1.0},
+        {"racing_starts": 0},
+        {"race_share": 1.5},
     )
     def test_values_out_of_range_are_refused_by_name(self, **wrong):
         with self.assertRaisesRegex(ValueError, next(iter(wrong))):
