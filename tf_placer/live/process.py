@@ -145,7 +145,7 @@ def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
 def _main() -> None:
     # Only this end needs all that searches.
     from tf_placer.environments.session import WorkerStartError
-    from tf_placer.live.job import run
+    from tf_placer.live.run import run
     from tf_placer.search.loop import GraphDoesNotRunError
 
     interrupts = Interrupts()

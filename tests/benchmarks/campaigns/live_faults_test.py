@@ -19,7 +19,8 @@ from benchmarks.campaigns.live_faults import Faults, Search, judged
 from tests import graphs
 from tf_placer import processes
 from tf_placer.inputs.sources import read_source
-from tf_placer.live import job as live_job
+from tf_placer.live import job_confirmation
+from tf_placer.live import run as live_run
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.machine import Device, Machine
@@ -45,10 +46,10 @@ class LiveFaultsTest(tf.test.TestCase):
         self.enterContext(mock.patch.object(processes, "_LOOK_SECS", 0.1))
         self.enterContext(mock.patch.object(live_faults, "FAULTS", ("stopped",)))
         # The confirmation would start more processes.
-        self.enterContext(mock.patch.object(live_job, "hopeful_finalists", lambda _: {}))
+        self.enterContext(mock.patch.object(job_confirmation, "hopeful_finalists", lambda _: {}))
         faults = Faults(os.getpid(), search, random.Random(0), None, lambda: 0)
         try:
-            outcome = live_job.run(asked, RunDirectory(root / "run"), lines.append)
+            outcome = live_run.run(asked, RunDirectory(root / "run"), lines.append)
         finally:
             seen = faults.end()
         self.assertEqual(outcome, Outcome.NOT_FASTER)

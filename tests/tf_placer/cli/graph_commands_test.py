@@ -21,8 +21,8 @@ from tf_placer.cli import main as cli
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.sources import read_graph
-from tf_placer.live import job as live_job
 from tf_placer.live import optimization
+from tf_placer.live import run as live_run
 from tf_placer.live.run_directory import RunDirectory
 
 tf1 = tf.compat.v1
@@ -35,7 +35,7 @@ def scripted(script: Script) -> Iterator[None]:
 
     def search(directory, given, report, start_secs, host):
         assert host is None
-        return live_job.run(
+        return live_run.run(
             RunDirectory(given), directory, report, script.environment, start_secs=start_secs
         )
 

@@ -21,8 +21,8 @@ from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import Source, read_source
-from tf_placer.live import job as live_job
 from tf_placer.live import measurer as live_measurer
+from tf_placer.live import run as live_run
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
@@ -140,7 +140,7 @@ class LiveCostsTest(tf.test.TestCase):
             config.SerializeToString(),
         )
         self.lines.clear()
-        return live_job.run(asked, self.directory, self.lines.append, self.script.environment)
+        return live_run.run(asked, self.directory, self.lines.append, self.script.environment)
 
     def said(self, text: str) -> bool:
         return any(text in line for line in self.lines)

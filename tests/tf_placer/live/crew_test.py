@@ -18,7 +18,7 @@ from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
 from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
-from tf_placer.live import job as live_job
+from tf_placer.live import run as live_run
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
@@ -116,7 +116,7 @@ class CrewTest(tf.test.TestCase):
             self.assertEqual(setup.step.fetches, source.step.fetches)
             yield fleet
 
-        return live_job.run(
+        return live_run.run(
             asked,
             self.directory,
             self.lines.append,

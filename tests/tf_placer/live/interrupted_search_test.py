@@ -20,7 +20,7 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import Interrupts
-from tf_placer.live import job as live_job
+from tf_placer.live import run as live_run
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome
@@ -63,7 +63,7 @@ class InterruptedSearchTest(tf.test.TestCase):
         asked.write_request(
             Request(**{**values, **changes}), source.graph_def.SerializeToString(), b""
         )
-        return live_job.run(
+        return live_run.run(
             asked,
             self.directory,
             lambda line: None,

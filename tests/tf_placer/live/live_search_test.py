@@ -23,7 +23,9 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
+from tf_placer.live import job_confirmation
 from tf_placer.live import measurer as live_measurer
+from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Request, RunDirectory
@@ -137,11 +139,11 @@ class LiveSearchTest(tf.test.TestCase):
         asked = self.asked(graphs.v1_ref_variables().graph, max_trials=3)
         with (
             # However slow they were in the search.
-            mock.patch.object(live_job, "hopeful_finalists", lambda finalists: finalists),
+            mock.patch.object(job_confirmation, "hopeful_finalists", lambda finalists: finalists),
             # Each round starts processes; a fifth is as the fourth.
             mock.patch.object(live_confirmation, "MOST_ROUNDS", LEAST_ROUNDS),
         ):
-            outcome = live_job.run(asked, directory, lambda line: None)
+            outcome = live_run.run(asked, directory, lambda line: None)
         self.assertIn(outcome, (Outcome.FASTER, Outcome.NOT_FASTER))
         confirmation = directory.read_result().confirmation
         [candidate] = confirmation.comparisons
@@ -169,7 +171,7 @@ class LiveSearchTest(tf.test.TestCase):
         asked = self.asked(given.graph, placer="heft", max_trials=30)
         # Without finalists the search ends before the confirmation, which takes longest.
         with mock.patch.object(live_job, "choose_finalists", lambda *_: {}):
-            live_job.run(asked, directory, lines.append)
+            live_run.run(asked, directory, lines.append)
             self.assertTrue(any(line.startswith("profiled ") for line in lines))
             problem = read_problem(directory.problem)
             _, trials = read_log(directory.trials)
@@ -179,7 +181,7 @@ class LiveSearchTest(tf.test.TestCase):
                 self.assertLen(trial.assignment, problem.num_groups)
                 self.assertIsNotNone(trial.measurement.median_secs)
             with mock.patch.object(live_measurer, "cost_graph", None):
-                live_job.run(asked, directory, lines.append)
+                live_run.run(asked, directory, lines.append)
         self.assertEqual(read_log(directory.trials)[1], trials)
 
     def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
@@ -204,7 +206,7 @@ class LiveSearchTest(tf.test.TestCase):
     def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
         """What an uninterrupted search proposes: random placements follow from the seed alone."""
         directory = RunDirectory(self.create_tempdir().full_path)
-        live_job.run(self.asked(path), directory, lambda line: None, Script().environment)
+        live_run.run(self.asked(path), directory, lambda line: None, Script().environment)
         return [trial.assignment for trial in read_log(directory.trials)[1]]
 
     def wait_for_trials(self, log: pathlib.Path, count: int, child: subprocess.Popen[str]):

@@ -14,8 +14,8 @@ from tests import graphs
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.inputs.graph_files import write_graph
-from tf_placer.live import job as live_job
 from tf_placer.live import optimization
+from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.machines.machine import Device, Machine, MachineError
@@ -49,7 +49,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
 
     def search_here(self, directory, given, report, start_secs, host):
         del report, host
-        return live_job.run(
+        return live_run.run(
             RunDirectory(given),
             directory,
             lambda line: None,

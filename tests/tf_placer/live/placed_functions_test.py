@@ -14,8 +14,8 @@ from tests.saved_models import REQUEST, save_functions
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.saved_model_files import read_saved_model
-from tf_placer.live import job as live_job
 from tf_placer.live import optimization
+from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import RunDirectory
 
@@ -47,7 +47,7 @@ class PlacedFunctionsTest(tf.test.TestCase):
 
         def search_here(directory, given, report, start_secs, host):
             del report, host
-            return live_job.run(
+            return live_run.run(
                 RunDirectory(given),
                 directory,
                 lambda line: None,

@@ -23,7 +23,7 @@ from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.sources import read_source
-from tf_placer.live import job as live_job
+from tf_placer.live import run as live_run
 from tf_placer.live import run_directory, time_plan
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
@@ -48,7 +48,7 @@ def split_is_faster(assignment) -> float:
 _OF_COLOCATION_GROUPS = {"placer": "post", "placer_options": {"grouper": "fine"}}
 
 
-class JobTest(tf.test.TestCase):
+class RunTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
@@ -82,7 +82,7 @@ class JobTest(tf.test.TestCase):
             source.graph_def.SerializeToString(),
             (config or tf1.ConfigProto()).SerializeToString(),
         )
-        return live_job.run(
+        return live_run.run(
             asked,
             self.directory,
             self.lines.append,
@@ -128,7 +128,7 @@ class JobTest(tf.test.TestCase):
             during.append(stages[-1])
             return split_is_faster(assignment)
 
-        with mock.patch.object(live_job.Stages, "enter", lambda _, stage: stages.append(stage)):
+        with mock.patch.object(live_run.Stages, "enter", lambda _, stage: stages.append(stage)):
             self.run_search(Script(secs=secs))
         self.assertIn("choosing what to measure next", stages)
         self.assertIn("measuring placements", during)
@@ -383,7 +383,7 @@ class JobTest(tf.test.TestCase):
         _, trials = read_log(self.directory.trials)
         self.assertLen(trials, 12)
         self.assertLen(more.placed, sum(t.repeats is None for t in trials[8:]))
-        whole = JobTest("run")
+        whole = RunTest("run")
         whole.setUp()
         whole.run_search(Script(secs=split_is_faster), max_trials=12)
         self.assertEqual(
