@@ -107,7 +107,7 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
 
     from benchmarks.models import language_model
     from tf_placer.inputs.graph_files import write_graph
-    from tf_placer.live import job as live_job
+    from tf_placer.live import run as live_run
     from tf_placer.live import optimization
     from tf_placer.live.run_directory import RunDirectory
     from tf_placer.live.run_result import Outcome
@@ -127,7 +127,7 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
     ) -> Outcome:
         del host
         environment: Any = _MadeUp
-        return live_job.run(RunDirectory(given), run, report, environment, start_secs=start_secs)
+        return live_run.run(RunDirectory(given), run, report, environment, start_secs=start_secs)
 
     with mock.patch.object(optimization, "run_search", search_here):
         result = optimization.optimize(
