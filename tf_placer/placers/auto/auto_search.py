@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import concurrent.futures
 import dataclasses
 import math
@@ -16,7 +15,7 @@ from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.metis import metis_groups
 from tf_placer.placers.auto.annealing import Annealer
 from tf_placer.placers.auto.auto_config import AutoConfig
-from tf_placer.placers.auto.chain import ChainPlan
+from tf_placer.placers.auto.chain_plans import ChainPlans
 from tf_placer.placers.auto.exhaustive import ExhaustiveSearch
 from tf_placer.placers.auto.found import Found, simulate_found
 from tf_placer.placers.auto.levels import Level, make_levels
@@ -40,8 +39,6 @@ _LEAST_STEPS, _STEPS_PER_TURN = 4, 50
 _TURNS = 200
 # A search that is as near to the lower bound as this at a meeting is over: little is to be found.
 _NEAR_BOUND, _ROUNDING = 0.01, 1e-9
-# How many groups at least a chain that got stuck moves at once.
-_LEAST_KICK = 2
 # Up to how many placements those that may be better are all tried where there is time.
 _MANY_PLACEMENTS = 1e8
 _LOG_OF_TOO_MANY = 30.0
@@ -163,10 +160,8 @@ class _Search:
         self._bound_secs = float(lower_bounds(problem).step_secs)
         self._num_simulated = 0
         self._simulating_secs = 0.0
-        self._heat = 1.0
         self._chains: list[Annealer] = []
         self._dropped: list[Annealer] = []
-        self._cooling_from = 0.0
         self._starts = SimulatedStarts(
             self._simulate, self._progress, self._left, config.starts_share
         )
@@ -280,16 +275,20 @@ class _Search:
             self._make_chain(levels, start, number)
             for number, start in enumerate(self._first_placements())
         ]
+        plans = ChainPlans(
+            self._config,
+            begin=self._progress(),
+            is_race=len(self._chains) > self._threads,
+            is_refinement=self._clusters is not None,
+            num_expected=self._expected(),
+            num_movable=self._num_movable,
+            num_single_moves=self._num_single_moves,
+        )
         meetings = list(self._config.meetings)
-        self._cooling_from = self._progress()
-        if len(self._chains) > self._threads:
-            left = max(0.0, meetings[0] - self._cooling_from)
-            self._cooling_from += min(left, self._config.race_share * (1.0 - self._cooling_from))
-        self._heat = min(1.0, self._expected() / max(1, self._num_movable))
         with concurrent.futures.ThreadPoolExecutor(self._threads) as executor:
             while self._progress() < 1.0 and not self._is_over():
                 share = self._progress()
-                if len(self._chains) > self._threads and share >= self._cooling_from:
+                if len(self._chains) > self._threads and share >= plans.race_end:
                     self._end_race()
                 if meetings and share >= meetings[0]:
                     meetings.pop(0)
@@ -313,7 +312,7 @@ class _Search:
                     executor.submit(
                         chain.run,
                         int(steps),
-                        self._plan(share, number),
+                        plans.plan(share, number),
                         # What does not go into equal shares is for the first.
                         max_simulated=(left + count - 1 - number) / count,
                     )
@@ -353,38 +352,6 @@ class _Search:
         left_secs = max(0.0, self._max_secs - self._elapsed_secs())
         by_time = left_secs / each_secs if each_secs > 0 else math.inf
         return min(by_time, self._left())
-
-    def _plan(self, progress: float, number: int) -> ChainPlan:
-        """Plans what a chain does next: races, cools down slowly, then several times, or climbs.
-
-        What is out of the reach of single moves is found by the one kind of chain or by the other.
-        """
-        config, meetings = self._config, self._config.meetings
-        if progress < self._cooling_from:
-            return ChainPlan(config.last_temperature, config.coarse_moves)
-        coarse_share = config.coarse_moves * min(1.0, 2.0 * (1.0 - progress))
-        if self._clusters is not None:
-            progress = meetings[0] + (1.0 - meetings[0]) * progress
-        climbs = {"every_other": number % 2 == 1, "none": False, "all": True}[config.climbing]
-        if progress < meetings[0]:
-            # Too few moves to come back from where great heat leads: it begins cooler.
-            first = max(config.first_temperature * self._heat, config.last_temperature)
-            share = (progress - self._cooling_from) / (meetings[0] - self._cooling_from)
-        elif climbs:
-            return ChainPlan(
-                config.last_temperature,
-                min(coarse_share, config.climbing_coarse_moves),
-                patience=self._num_single_moves,
-                kick=max(_LEAST_KICK, int(config.kick_share * self._num_movable)),
-            )
-        else:
-            phase = bisect.bisect_right(meetings, progress)
-            start, end = meetings[phase - 1], [*meetings, 1.0][phase]
-            # How far the next optimum is differs from graph to graph.
-            first = config.again_temperatures[phase % len(config.again_temperatures)]
-            share = (progress - start) / (end - start)
-        cooling = config.last_temperature / first
-        return ChainPlan(first * cooling ** min(1.0, share), coarse_share)
 
     def _make_chain(self, levels: tuple[Level, ...], start: Found, number: int) -> Annealer:
         return Annealer(
