@@ -107,8 +107,8 @@ def prepare(directory: pathlib.Path, steps: int) -> int:
 
     from benchmarks.models import language_model
     from tf_placer.inputs.graph_files import write_graph
-    from tf_placer.live import run as live_run
     from tf_placer.live import optimization
+    from tf_placer.live import run as live_run
     from tf_placer.live.run_directory import RunDirectory
     from tf_placer.live.run_result import Outcome
 
