@@ -23,6 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.harness.numbered_runs import read_runs, write_runs
+from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_placers import check_placer, make_run_placer
 from benchmarks.harness.timed_auto import timed_auto
@@ -35,7 +36,15 @@ from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.markdown import markdown_table
 
-__all__ = ["KnownRun", "growth_table", "known_secs", "main", "quality_table", "run_one"]
+__all__ = [
+    "KnownRun",
+    "draw_growth",
+    "growth_table",
+    "known_secs",
+    "main",
+    "quality_table",
+    "run_one",
+]
 
 _WITHIN = 1.02
 
@@ -165,9 +174,7 @@ def quality_table(runs: Sequence[KnownRun]) -> str:
 
 def growth_table(runs: Sequence[KnownRun]) -> str:
     """Tabulates when "auto" was within 2 % of the known steps, by size, in Markdown."""
-    own = [run for run in runs if run.placer == AUTO]
-    longest = max((run.max_secs for run in own), default=0.0)
-    own = [run for run in own if run.max_secs == longest]
+    own = _longest_of_auto(runs)
     rows = []
     for size in sorted({run.size for run in own}):
         some = [run for run in own if run.size == size]
@@ -184,6 +191,42 @@ def growth_table(runs: Sequence[KnownRun]) -> str:
         )
     headers = ["operations", "within 2 %", "median", "last", "longest search"]
     return markdown_table(headers, rows, "rrrrr")
+
+
+def draw_growth(runs: Sequence[KnownRun], path: str | os.PathLike[str]) -> None:
+    """Draws what `growth_table` tabulates: every family, and the median and the last of all.
+
+    Without matplotlib, there is no picture.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("no picture: pip install 'tf_placer[report]'")
+        return
+    own = _longest_of_auto(runs)
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    for family in dict.fromkeys(run.family for run in own):
+        some = sorted((run for run in own if run.family == family), key=lambda run: run.size)
+        axes.plot([run.size for run in some], [run.within_secs for run in some], ".-", lw=0.5)
+    sizes = sorted({run.size for run in own})
+    secs = [sorted(run.within_secs for run in own if run.size == size) for size in sizes]
+    axes.plot(sizes, [each[len(each) // 2] for each in secs], "k-", lw=2.0, label="median")
+    axes.plot(sizes, [each[-1] for each in secs], "k--", lw=1.5, label="last")
+    axes.set(xscale="log", yscale="log", xlabel="operations")
+    axes.set_ylabel(f"seconds until at most {_WITHIN - 1.0:.0%} above the known step")
+    axes.legend()
+    save_picture(figure, path)
+
+
+def _longest_of_auto(runs: Sequence[KnownRun]) -> list[KnownRun]:
+    """Lists the runs of "auto" with the most seconds."""
+    own = [run for run in runs if run.placer == AUTO]
+    longest = max((run.max_secs for run in own), default=0.0)
+    return [run for run in own if run.max_secs == longest]
 
 
 def _cell(runs: Sequence[KnownRun], placer: str, max_secs: float) -> str:
@@ -247,6 +290,8 @@ def main() -> None:
     )
     print(text)
     (out / "table.md").write_text(text + "\n")
+    if any(run.placer == AUTO for run in runs):
+        draw_growth(runs, out / "growth.png")
 
 
 if __name__ == "__main__":

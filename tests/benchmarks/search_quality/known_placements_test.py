@@ -1,10 +1,12 @@
 import math
+import pathlib
 
 from absl.testing import absltest
 
 from benchmarks.problems.known import known_problem
 from benchmarks.search_quality.known_placements import (
     KnownRun,
+    draw_growth,
     growth_table,
     quality_table,
     run_one,
@@ -39,6 +41,16 @@ class KnownPlacementsTest(absltest.TestCase):
     def test_a_placer_that_does_not_exist_is_refused(self):
         with self.assertRaisesRegex(ValueError, "no placer 'aut'"):
             run_one("tree", 500, "aut", 1.0, 0)
+
+    def test_growth_is_drawn_where_matplotlib_is(self):
+        try:
+            import matplotlib  # noqa: F401 (whether it is there)
+        except ImportError:
+            self.skipTest("needs matplotlib")
+        path = pathlib.Path(self.create_tempdir().full_path, "growth.png")
+        made = [("tree", 1000, 0.5), ("grid", 1000, math.inf), ("tree", 4000, 2.0)]
+        draw_growth([made_up(f, size, "auto", 5.0, 1.0, secs) for f, size, secs in made], path)
+        self.assertEqual(path.read_bytes()[:4], b"\x89PNG")
 
     def test_the_table_has_a_row_per_problem_and_a_column_per_placer_and_time(self):
         runs = [
