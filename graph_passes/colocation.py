@@ -61,8 +61,8 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     Operations are joined by (1) `loc:@` attributes, (2) reference edges, (3) resource and variant
     edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
     them, (6) a variable, what reads it in no order with a write, and the little that comes before
-    that write, where all of it may go wherever the variable may. A functional While, If or
-    PartitionedCall is one operation.
+    that write, where all of it may go wherever the variable may, and unless several operations
+    write it in no order. A functional While, If or PartitionedCall is one operation.
 
     Args:
         graph: the whole graph.
@@ -199,10 +199,13 @@ def _join_races(
     """Joins variables with what reads them in no order with a write, where that can be.
 
     What little comes before the write is joined, too: all of it runs on one device then, and waits
-    for no other device, so that the order is nearly always that which it has on one.
+    for no other device, so that the order is nearly always that which it has on one. Towers that
+    update variables asynchronously mean to race, and on one device there would be no point in them.
     """
     races = find_races(graph)
     for race in races:
+        if race.is_asynchronous:
+            continue
         joined = (*race.aliases, race.reader, *(race.before_writer or ()))
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
         of_variable, *others = (set(table.supporting(node)) for node in nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -11,7 +12,7 @@ from tensorflow.core.framework import types_pb2
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 
-__all__ = ["Race", "find_races"]
+__all__ = ["Race", "asynchronous_values", "find_races"]
 
 _RESOURCE = "VarHandleOp"
 # To count up takes a few operations.
@@ -47,6 +48,8 @@ class Race:
         writer: the operation that writes it.
         before_writer: all that has to run before the writer, where that is little: on one device
             the order of the two is nearly always the same then. None where it is much.
+        is_asynchronous: whether several operations write the variable in no order with each other,
+            as towers do that share variables and wait for nobody: chance is meant to decide.
     """
 
     variable: int
@@ -54,6 +57,7 @@ class Race:
     aliases: tuple[int, ...]
     writer: int
     before_writer: tuple[int, ...] | None
+    is_asynchronous: bool = False
 
 
 def find_races(graph: OpGraph) -> list[Race]:
@@ -86,6 +90,10 @@ def find_races(graph: OpGraph) -> list[Race]:
     races = []
     inputs = _inputs(graph)
     for variable, found in uses.items():
+        is_asynchronous = any(
+            not {one, other} <= found.conditional and not (before[one] | after[one]) & bit[other]
+            for one, other in itertools.combinations(found.writers, 2)
+        )
         reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
         if graph.type_of(variable) != _RESOURCE:
             reads = _reads(graph, found, readers)
@@ -96,9 +104,26 @@ def find_races(graph: OpGraph) -> list[Race]:
                     continue
                 if not (before[reader] | after[reader]) & bit[writer]:
                     little = _before(writer, inputs)
-                    races.append(Race(variable, reader, aliases, writer, little))
+                    races.append(Race(variable, reader, aliases, writer, little, is_asynchronous))
                     break
     return races
+
+
+def asynchronous_values(graph: OpGraph, races: Iterable[Race]) -> frozenset[str]:
+    """Lists the operations whose values hang on the order of asynchronous updates.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+        races: of the graph.
+
+    Returns:
+        The names of the variables, and of all that is computed from them.
+    """
+    found = np.zeros(graph.num_operations, bool)
+    found[[race.variable for race in races if race.is_asynchronous]] = True
+    for i in graph.order[graph.needed[graph.order]].tolist():
+        found[i] = found[i] or any(found[p] for p in graph.producers[i])
+    return frozenset(graph.names[i] for i in np.flatnonzero(found).tolist())
 
 
 def _readers(graph: OpGraph, edges: np.ndarray) -> dict[int, list[int]]:

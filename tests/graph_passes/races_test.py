@@ -7,7 +7,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.op_graph import OpGraph
-from graph_passes.races import find_races
+from graph_passes.races import asynchronous_values, find_races
 from tests import graphs
 from tests.graph_parts import control_flow, new_graph
 
@@ -122,6 +122,35 @@ class JoinRacesTest(tf.test.TestCase):
             self.assertEqual(step == add, not ordered)
             self.assertNotEqual(step, rate)
             self.assertLen(groups.races, not ordered)
+
+    def test_towers_that_update_asynchronously_are_not_held_together(self):
+        for use_resource in (False, True):
+            with new_graph() as graph:
+                v = tf1.get_variable("v", [4, 4], use_resource=use_resource)
+                updates = []
+                for tower in range(2):
+                    with tf1.name_scope(f"tower_{tower}/"):
+                        # Its gradient needs its value.
+                        loss = tf.exp(v, name="loss")
+                        [gradient] = tf.gradients(loss, v)
+                        optimizer = tf1.train.GradientDescentOptimizer(0.1)
+                        updates.append(optimizer.apply_gradients([(gradient, v)]))
+                tf.group(*updates, name="train")
+            op_graph = read(graph, "train")
+            groups = find_colocation_groups(op_graph)
+            first, second, variable = (
+                groups.group[op_graph.index[name]] for name in ("tower_0/loss", "tower_1/loss", "v")
+            )
+            self.assertLen({first, second, variable}, 3)
+            self.assertNotEmpty(groups.races)
+            self.assertTrue(all(race.is_asynchronous for race in groups.races))
+            values = asynchronous_values(op_graph, groups.races)
+            self.assertContainsSubset(["v", "tower_0/loss", "tower_1/loss"], values)
+            self.assertNotIn("train", values)  # It waits, and reads nothing.
+
+    def test_values_of_other_races_are_no_asynchronous_ones(self):
+        graph = read(step_counter(ordered=False), "train")
+        self.assertEmpty(asynchronous_values(graph, find_races(graph)))
 
     def test_so_do_reads_of_resource_variables(self):
         graph = read(step_counter(ordered=False, use_resource=True), "train")

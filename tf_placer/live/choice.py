@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -90,6 +90,7 @@ def choose_winner(
     *,
     tensors: Sequence[str] = (),
     mixed_devices: bool = False,
+    asynchronous: Collection[str] = (),
 ) -> tuple[Outcome, str | None, str | None]:
     """Accepts what a confirmation has chosen if it is faster, and computes the same.
 
@@ -99,6 +100,7 @@ def choose_winner(
         candidates: per label the full device name by operation name.
         tensors: names of tensors, in a topological order, to tell where a difference begins.
         mixed_devices: whether the devices are of several types, whose kernels round differently.
+        asynchronous: names of operations whose values hang on the order of asynchronous updates.
 
     Returns:
         How the search ends, the label of the winner if there is one, and what else to say.
@@ -120,7 +122,11 @@ def choose_winner(
         return Outcome.FASTER, label, note
     first = _first_difference(environment, candidates[label], tensors)
     if first is not None:
-        difference = f"{difference}; the first to differ is {first}"
+        name, step = first
+        difference = f"{difference}; the first to differ is {name!r} in step {step}"
+        if name.partition(":")[0] in asynchronous:
+            note = f"asynchronous updates come in another order: {difference}"
+            return Outcome.FASTER, label, note
     return Outcome.DIFFERENT_VALUES, None, f"{label} does not compute the same: {difference}"
 
 
@@ -149,8 +155,8 @@ def _compare_values(
 
 def _first_difference(
     environment: ValuesEnvironment, assignment: Mapping[str, str], tensors: Sequence[str]
-) -> str | None:
-    """Finds the first of the tensors, in the first step, that is another in the placed graph."""
+) -> tuple[str, str] | None:
+    """Finds the first of the tensors that is another in the placed graph, and the step of that."""
     if not tensors:
         return None
     original, placed = (environment.fetched_values(d, tensors=tensors) for d in ({}, assignment))
@@ -166,7 +172,7 @@ def _first_difference(
     for key in sorted(shared, key=step_and_order):
         if describe_difference({key: original[key]}, {key: placed[key]}) is not None:
             name, _, step = key.partition("@")
-            return f"{name!r} in step {step}"
+            return name, step
     return None
 
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
+from graph_passes.races import asynchronous_values
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.live.choice import choose_winner, hopeful_finalists
 from tf_placer.live.comparable_tensors import comparable_tensors
@@ -157,6 +158,9 @@ def _confirm(
                 candidates,
                 tensors=comparable_tensors(job.grouped.op_graph, job.grouped.colocation),
                 mixed_devices=len({d.type for d in job.request.machine.devices}) > 1,
+                asynchronous=asynchronous_values(
+                    job.grouped.op_graph, job.grouped.colocation.races
+                ),
             )
         notes += [note] if note else []
         if outcome is not Outcome.DIFFERENT_VALUES or job.interrupts.count > asked_before:

@@ -64,12 +64,17 @@ class HopefulFinalistsTest(absltest.TestCase):
 
 
 class ChooseWinnerTest(absltest.TestCase):
-    def choose(self, confirmed, values=None, mixed_devices=False, tensors=()):
+    def choose(self, confirmed, values=None, mixed_devices=False, tensors=(), asynchronous=()):
         script = Script() if values is None else Script(values=values)
         candidates = {label: {"op": label} for label in confirmed.comparisons}
         environment = script.environment("", None, None, None, meta_optimizer=True)
         return choose_winner(
-            environment, confirmed, candidates, tensors=tensors, mixed_devices=mixed_devices
+            environment,
+            confirmed,
+            candidates,
+            tensors=tensors,
+            mixed_devices=mixed_devices,
+            asynchronous=asynchronous,
         )
 
     def test_the_fastest_that_is_faster_beyond_the_noise_wins(self):
@@ -157,6 +162,25 @@ class ChooseWinnerTest(absltest.TestCase):
         )
         self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
         self.assertEndsWith(note, "the first to differ is 'early:0' in step 1")
+
+    def test_what_hangs_on_the_order_of_asynchronous_updates_may_differ(self):
+        def values(assignment):
+            other = 2.0 if "random" in assignment.values() else 1.0
+            return {name: np.full(1, other) for name in ("loss:0@1", "read:0@1")}
+
+        for asynchronous, tensors, expected in (
+            (("read", "loss"), ["read:0", "loss:0"], Outcome.FASTER),
+            # What differs first is not of such an update, or nobody knows.
+            (("loss",), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
+            (("read", "loss"), [], Outcome.DIFFERENT_VALUES),
+            ((), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
+        ):
+            outcome, winner, note = self.choose(
+                confirmation({"random": 1.5}), values, tensors=tensors, asynchronous=asynchronous
+            )
+            self.assertEqual(outcome, expected)
+            self.assertEqual(winner, "random" if expected is Outcome.FASTER else None)
+            self.assertIn("asynchronous" if winner else "does not compute the same", note)
 
     def test_a_failing_comparison_is_told(self):
         failure = Failure(FailureKind.TIMEOUT, "too slow")
