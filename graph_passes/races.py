@@ -90,9 +90,11 @@ def find_races(graph: OpGraph) -> list[Race]:
     races = []
     inputs = _inputs(graph)
     for variable, found in uses.items():
+        # Writes that all follow each other do so in topological order, too.
+        in_order = sorted(found.writers, key=lambda writer: graph.position[writer])
         is_asynchronous = any(
-            not {one, other} <= found.conditional and not (before[one] | after[one]) & bit[other]
-            for one, other in itertools.combinations(found.writers, 2)
+            not {one, other} <= found.conditional and not before[one] & bit[other]
+            for one, other in itertools.pairwise(in_order)
         )
         reads: Iterable[tuple[int, tuple[int, ...]]] = ((reader, ()) for reader in found.readers)
         if graph.type_of(variable) != _RESOURCE:
