@@ -121,8 +121,11 @@ def asynchronous_values(graph: OpGraph, races: Iterable[Race]) -> frozenset[str]
     Returns:
         The names of the variables, and of all that is computed from them.
     """
+    variables = [race.variable for race in races if race.is_asynchronous]
+    if not variables:
+        return frozenset()
     found = np.zeros(graph.num_operations, bool)
-    found[[race.variable for race in races if race.is_asynchronous]] = True
+    found[variables] = True
     for i in graph.order[graph.needed[graph.order]].tolist():
         found[i] = found[i] or any(found[p] for p in graph.producers[i])
     return frozenset(graph.names[i] for i in np.flatnonzero(found).tolist())

@@ -8,10 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.inputs.sources import Source
 from tf_placer.live.confirmation import Confirmation, confirm
+from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome, RunResult
+from tf_placer.machines.lookup import find_machine
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 ORIGINAL_SECS = 0.1
@@ -83,6 +87,28 @@ def run_result(
         finalists={label: index for index, label in enumerate(labels)},
         is_complete=True,
     )
+
+
+def request_directory(
+    path: str, source: Source, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
+) -> RunDirectory:
+    """Writes a request for a short search on "local:2", where entries of it may be others."""
+    values = {
+        "step": source.step,
+        "machine": find_machine("local:2"),
+        "placer": "random",
+        "placer_options": {},
+        "max_trials": 12,
+        "max_secs": 60.0,
+        "seed": 0,
+    }
+    directory = RunDirectory(path)
+    directory.write_request(
+        Request(**{**values, **changes}),
+        source.graph_def.SerializeToString(),
+        (config or tf.compat.v1.ConfigProto()).SerializeToString(),
+    )
+    return directory
 
 
 class _Confirmed:

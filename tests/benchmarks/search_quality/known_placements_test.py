@@ -10,6 +10,7 @@ from benchmarks.search_quality.known_placements import (
     growth_table,
     quality_table,
     run_one,
+    size_table,
 )
 
 
@@ -41,6 +42,24 @@ class KnownPlacementsTest(absltest.TestCase):
     def test_a_placer_that_does_not_exist_is_refused(self):
         with self.assertRaisesRegex(ValueError, "no placer 'aut'"):
             run_one("tree", 500, "aut", 1.0, 0)
+
+    def test_sizes_are_compared_over_all_families_and_for_each_time(self):
+        runs = [
+            made_up("tree", 1000, "auto", 5.0, 0.9),
+            made_up("grid", 1000, "auto", 5.0, 1.6),
+            made_up("grid", 1000, "auto", 15.0, 0.8),
+            made_up("grid", 1000, "heft", 15.0, 2.0),
+            made_up("grid", 4000, "auto", 15.0, 1.0),
+        ]
+        # The known step is 1.25 times the bound.
+        self.assertEqual(
+            cells(size_table(runs))[2:],
+            [
+                ["1,000", "5 s", "1.200", "1.600", "1.500"],
+                ["1,000", "15 s", "0.800", "0.800", "1.000"],
+                ["4,000", "15 s", "1.000", "1.000", "1.250"],
+            ],
+        )
 
     def test_growth_is_drawn_where_matplotlib_is(self):
         try:

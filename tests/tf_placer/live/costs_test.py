@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from graph_passes.pipeline import group_operations
 from tests import graphs
-from tests.tf_placer.scripted import Script, uses_two_devices
+from tests.tf_placer.scripted import Script, request_directory, uses_two_devices
 from tf_placer import placers
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
@@ -23,7 +23,7 @@ from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
-from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_directory import RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
@@ -123,22 +123,8 @@ class LiveCostsTest(tf.test.TestCase):
 
     def run_search(self, graph: tf.Graph | None = None, **changes) -> Outcome:
         source = read_source(graph or graphs.two_branches().graph, ["result:0"])
-        config = changes.pop("config", tf.compat.v1.ConfigProto())
-        values = {
-            "step": source.step,
-            "machine": find_machine("local:2"),
-            "placer": "cheapest",
-            "placer_options": {},
-            "max_trials": 12,
-            "max_secs": 60.0,
-            "seed": 0,
-        }
-        asked = RunDirectory(self.create_tempdir().full_path)
-        asked.write_request(
-            Request(**{**values, **changes}),
-            source.graph_def.SerializeToString(),
-            config.SerializeToString(),
-        )
+        changes = {"placer": "cheapest", **changes}
+        asked = request_directory(self.create_tempdir().full_path, source, **changes)
         self.lines.clear()
         return live_run.run(asked, self.directory, self.lines.append, self.script.environment)
 

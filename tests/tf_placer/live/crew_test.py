@@ -13,15 +13,20 @@ import tensorflow as tf
 
 from tests import graphs
 from tests.tf_placer.placers.learned.eagerly import run_eagerly
-from tests.tf_placer.scripted import ORIGINAL_SECS, Script, measurement, uses_two_devices
+from tests.tf_placer.scripted import (
+    ORIGINAL_SECS,
+    Script,
+    measurement,
+    request_directory,
+    uses_two_devices,
+)
 from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
 from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import run as live_run
-from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_directory import RunDirectory
 from tf_placer.live.run_result import Outcome
-from tf_placer.machines.lookup import find_machine
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
 from tf_placer.search.distributed.learners import Controller, ParameterServer
@@ -92,23 +97,8 @@ class CrewTest(tf.test.TestCase):
 
     def run_search(self, fleet: FakeFleet, **changes) -> Outcome:
         source = read_source(self.graph_def, graphs.two_branches().fetches)
-        values = {
-            "step": source.step,
-            "machine": find_machine("local:2"),
-            "placer": "random",
-            "placer_options": {},
-            "max_trials": 12,
-            "max_secs": 60.0,
-            "seed": 0,
-            "workers": Workers("ray", fleet.size),
-            **changes,
-        }
-        asked = RunDirectory(self.create_tempdir().full_path)
-        asked.write_request(
-            Request(**values),
-            source.graph_def.SerializeToString(),
-            tf1.ConfigProto().SerializeToString(),
-        )
+        changes = {"workers": Workers("ray", fleet.size), **changes}
+        asked = request_directory(self.create_tempdir().full_path, source, **changes)
 
         @contextlib.contextmanager
         def make_fleet(workers, setup):

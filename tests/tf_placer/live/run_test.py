@@ -21,13 +21,13 @@ from graph_passes.whole_file import write_whole
 from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
-from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import run as live_run
 from tf_placer.live import run_directory, time_plan
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import Request, RunDirectory
+from tf_placer.live.run_directory import RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
@@ -67,23 +67,8 @@ class RunTest(tf.test.TestCase):
     ) -> Outcome:
         given = given or graphs.two_branches()
         source = read_source(graph_def or given.graph, given.fetches)
-        values = {
-            "step": source.step,
-            "machine": find_machine("local:2"),
-            "placer": "random",
-            "placer_options": {},
-            "max_trials": 12,
-            "max_secs": 60.0,
-            "seed": 0,
-        }
-        asked = RunDirectory(self.create_tempdir().full_path)
-        asked.write_request(
-            Request(**{**values, **changes}),
-            source.graph_def.SerializeToString(),
-            (config or tf1.ConfigProto()).SerializeToString(),
-        )
         return live_run.run(
-            asked,
+            request_directory(self.create_tempdir().full_path, source, config=config, **changes),
             self.directory,
             self.lines.append,
             script.environment,
