@@ -61,7 +61,7 @@ def graph_of_problem(
     for device in problem.devices:
         if device.slots != 1:
             raise ValueError(f"VirtualCluster has no {device.slots} slots of {device.name}")
-        if device.transfer_share:
+        if device.transfer_share or device.transfer_overhead_secs:
             raise ValueError(f"VirtualCluster has {device.name} lose no time to transfers")
     on = placement[problem.groups]
     graph_def = tf.compat.v1.GraphDef()

@@ -115,8 +115,16 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
             raise MachineError(f"it is not known how much memory {device.name} has")
         slots = machine.class_of(device).slots if device.model else 1
         kind = device.model or device.type
-        share = device.transfer_share or 0.0
-        devices.append(ProblemDevice(device.name, kind, device.memory_bytes, slots, share))
+        devices.append(
+            ProblemDevice(
+                device.name,
+                kind,
+                device.memory_bytes,
+                slots,
+                device.transfer_share or 0.0,
+                device.transfer_overhead_secs or 0.0,
+            )
+        )
     return tuple(devices)
 
 

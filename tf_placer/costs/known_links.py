@@ -20,8 +20,9 @@ from tf_placer.machines.processor import processor_name
 
 __all__ = ["KnownLinks", "keep_links", "known_links"]
 
-_FORMAT = 1
+_FORMAT = 2
 _FILE = "links.json"
+_LOST_TO_TRANSFERS = ("transfer_share", "transfer_overhead_secs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +60,9 @@ def known_links(
         if kept["format"] != _FORMAT:
             return None
         entry = kept["machines"][_key(machine, session_config)]
-        shares = entry["transfer_shares"]
         devices = tuple(
-            dataclasses.replace(device, transfer_share=share)
-            for device, share in zip(machine.devices, shares, strict=True)
+            dataclasses.replace(device, **{name: lost[name] for name in _LOST_TO_TRANSFERS})
+            for device, lost in zip(machine.devices, entry["devices"], strict=True)
         )
         links = tuple(Link(**link) for link in entry["links"])
         measured = datetime.datetime.fromisoformat(entry["measured"])
@@ -85,7 +85,10 @@ def keep_links(machine: Machine, session_config: tf.compat.v1.ConfigProto | None
     entry = {
         "machine": machine.spec,
         "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "transfer_shares": [device.transfer_share for device in machine.devices],
+        "devices": [
+            {name: getattr(device, name) for name in _LOST_TO_TRANSFERS}
+            for device in machine.devices
+        ],
         "links": [dataclasses.asdict(link) for link in machine.links],
     }
     with _locked():

@@ -14,9 +14,10 @@ import tensorflow as tf
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
+from tf_placer.environments.step_profile import OperationTimes
 from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step
-from tf_placer.machines.machine import Link, Machine
+from tf_placer.machines.machine import Device, Link, Machine
 from tf_placer.scratch import scratch_directory
 
 __all__ = ["calibrate_links", "fit_link"]
@@ -27,6 +28,12 @@ _KIB, _MIB = 2**10, 2**20
 # The smallest stands for a tensor of no bytes.
 _SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 _TRIPS = 6
+# A product takes about as long as sending a small tensor.
+_FACTOR_SIZE = 256
+_STREAM_SIZES = (_SIZES[0], _MIB)
+_NUM_SENT, _PRODUCTS_EACH = 16, 4
+# A device that had no transfer for so long has all of the overhead of the next, as problems say.
+_REST_SECS = 0.01
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
 _TIMEOUT_SECS = 120.0
 
@@ -43,10 +50,11 @@ def calibrate_links(
     same with both ends on one device tells what the operations take. Half of what a round trip
     with a tensor of four bytes takes is the latency, in both directions.
 
-    The processes of a "local" machine send and receive with the cores that they compute on. Many
-    tensors that are sent at once tell what processor time each costs at either end, without that of
-    waiting. As a share of the time of a transfer, and as a mean over all sizes, it is the
-    `transfer_share` of a device.
+    The processes of a "local" machine send and receive with the cores that they compute on. Tensors
+    that are sent one by one while both ends multiply matrices tell what processor time each costs
+    at either end, without that of waiting. What grows with their size is the `transfer_share` of a
+    device; from what does not, and from how far apart they were, comes its
+    `transfer_overhead_secs`.
 
     Args:
         machine: an attached or local machine or a cluster.
@@ -64,9 +72,9 @@ def calibrate_links(
     names = [device.name for device in machine.devices]
     if len(names) < 2:
         return machine
-    graph, initializer, trips, floods = _graph(names)
+    graph, initializer, trips, streams = _graph(names)
     if machine.kind != "local":
-        floods = {}
+        streams = {}
     with scratch_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -82,7 +90,7 @@ def calibrate_links(
             work_dir=directory,
             processes=processes,
         ) as environment:
-            times = environment.time_each([*trips.values(), *floods.values()])
+            times = environment.time_each([*trips.values(), *streams.values()])
     if isinstance(times, Failure):
         raise SearchError(f"the links of {machine.spec} cannot be measured: {times.message}")
     secs = {
@@ -92,44 +100,49 @@ def calibrate_links(
     links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
     devices = machine.devices
     if machine.kind == "local":
-        cpu_secs = dict(zip(floods, (run.cpu_secs for run in times[len(trips) :]), strict=True))
+        runs = dict(zip(streams, times[len(trips) :], strict=True))
         devices = tuple(
-            dataclasses.replace(device, transfer_share=_transfer_share(links, cpu_secs, task))
-            for task, device in enumerate(devices)
+            _with_losses(device, links, runs, task) for task, device in enumerate(devices)
         )
     return dataclasses.replace(machine, devices=devices, links=links)
 
 
-def _transfer_share(
-    links: Sequence[Link], cpu_secs: Mapping[tuple[str, str, int], Mapping[str, float]], task: int
-) -> float:
-    """Computes what share of its time a transfer from or to a local machine's device works there.
+def _with_losses(
+    device: Device,
+    links: Sequence[Link],
+    streams: Mapping[tuple[str, str, int, bool], OperationTimes],
+    task: int,
+) -> Device:
+    """Computes what operations of a local machine's device lose to a transfer from or to it.
 
     Args:
+        device: whose they are.
         links: as they were measured.
-        cpu_secs: by source, destination and bytes what each process used for many transfers.
+        streams: by source, destination, bytes and whether tensors were sent, how long it took and
+            what each process used.
         task: number of the device.
     """
-    names = list(dict.fromkeys(link.source for link in links))
-    process = f"task {task}"
-    shares = []
-    for link in links:
-        if names[task] not in (link.source, link.destination):
-            continue
-        for size in _SIZES:
-            used = cpu_secs[link.source, link.destination, size][process]
-            if link.source == names[task]:
-                # That of the operations; those at the destination only look at a tensor.
-                used -= cpu_secs[link.source, link.source, size][process]
-            assert link.latency_secs is not None and link.bandwidth_bytes_per_sec is not None
-            secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
-            shares.append(used / _flood_count(size) / secs)
-    return min(max(statistics.fmean(shares), 0.0), 1.0)
+    ends = [link for link in links if device.name in (link.source, link.destination)]
 
+    def lost_secs(size: int) -> float:
+        used = [
+            streams[link.source, link.destination, size, True].cpu_secs[f"task {task}"]
+            - streams[link.source, link.destination, size, False].cpu_secs[f"task {task}"]
+            for link in ends
+        ]
+        return max(statistics.fmean(used) / _NUM_SENT, 0.0)
 
-def _flood_count(size: int) -> int:
-    """Chooses how many tensors of a size are sent at once."""
-    return max(2, min(32, 32 * _MIB // size))
+    small, large = _STREAM_SIZES
+    link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in ends)
+    share = min(max((lost_secs(large) - lost_secs(small)) / link_secs, 0.0), 1.0)
+    latency_secs = statistics.fmean(link.latency_secs for link in ends)
+    apart_secs = statistics.fmean(
+        statistics.median(streams[link.source, link.destination, small, False].secs) / _NUM_SENT
+        for link in ends
+    )
+    part = min(apart_secs / _REST_SECS, 1.0) ** 0.25
+    overhead_secs = max(lost_secs(small) - share * latency_secs, 0.0) / part
+    return dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
 
 
 def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
@@ -164,16 +177,27 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 
 def _graph(
     names: Sequence[str],
-) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int], str]]:
-    """Builds what is timed between all pairs of devices, a device and itself included.
+) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int, bool], str]]:
+    """Builds what is timed between pairs of devices.
 
     Returns:
-        The graph, the name of its initialiser, and by (source, destination, bytes) the name of the
-        operation that makes `_TRIPS` round trips, and of the one that has many tensors sent at
-        once.
+        The graph, and the name of its initialiser; by (source, destination, bytes), a device and
+        itself included, the name of the operation that makes `_TRIPS` round trips; and by (source,
+        destination, bytes, whether they are sent) that of the one that makes tensors at the source
+        while both devices multiply matrices.
     """
-    trips, floods = {}, {}
+    trips, streams = {}, {}
     with tf.Graph().as_default() as graph:
+        factors = {}
+        for number, name in enumerate(names):
+            with tf.device(name):
+                # So that all products are alike.
+                factors[name] = tf1.get_variable(
+                    f"factor_{number}",
+                    [_FACTOR_SIZE, _FACTOR_SIZE],
+                    initializer=tf1.constant_initializer(1.0 / _FACTOR_SIZE),
+                    use_resource=True,
+                )
         for source, size in itertools.product(names, _SIZES):
             with tf.device(source):
                 values = tf1.get_variable(
@@ -188,11 +212,32 @@ def _graph(
                     with tf.control_dependencies([arrived]):
                         arrived = _sent(values, source, destination)
                 trips[source, destination, size] = arrived.name
-                flood = [_sent(values, source, destination) for _ in range(_flood_count(size))]
-                with tf.device(destination), tf.control_dependencies(flood):
-                    floods[source, destination, size] = tf.no_op().name
+                if destination == source or size not in _STREAM_SIZES:
+                    continue
+                for is_sent in (True, False):
+                    end = destination if is_sent else source
+                    products = _products(factors[source], source)
+                    sent = []
+                    for product in products[_PRODUCTS_EACH - 1 :: _PRODUCTS_EACH]:
+                        with tf.control_dependencies([product]):
+                            sent.append(_sent(values, source, end))
+                    others = _products(factors[destination], destination)
+                    ends = [products[-1], others[-1], *sent]
+                    with tf.device(source), tf.control_dependencies(ends):
+                        streams[source, destination, size, is_sent] = tf.no_op().name
         initializer = tf1.global_variables_initializer()
-    return graph, initializer.name, trips, floods
+    return graph, initializer.name, trips, streams
+
+
+def _products(factor: tf.Variable, device: str) -> list[tf.Operation]:
+    """Multiplies matrices on a device, one after the other."""
+    products = []
+    with tf.device(device):
+        product = first = factor.read_value()
+        for _ in range(_NUM_SENT * _PRODUCTS_EACH):
+            product = tf.matmul(product, first)
+            products.append(product.op)
+    return products
 
 
 def _sent(values: tf.Variable, source: str, destination: str) -> tf.Operation:

@@ -32,6 +32,8 @@ class Device:
         model: the name of its device class, such as "K80"; None unless its machine is described.
         transfer_share: share of the time of a transfer from or to it that its operations lose, as
             on a CPU that copies with the cores that it computes on; None when not measured.
+        transfer_overhead_secs: what they lose to it beside that, whatever its time, if the device
+            had no other transfer for 10 ms; None when not measured.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Device:
     cores: tuple[int, ...] = ()
     model: str | None = None
     transfer_share: float | None = None
+    transfer_overhead_secs: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +153,7 @@ class Machine:
                     dataclasses.asdict(device) | {"cores": list(device.cores)},
                     "model",
                     "transfer_share",
+                    "transfer_overhead_secs",
                 )
                 for device in self.devices
             ],

@@ -11,6 +11,7 @@
 #define TF_PLACER_NATIVE_STEP_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -22,6 +23,12 @@
 namespace tf_placer {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// How much of the overhead of a transfer is left if the last one ended `gap_secs` ago.
+inline double overhead_part(double gap_secs) {
+  constexpr double kRestSecs = 0.01;
+  return std::sqrt(std::sqrt(std::clamp(gap_secs / kRestSecs, 0.0, 1.0)));
+}
 
 // Records none of which is in two cache lines. What is never touched takes no memory.
 template <typename T>
@@ -170,6 +177,7 @@ class Step {
     double last_ready_secs;  // of the last job of the queue
     int64_t last_order;
     double held_until_secs;  // no operation gets on before
+    double sends_until_secs;  // the last of its transfers up to now ends, if they have an overhead
     int32_t first;           // of the queue, or -1
     int32_t last;            // of the queue; without meaning when that is empty
     int32_t root;            // of the heap beside the queue, or -1
@@ -384,7 +392,7 @@ int64_t Step::start(int64_t* peaks) {
   }
   for (int64_t number = 0; number < tables_.num_servers; ++number) {
     const int32_t slots = tables_.slots[number];
-    servers_[number] = {0.0, 0, 0.0, -1, -1, -1, slots, slots, false};
+    servers_[number] = {0.0, 0, 0.0, -kInfinity, -1, -1, -1, slots, slots, false};
   }
   std::copy_n(tables_.sources, tables_.num_sources, static_cast<int32_t*>(arrived_));
   return tables_.num_sources;
@@ -545,9 +553,14 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       const double secs = jobs_[started].secs;
       const int32_t device = jobs_[started].device;
       for (const int32_t end : {transfers_[transfer].source, device}) {
-        if (tables_.transfer_share[end] > 0.0) {
-          const double lost_secs = tables_.transfer_share[end] * secs;
-          Server& held = servers_[end];
+        Server& held = servers_[end];
+        double lost_secs = tables_.transfer_share[end] * secs;
+        const double overhead_secs = tables_.transfer_overhead_secs[end];
+        if (overhead_secs > 0.0) {
+          lost_secs += overhead_secs * overhead_part(now - held.sends_until_secs);
+          held.sends_until_secs = std::max(held.sends_until_secs, now + secs);
+        }
+        if (lost_secs > 0.0) {
           if (held.free_slots < held.slots) {
             delay(num_events, end, lost_secs);
           } else {

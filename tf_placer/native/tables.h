@@ -52,6 +52,7 @@ struct Tables {
   const double* tail_secs;         // [num_operations], no step ends sooner after one is ready
   const Link* links;               // [num_devices, num_devices]
   const double* transfer_share;    // [num_devices]
+  const double* transfer_overhead_secs;  // [num_devices]
   const double* group_secs;        // [num_groups, num_devices], of all operations of a group
   const int64_t* group_bytes;      // [num_groups], what is resident
   const uint8_t* group_is_legal;   // [num_groups, num_devices]

@@ -36,6 +36,12 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
                 f"{entry}.transfer_share is {shown(share)} (device {shown(device.name)}): it must "
                 "be a number from 0 to 1"
             )
+        overhead_secs = device.transfer_overhead_secs
+        if not (_is_finite(overhead_secs) and overhead_secs >= 0):
+            raise ProblemError(
+                f"{entry}.transfer_overhead_secs is {shown(overhead_secs)} (device "
+                f"{shown(device.name)}): it must be a finite number of seconds, 0 or more"
+            )
         if seen.setdefault(device.name, index) != index:
             raise ProblemError(
                 f"{entry}.name is {shown(device.name)}, which devices[{seen[device.name]}] is "

@@ -38,6 +38,8 @@ class ProblemDevice:
         slots: how many operations it runs at a time.
         transfer_share: share of the time of every transfer from or to it that its operations lose
             to the transfer, as on a CPU that copies with the core that it computes on.
+        transfer_overhead_secs: what they lose to it beside that, whatever its time, if the device
+            had no other transfer for 10 ms; less if it had one.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ProblemDevice:
     memory_bytes: int
     slots: int = 1
     transfer_share: float = 0.0
+    transfer_overhead_secs: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

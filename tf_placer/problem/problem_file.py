@@ -31,6 +31,8 @@ _FORMAT = 1
 # Entries that all operations have or none has, and what they are called in a problem.
 _NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
 _OPTIONAL = {"type": "operation_types", **_NUMBERS}
+# What operations of a device lose to transfers; nothing if left out.
+_LOST_TO_TRANSFERS = ("transfer_share", "transfer_overhead_secs")
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
@@ -90,7 +92,11 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                 "kind": device.kind,
                 "memory_bytes": device.memory_bytes,
                 "slots": device.slots,
-                **({"transfer_share": device.transfer_share} if device.transfer_share else {}),
+                **{
+                    entry: getattr(device, entry)
+                    for entry in _LOST_TO_TRANSFERS
+                    if getattr(device, entry)
+                },
             }
             for device in problem.devices
         ],
@@ -160,7 +166,7 @@ def problem_from_json(value: object) -> PlacementProblem:
         list_at(value[name], name) for name in parts
     )
     check_all_entries(
-        devices, "devices", ("name", "kind", "memory_bytes", "slots"), ("transfer_share",)
+        devices, "devices", ("name", "kind", "memory_bytes", "slots"), _LOST_TO_TRANSFERS
     )
     check_all_entries(
         links,
@@ -221,7 +227,11 @@ def _device(index: int, device: dict[str, Any]) -> ProblemDevice:
         for name in ("memory_bytes", "slots")
     )
     return ProblemDevice(
-        device["name"], device["kind"], memory_bytes, slots, device.get("transfer_share", 0.0)
+        device["name"],
+        device["kind"],
+        memory_bytes,
+        slots,
+        **{entry: device[entry] for entry in _LOST_TO_TRANSFERS if entry in device},
     )
 
 

@@ -53,6 +53,7 @@ class StepTables(Struct):
         ("tail_secs", array_of(np.float64)),
         ("links", array_of(_LINK)),
         ("transfer_share", array_of(np.float64)),
+        ("transfer_overhead_secs", array_of(np.float64)),
         ("group_secs", array_of(np.float64)),
         ("group_bytes", array_of(np.int64)),
         ("group_is_legal", array_of(np.bool_)),
@@ -135,6 +136,9 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         tail_secs=np.zeros(num_operations),
         links=links,
         transfer_share=np.array([float(device.transfer_share) for device in problem.devices]),
+        transfer_overhead_secs=np.array(
+            [float(device.transfer_overhead_secs) for device in problem.devices]
+        ),
         group_secs=np.where(group_is_legal, device_secs(problem), 0.0),
         group_bytes=group_bytes,
         group_is_legal=group_is_legal,

@@ -90,6 +90,7 @@ class GraphOfProblemTest(absltest.TestCase):
         for change, message in (
             ({"slots": 2}, "no 2 slots of x"),
             ({"transfer_share": 0.5}, "has x lose no time"),
+            ({"transfer_overhead_secs": 1e-3}, "has x lose no time"),
         ):
             devices = (dataclasses.replace(problem.devices[0], **change), problem.devices[1])
             changed = dataclasses.replace(problem, devices=devices)

@@ -20,7 +20,10 @@ _MACHINE = Machine(
 )
 _MEASURED = dataclasses.replace(
     _MACHINE,
-    devices=tuple(dataclasses.replace(device, transfer_share=0.5) for device in _MACHINE.devices),
+    devices=tuple(
+        dataclasses.replace(device, transfer_share=0.5, transfer_overhead_secs=3e-4)
+        for device in _MACHINE.devices
+    ),
     links=(Link(*_NAMES, 1e-4, 1e9), Link(*_NAMES[::-1], 2e-4, 2e9)),
 )
 

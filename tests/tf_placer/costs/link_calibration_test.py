@@ -96,27 +96,52 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertIsNone(link.channel)
 
     def test_a_device_of_a_local_machine_loses_what_its_process_uses_for_transfers(self):
-        _, _, trips, floods = link_calibration._graph(_NAMES)
+        _, _, trips, streams = link_calibration._graph(_NAMES)
         latency_secs, bandwidth = 1e-3, 1e9
 
         def times(fetches):
-            self.assertEqual(fetches, [*trips.values(), *floods.values()])
+            self.assertEqual(fetches, [*trips.values(), *streams.values()])
             for source, destination, size in trips:
                 secs = 0.0 if source == destination else 2 * latency_secs + size / bandwidth
                 yield OperationTimes((link_calibration._TRIPS * (0.1 + secs),))
-            for source, destination, size in floods:
-                secs = link_calibration._flood_count(size) * (latency_secs + size / bandwidth)
-                sent = source != destination
-                # Task 0 needs half of a transfer to send and a tenth to receive; task 1 a quarter
-                # and three quarters. What is sent takes a second to make.
-                share = {0: (0.5, 0.75), 1: (0.1, 0.25)}[_NAMES.index(source)]
-                used = [sent * part * secs for part in share]
-                used[_NAMES.index(source)] += 1.0
-                yield OperationTimes((1.0,), {f"task {i}": u for i, u in enumerate(used)})
+            for source, _, size, is_sent in streams:
+                secs = latency_secs + size / bandwidth
+                # Task 0 needs half of a transfer to send and a tenth to receive, and three
+                # milliseconds each time if it had none for 10 ms; task 1 a quarter and three
+                # quarters, and no more. Tensors are 0.625 ms apart, a sixteenth of 10 ms.
+                shares = {0: (0.5, 0.75), 1: (0.1, 0.25)}[_NAMES.index(source)]
+                lost = [0.003 / 2 + shares[0] * secs, shares[1] * secs]
+                # The products take a second, and what is sent another to make.
+                made = [1.0 + (name == source) for name in _NAMES]
+                used = [
+                    m + is_sent * link_calibration._NUM_SENT * each
+                    for m, each in zip(made, lost, strict=True)
+                ]
+                taken = link_calibration._NUM_SENT * 0.01 / 16
+                yield OperationTimes(
+                    (9.0, taken, taken), {f"task {i}": u for i, u in enumerate(used)}
+                )
 
         local = dataclasses.replace(_MACHINE, kind="local")
-        shares = [device.transfer_share for device in self.calibrated(local, times).devices]
+        devices = self.calibrated(local, times).devices
+        shares = [device.transfer_share for device in devices]
         self.assertAllClose(shares, [(0.5 + 0.1) / 2, (0.25 + 0.75) / 2], rtol=1e-3)
+        overheads = [device.transfer_overhead_secs for device in devices]
+        self.assertAllClose(overheads, [0.003, 0.0], atol=1e-6)
+
+    def test_a_transfer_never_gives_a_device_time(self):
+        *_, trips, streams = link_calibration._graph(_NAMES)
+
+        def times(_):
+            for _ in trips:
+                yield OperationTimes((1.0,))
+            for *_, is_sent in streams:
+                # As in a disturbed measurement.
+                yield OperationTimes((1.0,), {f"task {i}": 1.0 - 0.5 * is_sent for i in range(2)})
+
+        for device in self.calibrated(dataclasses.replace(_MACHINE, kind="local"), times).devices:
+            self.assertBetween(device.transfer_share, 0.0, 1.0)
+            self.assertBetween(device.transfer_overhead_secs, 0.0, 1e-6)
 
     def test_a_failure_is_named(self):
         failure = Failure(FailureKind.TIMEOUT, "no result within 120 s")
@@ -132,7 +157,7 @@ class RoundTripsTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        graph, cls.initializer, cls.trips, cls.floods = link_calibration._graph(_NAMES)
+        graph, cls.initializer, cls.trips, cls.streams = link_calibration._graph(_NAMES)
         cls.graph_def = graph.as_graph_def()
         cls.types = {node.name: node.op for node in cls.graph_def.node}
 
@@ -149,16 +174,29 @@ class RoundTripsTest(tf.test.TestCase):
                 edges.add_edge(before, name)
         return edges
 
-    def test_a_flood_sends_many_tensors_that_do_not_wait_for_each_other(self):
-        for (source, _, size), flood in self.floods.items():
-            edges = self.chain(flood)
+    def test_tensors_are_sent_one_by_one_while_both_ends_compute(self):
+        for (source, destination, size, is_sent), stream in self.streams.items():
+            edges = self.chain(stream)
+            count, each = link_calibration._NUM_SENT, link_calibration._PRODUCTS_EACH
+            on = {node.name: node.device for node in self.graph_def.node}
+            products = [name for name in edges if self.types[name] == "MatMul"]
+            for device in (source, destination):
+                there = edges.subgraph([name for name in products if on[name] == device])
+                self.assertLen(there, count * each)
+                self.assertEqual(nx.dag_longest_path_length(there), count * each - 1)
             made = [name for name in edges if self.types[name] == "Abs"]
-            self.assertLen(made, link_calibration._flood_count(size))
-            self.assertLen([n for n in edges if self.types[n] == "ReadVariableOp"], len(made))
-            for before, after in itertools.permutations(made, 2):
-                self.assertFalse(nx.has_path(edges, before, after))
-            devices = {node.device for node in self.graph_def.node if node.name in made}
-            self.assertEqual(devices, {source})
+            # Each is made after some more products, and read at the other end or where it is.
+            waited_for = sorted(
+                sum(self.types[name] == "MatMul" for name in nx.ancestors(edges, name))
+                for name in made
+            )
+            self.assertEqual(waited_for, [each * (k + 1) for k in range(count)])
+            read = [name for name in edges if self.types[name] == "StridedSlice"]
+            self.assertLen(read, count)
+            self.assertEqual({on[name] for name in made}, {source})
+            self.assertEqual({on[name] for name in read}, {destination if is_sent else source})
+            [values] = [n for n in edges if self.types[n] == "VarHandleOp" and "values" in n]
+            self.assertEndsWith(values, f"_{size}")
 
     def test_every_trip_waits_for_the_one_before(self):
         for (source, destination, size), trip in self.trips.items():

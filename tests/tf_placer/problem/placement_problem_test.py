@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import pickle
 import re
 
@@ -188,6 +189,11 @@ class RefusedProblemTest(parameterized.TestCase):
             "transfer_share",
             {"devices": [_CPU, dataclasses.replace(_GPU, transfer_share=1.5)]},
             r"devices\[1\].transfer_share is 1.5 .*: it must be a number from 0 to 1",
+        ),
+        (
+            "transfer_overhead_secs",
+            {"devices": [_CPU, dataclasses.replace(_GPU, transfer_overhead_secs=math.inf)]},
+            r"devices\[1\].transfer_overhead_secs is Infinity .*: it must be a finite",
         ),
         ("starts", {"consumer_start": [0, 3]}, r"consumer_start must be of shape \[3\]"),
         ("starts_late", {"consumer_start": [1, 2, 3]}, "consumer_start must rise from 0 to 3"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 import types
 
 import numpy as np
@@ -45,6 +46,7 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
     ready_secs, start_secs, end_secs = [None] * n, [None] * n, [None] * n
     free_slots = [d.slots for d in problem.devices]
     held_until = [0.0] * len(names)
+    sends_until = [-math.inf] * len(names)
     running = []  # operations
     queues = collections.defaultdict(list)  # channel: requests, of which the first is under way
     transfers, now = [], 0.0
@@ -77,8 +79,13 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
             secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
             request.update(start=now, end=now + secs)
             for d in (device[producer], destination):
-                if problem.devices[d].transfer_share > 0:
-                    delay(d, problem.devices[d].transfer_share * secs)
+                end = problem.devices[d]
+                rested = min((now - sends_until[d]) / 0.01, 1.0) if now > sends_until[d] else 0.0
+                sends_until[d] = max(sends_until[d], now + secs)
+                lost_secs = end.transfer_share * secs
+                lost_secs += end.transfer_overhead_secs * math.sqrt(math.sqrt(rested))
+                if lost_secs > 0:
+                    delay(d, lost_secs)
 
     for i in range(n):
         if waits_for[i] == 0:

@@ -117,6 +117,43 @@ class OracleTest(parameterized.TestCase):
         self.assertBetween(fits.mean(), 0.1, 0.9)
         self.assertGreater(num_transfers.mean(), 1.0)
 
+    def test_random_problems_whose_devices_lose_time_to_transfers(self):
+        lost = []
+        for number, (problem, placement, _) in enumerate(
+            random_simulations(400, seed=7, max_operations=30, whole_secs=False)
+        ):
+            rng = np.random.default_rng([7, 1, number])
+            # In milliseconds, so that most devices have had a transfer not long before.
+            problem = dataclasses.replace(
+                problem,
+                compute_secs=problem.compute_secs * 1e-3,
+                links=tuple(
+                    dataclasses.replace(
+                        link,
+                        latency_secs=link.latency_secs * 1e-3,
+                        bandwidth_bytes_per_sec=link.bandwidth_bytes_per_sec * 1e3,
+                    )
+                    for link in problem.links
+                ),
+            )
+            losing = dataclasses.replace(
+                problem,
+                devices=tuple(
+                    dataclasses.replace(
+                        device,
+                        transfer_share=rng.choice([0.0, rng.random()]),
+                        transfer_overhead_secs=rng.choice([0.0, 2e-3 * rng.random()]),
+                    )
+                    for device in problem.devices
+                ),
+            )
+            with self.subTest(number=number):
+                simulator = Simulator(losing, threads=1)
+                self.assert_agrees(losing, placement, simulator, _RELATIVE_ERROR)
+            plain_secs = Simulator(problem).simulate(placement[None]).step_secs[0]
+            lost.append(simulator.simulate(placement[None]).step_secs[0] / plain_secs)
+        self.assertGreater(np.mean(np.array(lost) > 1.0), 0.2)
+
     def test_cases_that_were_worked_out_by_hand(self):
         for case in json.loads(_WORKED_CASES.read_text()):
             with self.subTest(case["name"]):
