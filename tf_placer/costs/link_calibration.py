@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from tf_placer.costs.tensor_streams import make_factor, send, tensor_stream
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
@@ -28,10 +29,8 @@ _KIB, _MIB = 2**10, 2**20
 # The smallest stands for a tensor of no bytes.
 _SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 _TRIPS = 6
-# A product takes about as long as sending a small tensor.
-_FACTOR_SIZE = 256
 _STREAM_SIZES = (_SIZES[0], _MIB)
-_NUM_SENT, _PRODUCTS_EACH = 16, 4
+_NUM_TENSORS, _PRODUCTS_EACH = 16, 4
 # A device that had no transfer for so long has all of the overhead of the next, as problems say.
 _REST_SECS = 0.01
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
@@ -130,14 +129,14 @@ def _with_losses(
             - streams[link.source, link.destination, size, False].cpu_secs[f"task {task}"]
             for link in ends
         ]
-        return max(statistics.fmean(used) / _NUM_SENT, 0.0)
+        return max(statistics.fmean(used) / _NUM_TENSORS, 0.0)
 
     small, large = _STREAM_SIZES
     link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in ends)
     share = min(max((lost_secs(large) - lost_secs(small)) / link_secs, 0.0), 1.0)
     latency_secs = statistics.fmean(link.latency_secs for link in ends)
     apart_secs = statistics.fmean(
-        statistics.median(streams[link.source, link.destination, small, False].secs) / _NUM_SENT
+        statistics.median(streams[link.source, link.destination, small, False].secs) / _NUM_TENSORS
         for link in ends
     )
     part = min(apart_secs / _REST_SECS, 1.0) ** 0.25
@@ -188,16 +187,7 @@ def _graph(
     """
     trips, streams = {}, {}
     with tf.Graph().as_default() as graph:
-        factors = {}
-        for number, name in enumerate(names):
-            with tf.device(name):
-                # So that all products are alike.
-                factors[name] = tf1.get_variable(
-                    f"factor_{number}",
-                    [_FACTOR_SIZE, _FACTOR_SIZE],
-                    initializer=tf1.constant_initializer(1.0 / _FACTOR_SIZE),
-                    use_resource=True,
-                )
+        factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
         for source, size in itertools.product(names, _SIZES):
             with tf.device(source):
                 values = tf1.get_variable(
@@ -210,41 +200,17 @@ def _graph(
                 arrived = tf.no_op()
                 for _ in range(_TRIPS):
                     with tf.control_dependencies([arrived]):
-                        arrived = _sent(values, source, destination)
+                        arrived = send(values, source, destination)
                 trips[source, destination, size] = arrived.name
                 if destination == source or size not in _STREAM_SIZES:
                     continue
                 for is_sent in (True, False):
-                    end = destination if is_sent else source
-                    products = _products(factors[source], source)
-                    sent = []
-                    for product in products[_PRODUCTS_EACH - 1 :: _PRODUCTS_EACH]:
-                        with tf.control_dependencies([product]):
-                            sent.append(_sent(values, source, end))
-                    others = _products(factors[destination], destination)
-                    ends = [products[-1], others[-1], *sent]
-                    with tf.device(source), tf.control_dependencies(ends):
-                        streams[source, destination, size, is_sent] = tf.no_op().name
+                    stream = tensor_stream(
+                        *(values, factors, source, destination),
+                        is_sent=is_sent,
+                        num_tensors=_NUM_TENSORS,
+                        products_each=_PRODUCTS_EACH,
+                    )
+                    streams[source, destination, size, is_sent] = stream.name
         initializer = tf1.global_variables_initializer()
     return graph, initializer.name, trips, streams
-
-
-def _products(factor: tf.Variable, device: str) -> list[tf.Operation]:
-    """Multiplies matrices on a device, one after the other."""
-    products = []
-    with tf.device(device):
-        product = first = factor.read_value()
-        for _ in range(_NUM_SENT * _PRODUCTS_EACH):
-            product = tf.matmul(product, first)
-            products.append(product.op)
-    return products
-
-
-def _sent(values: tf.Variable, source: str, destination: str) -> tf.Operation:
-    """Makes a tensor on one device and looks at it on another."""
-    with tf.device(source):
-        made = tf.abs(values.read_value())
-    with tf.device(destination):
-        # Looks at next to nothing of the tensor, but not at nothing: what only needs its shape
-        # would be folded into a constant.
-        return made[:1].op

@@ -1,0 +1,92 @@
+"""Tests of what sends tensors while devices compute: what waits for what, and where."""
+
+from __future__ import annotations
+
+import networkx as nx
+import tensorflow as tf
+from absl.testing import parameterized
+
+from tf_placer.costs.tensor_streams import make_factor, send, tensor_stream
+
+v1 = tf.compat.v1
+_SOURCE, _DESTINATION = (f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
+
+
+def _values() -> tf.Variable:
+    with tf.device(_SOURCE):
+        return v1.get_variable("values", [5], initializer=v1.ones_initializer(), use_resource=True)
+
+
+class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
+    def stream(self, is_sent: bool, products_each: int) -> tf.Operation:
+        factors = {
+            name: make_factor(f"factor_{i}", name) for i, name in enumerate((_SOURCE, _DESTINATION))
+        }
+        return tensor_stream(
+            *(_values(), factors, _SOURCE, _DESTINATION),
+            is_sent=is_sent,
+            num_tensors=3,
+            products_each=products_each,
+        )
+
+    @parameterized.product(is_sent=(True, False), products_each=(0, 1, 2))
+    def test_tensors_are_made_one_by_one_while_both_devices_compute(self, is_sent, products_each):
+        with tf.Graph().as_default() as graph:
+            self.stream(is_sent, products_each)
+        edges = nx.DiGraph(
+            (before, op.name)
+            for op in graph.get_operations()
+            for before in {*(t.op.name for t in op.inputs), *(c.name for c in op.control_inputs)}
+        )
+        of_type = {
+            kind: [op for op in graph.get_operations() if op.type == kind]
+            for kind in ("MatMul", "Abs", "StridedSlice")
+        }
+        for device in (_SOURCE, _DESTINATION):
+            there = edges.subgraph([op.name for op in of_type["MatMul"] if op.device == device])
+            self.assertLen(there, 3 * products_each)
+            self.assertEqual(nx.dag_longest_path_length(there), max(3 * products_each - 1, 0))
+        # Each is made after some more products, and looked at by the other end or where it is.
+        waited_for = [
+            sum("MatMul" in graph.get_operation_by_name(n).type for n in nx.ancestors(edges, name))
+            for name in (op.name for op in of_type["Abs"])
+        ]
+        self.assertEqual(waited_for, [products_each, 2 * products_each, 3 * products_each])
+        self.assertEqual({op.device for op in of_type["Abs"]}, {_SOURCE})
+        self.assertLen(of_type["StridedSlice"], 3)
+        end = _DESTINATION if is_sent else _SOURCE
+        self.assertEqual({op.device for op in of_type["StridedSlice"]}, {end})
+
+    @parameterized.parameters(0, 2)
+    def test_it_waits_for_all_of_it(self, products_each):
+        with tf.Graph().as_default() as graph:
+            stream = self.stream(True, products_each)
+        kinds = [op.type for op in stream.control_inputs]
+        self.assertEqual(kinds.count("StridedSlice"), 3)
+        self.assertEqual(kinds.count("MatMul"), 2 if products_each else 0)
+        self.assertEqual(stream.device, _SOURCE)
+        self.assertIs(stream.graph, graph)
+
+    def test_all_products_are_alike(self):
+        with tf.Graph().as_default() as graph:
+            factor = make_factor("factor", _SOURCE)
+            product = tf.matmul(factor.read_value(), factor.read_value())
+        config = v1.ConfigProto(device_count={"CPU": 2})
+        with v1.Session(graph=graph, config=config) as session:
+            session.run(factor.initializer)
+            before, after = session.run([factor.read_value(), product])
+        self.assertAllClose(before, after)
+
+
+class SendTest(tf.test.TestCase):
+    def test_it_is_made_on_one_device_and_looked_at_on_the_other(self):
+        with tf.Graph().as_default():
+            looked = send(_values(), _SOURCE, _DESTINATION)
+        self.assertEqual(looked.type, "StridedSlice")
+        self.assertEqual(looked.device, _DESTINATION)
+        made = looked.inputs[0].op
+        self.assertEqual((made.type, made.device), ("Abs", _SOURCE))
+
+
+if __name__ == "__main__":
+    tf.test.main()
