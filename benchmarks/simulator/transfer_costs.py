@@ -34,6 +34,7 @@ from tf_placer.files import write_json
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
+from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.scratch import scratch_directory
 from tf_placer.text.table import table
 
@@ -88,8 +89,7 @@ def costs(machine: Machine, times: Mapping[_Key, OperationTimes]) -> list[Cost]:
                 lost.append(used / _NUM_TENSORS)
                 # Those that are made at once wait for each other.
                 period = apart[-1] + lost[-1]
-                gap = max(period - secs, 0.0) if products_each else 0.0
-                part = min(gap / 0.01, 1.0) ** 0.25
+                part = overhead_part(period - secs) if products_each else 0.0
                 assert device.transfer_share is not None
                 assert device.transfer_overhead_secs is not None
                 rule.append(device.transfer_share * secs + part * device.transfer_overhead_secs)

@@ -19,6 +19,7 @@ from tf_placer.environments.step_profile import OperationTimes
 from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Device, Link, Machine
+from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.scratch import scratch_directory
 
 __all__ = ["calibrate_links", "fit_link"]
@@ -30,8 +31,6 @@ _KIB, _MIB = 2**10, 2**20
 _SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 _TRIPS = 6
 _NUM_APART, _PRODUCTS_EACH = 16, 4
-# A device that had no transfer for so long has all of the overhead of the next, as problems say.
-_REST_SECS = 0.01
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
 _TIMEOUT_SECS = 120.0
 # Source, destination, bytes, products for each tensor, and whether tensors are sent.
@@ -138,7 +137,7 @@ def _with_losses(
     overheads = []
     for link in ends:
         kept = streams[link.source, link.destination, _SIZES[0], _PRODUCTS_EACH, False]
-        part = min(statistics.median(kept.secs) / _NUM_APART / _REST_SECS, 1.0) ** 0.25
+        part = overhead_part(statistics.median(kept.secs) / _NUM_APART)
         more_secs = lost_secs(link, _SIZES[0], _PRODUCTS_EACH) - share * link.latency_secs
         overheads.append(more_secs / part)
     return dataclasses.replace(

@@ -1,0 +1,21 @@
+"""What part of the overhead of a transfer a device loses."""
+
+from __future__ import annotations
+
+__all__ = ["overhead_part"]
+
+_REST_SECS = 0.01
+
+
+def overhead_part(gap_secs: float) -> float:
+    """Computes what part of its `transfer_overhead_secs` a device loses to a transfer.
+
+    Args:
+        gap_secs: how long ago its last transfer ended; negative while that is on its way, infinite
+            if it had none.
+
+    Returns:
+        From 0 to 1, as the rules of problems say; fitted to `benchmarks.simulator.transfer_costs`.
+    """
+    part: float = min(max(gap_secs / _REST_SECS, 0.0), 1.0) ** 0.25
+    return part
