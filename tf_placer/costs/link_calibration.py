@@ -30,11 +30,10 @@ _KIB, _MIB = 2**10, 2**20
 # The smallest stands for a tensor of no bytes.
 _SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 _TRIPS = 6
-_NUM_APART, _PRODUCTS_EACH = 16, 4
+_STREAM_SIZES = (_SIZES[0], _MIB)
+_NUM_TENSORS, _PRODUCTS_EACH = 16, 4
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
 _TIMEOUT_SECS = 120.0
-# Source, destination, bytes, products for each tensor, and whether tensors are sent.
-_Stream = tuple[str, str, int, int, bool]
 
 
 def calibrate_links(
@@ -49,11 +48,10 @@ def calibrate_links(
     same with both ends on one device tells what the operations take. Half of what a round trip
     with a tensor of four bytes takes is the latency, in both directions.
 
-    The processes of a "local" machine send and receive with the cores that they compute on. Many
-    tensors that are sent at once tell what processor time each costs at either end, without that of
-    waiting. As a share of the time of a transfer, and as a mean over all sizes, it is the
-    `transfer_share` of a device. Small tensors that are sent one by one while both ends multiply
-    matrices cost more. From how much more, and from how far apart they were, comes its
+    The processes of a "local" machine send and receive with the cores that they compute on. Tensors
+    that are sent one by one while both ends multiply matrices tell what processor time each costs
+    at either end, without that of waiting. What grows with their size is the `transfer_share` of a
+    device; from what does not, and from how far apart they were, comes its
     `transfer_overhead_secs`.
 
     Args:
@@ -108,48 +106,40 @@ def calibrate_links(
 
 
 def _with_losses(
-    device: Device, links: Sequence[Link], streams: Mapping[_Stream, OperationTimes], task: int
+    device: Device,
+    links: Sequence[Link],
+    streams: Mapping[tuple[str, str, int, bool], OperationTimes],
+    task: int,
 ) -> Device:
     """Computes what operations of a local machine's device lose to a transfer from or to it.
 
     Args:
         device: whose they are.
         links: as they were measured.
-        streams: how long each took, and what each process used.
+        streams: by source, destination, bytes and whether tensors were sent, how long it took and
+            what each process used.
         task: number of the device.
     """
     ends = [link for link in links if device.name in (link.source, link.destination)]
 
-    def lost_secs(link: Link, size: int, products_each: int) -> float:
-        sent, kept = (
-            streams[link.source, link.destination, size, products_each, is_sent]
-            for is_sent in (True, False)
-        )
-        used = sent.cpu_secs[f"task {task}"] - kept.cpu_secs[f"task {task}"]
-        return used / _num_tensors(size, products_each)
+    def lost_secs(size: int) -> float:
+        used = [
+            streams[link.source, link.destination, size, True].cpu_secs[f"task {task}"]
+            - streams[link.source, link.destination, size, False].cpu_secs[f"task {task}"]
+            for link in ends
+        ]
+        return max(statistics.fmean(used) / _NUM_TENSORS, 0.0)
 
-    shares = [
-        lost_secs(link, size, 0) / (link.latency_secs + size / link.bandwidth_bytes_per_sec)
+    small, large = _STREAM_SIZES
+    link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in ends)
+    share = min(max((lost_secs(large) - lost_secs(small)) / link_secs, 0.0), 1.0)
+    latency_secs = statistics.fmean(link.latency_secs for link in ends)
+    apart_secs = statistics.fmean(
+        statistics.median(streams[link.source, link.destination, small, False].secs) / _NUM_TENSORS
         for link in ends
-        for size in _SIZES
-    ]
-    share = min(max(statistics.fmean(shares), 0.0), 1.0)
-    overheads = []
-    for link in ends:
-        kept = streams[link.source, link.destination, _SIZES[0], _PRODUCTS_EACH, False]
-        part = overhead_part(statistics.median(kept.secs) / _NUM_APART)
-        more_secs = lost_secs(link, _SIZES[0], _PRODUCTS_EACH) - share * link.latency_secs
-        overheads.append(more_secs / part)
-    return dataclasses.replace(
-        device,
-        transfer_share=share,
-        transfer_overhead_secs=max(statistics.fmean(overheads), 0.0),
     )
-
-
-def _num_tensors(size: int, products_each: int) -> int:
-    """Chooses how many tensors of a size are sent, at once if there are no products."""
-    return _NUM_APART if products_each else max(2, min(32, 32 * _MIB // size))
+    overhead_secs = max(lost_secs(small) - share * latency_secs, 0.0) / overhead_part(apart_secs)
+    return dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
 
 
 def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
@@ -184,13 +174,14 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 
 def _graph(
     names: Sequence[str],
-) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[_Stream, str]]:
+) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int, bool], str]]:
     """Builds what is timed between pairs of devices.
 
     Returns:
         The graph, and the name of its initialiser; by (source, destination, bytes), a device and
-        itself included, the name of the operation that makes `_TRIPS` round trips; and that of the
-        operation of every stream of tensors.
+        itself included, the name of the operation that makes `_TRIPS` round trips; and by (source,
+        destination, bytes, whether they are sent) that of the one that makes tensors at the source
+        while both devices multiply matrices.
     """
     trips, streams = {}, {}
     with tf.Graph().as_default() as graph:
@@ -209,16 +200,15 @@ def _graph(
                     with tf.control_dependencies([arrived]):
                         arrived = send(values, source, destination)
                 trips[source, destination, size] = arrived.name
-                if destination == source:
+                if destination == source or size not in _STREAM_SIZES:
                     continue
-                kinds = (0, _PRODUCTS_EACH) if size == _SIZES[0] else (0,)
-                for products_each, is_sent in itertools.product(kinds, (True, False)):
+                for is_sent in (True, False):
                     stream = tensor_stream(
                         *(values, factors, source, destination),
                         is_sent=is_sent,
-                        num_tensors=_num_tensors(size, products_each),
-                        products_each=products_each,
+                        num_tensors=_NUM_TENSORS,
+                        products_each=_PRODUCTS_EACH,
                     )
-                    streams[source, destination, size, products_each, is_sent] = stream.name
+                    streams[source, destination, size, is_sent] = stream.name
         initializer = tf1.global_variables_initializer()
     return graph, initializer.name, trips, streams

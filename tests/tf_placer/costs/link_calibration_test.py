@@ -104,21 +104,20 @@ class CalibrateLinksTest(tf.test.TestCase):
             for source, destination, size in trips:
                 secs = 0.0 if source == destination else 2 * latency_secs + size / bandwidth
                 yield OperationTimes((link_calibration._TRIPS * (0.1 + secs),))
-            for source, _, size, products_each, is_sent in streams:
+            for source, _, size, is_sent in streams:
                 secs = latency_secs + size / bandwidth
                 # Task 0 needs half of a transfer to send and a tenth to receive, and three
                 # milliseconds each time if it had none for 10 ms; task 1 a quarter and three
                 # quarters, and no more. Tensors are 0.625 ms apart, a sixteenth of 10 ms.
                 shares = {0: (0.5, 0.75), 1: (0.1, 0.25)}[_NAMES.index(source)]
-                lost = [
-                    (0.003 / 2 if products_each else 0.0) + shares[0] * secs,
-                    shares[1] * secs,
-                ]
+                lost = [0.003 / 2 + shares[0] * secs, shares[1] * secs]
                 # The products take a second, and what is sent another to make.
                 made = [1.0 + (name == source) for name in _NAMES]
-                count = link_calibration._num_tensors(size, products_each)
-                used = [m + is_sent * count * each for m, each in zip(made, lost, strict=True)]
-                taken = count * 0.01 / 16
+                used = [
+                    m + is_sent * link_calibration._NUM_TENSORS * each
+                    for m, each in zip(made, lost, strict=True)
+                ]
+                taken = link_calibration._NUM_TENSORS * 0.01 / 16
                 yield OperationTimes(
                     (9.0, taken, taken), {f"task {i}": u for i, u in enumerate(used)}
                 )
@@ -175,27 +174,25 @@ class RoundTripsTest(tf.test.TestCase):
                 edges.add_edge(before, name)
         return edges
 
-    def test_all_sizes_are_sent_at_once_and_the_smallest_one_by_one_and_beside_it_none(self):
-        sizes, each = link_calibration._SIZES, link_calibration._PRODUCTS_EACH
+    def test_two_sizes_are_sent_and_not_sent_between_all_pairs(self):
+        small, large = link_calibration._STREAM_SIZES
         self.assertCountEqual(
             self.streams,
-            [
-                (*pair, size, products_each, is_sent)
-                for pair in (_NAMES, _NAMES[::-1])
-                for size, products_each in [*((size, 0) for size in sizes), (sizes[0], each)]
-                for is_sent in (True, False)
-            ],
+            itertools.chain(
+                *(
+                    ((*pair, small, is_sent), (*pair, large, is_sent))
+                    for pair in (_NAMES, _NAMES[::-1])
+                    for is_sent in (True, False)
+                )
+            ),
         )
-        on = {node.name: node.device for node in self.graph_def.node}
-        for (source, destination, size, products_each, is_sent), stream in self.streams.items():
+        for (source, destination, size, is_sent), stream in self.streams.items():
             edges = self.chain(stream)
             [values] = [n for n in edges if self.types[n] == "VarHandleOp" and "values" in n]
             self.assertEqual(values, f"values_{_NAMES.index(source)}_{size}")
-            read = [on[name] for name in edges if self.types[name] == "StridedSlice"]
-            count = link_calibration._num_tensors(size, products_each)
-            self.assertEqual(read, count * [destination if is_sent else source])
-            products = sum(self.types[name] == "MatMul" for name in edges)
-            self.assertEqual(products, 2 * count * products_each)
+            on = {node.name: node.device for node in self.graph_def.node}
+            read = {on[name] for name in edges if self.types[name] == "StridedSlice"}
+            self.assertEqual(read, {destination if is_sent else source})
 
     def test_every_trip_waits_for_the_one_before(self):
         for (source, destination, size), trip in self.trips.items():
