@@ -26,7 +26,7 @@ import tensorflow as tf
 from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.provenance import provenance
 from tf_placer.costs.link_calibration import calibrate_links
-from tf_placer.costs.tensor_streams import make_factor, tensor_stream
+from tf_placer.costs.tensor_streams import make_factor, make_values, tensor_stream
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.environments.step_profile import OperationTimes
@@ -105,13 +105,7 @@ def _measure(machine: Machine) -> dict[_Key, OperationTimes]:
         for (source, destination), size in itertools.product(
             itertools.permutations(names, 2), _SIZES
         ):
-            with tf.device(source):
-                values = tf1.get_variable(
-                    f"values_{names.index(source)}_{size}",
-                    [size // 4],
-                    initializer=tf1.ones_initializer(),
-                    use_resource=True,
-                )
+            values = make_values(f"values_{names.index(source)}_{size}", source, size)
             for products_each, is_sent in itertools.product(_PRODUCTS, (True, False)):
                 stream = tensor_stream(
                     *(values, factors, source, destination),

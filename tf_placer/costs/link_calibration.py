@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from tf_placer.costs.tensor_streams import make_factor, send, tensor_stream
+from tf_placer.costs.tensor_streams import make_factor, make_values, send, tensor_stream
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
@@ -187,13 +187,7 @@ def _graph(
     with tf.Graph().as_default() as graph:
         factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
         for source, size in itertools.product(names, _SIZES):
-            with tf.device(source):
-                values = tf1.get_variable(
-                    f"values_{names.index(source)}_{size}",
-                    [size // 4],
-                    initializer=tf1.ones_initializer(),
-                    use_resource=True,
-                )
+            values = make_values(f"values_{names.index(source)}_{size}", source, size)
             for destination in names:
                 arrived = tf.no_op()
                 for _ in range(_TRIPS):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-__all__ = ["make_factor", "send", "tensor_stream"]
+__all__ = ["make_factor", "make_values", "send", "tensor_stream"]
 
 tf1 = tf.compat.v1
 
@@ -22,6 +22,14 @@ def make_factor(name: str, device: str) -> tf.Variable:
             [_FACTOR_SIZE, _FACTOR_SIZE],
             initializer=tf1.constant_initializer(1.0 / _FACTOR_SIZE),
             use_resource=True,
+        )
+
+
+def make_values(name: str, device: str, size_bytes: int) -> tf.Variable:
+    """Makes what tensors of so many bytes are made of, a variable: float32 [size_bytes / 4]."""
+    with tf.device(device):
+        return tf1.get_variable(
+            name, [size_bytes // 4], initializer=tf1.ones_initializer(), use_resource=True
         )
 
 

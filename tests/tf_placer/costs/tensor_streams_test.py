@@ -6,15 +6,14 @@ import networkx as nx
 import tensorflow as tf
 from absl.testing import parameterized
 
-from tf_placer.costs.tensor_streams import make_factor, send, tensor_stream
+from tf_placer.costs.tensor_streams import make_factor, make_values, send, tensor_stream
 
 v1 = tf.compat.v1
 _SOURCE, _DESTINATION = (f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
 
 
 def _values() -> tf.Variable:
-    with tf.device(_SOURCE):
-        return v1.get_variable("values", [5], initializer=v1.ones_initializer(), use_resource=True)
+    return make_values("values", _SOURCE, 20)
 
 
 class TensorStreamTest(parameterized.TestCase, tf.test.TestCase):
@@ -86,6 +85,8 @@ class SendTest(tf.test.TestCase):
         self.assertEqual(looked.device, _DESTINATION)
         made = looked.inputs[0].op
         self.assertEqual((made.type, made.device), ("Abs", _SOURCE))
+        # Of 20 bytes.
+        self.assertEqual((made.outputs[0].shape, made.outputs[0].dtype), ([5], tf.float32))
 
 
 if __name__ == "__main__":
