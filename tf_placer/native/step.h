@@ -24,7 +24,8 @@ namespace tf_placer {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// How much of the overhead of a transfer is left if the last one ended `gap_secs` ago.
+// What part of its overhead a device loses to a transfer if its last one ended `gap_secs` ago: the
+// rules are those of `tf_placer/problem/README.md`.
 inline double overhead_part(double gap_secs) {
   constexpr double kRestSecs = 0.01;
   return std::sqrt(std::sqrt(std::clamp(gap_secs / kRestSecs, 0.0, 1.0)));
