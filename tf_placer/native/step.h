@@ -554,14 +554,14 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       const double secs = jobs_[started].secs;
       const int32_t device = jobs_[started].device;
       for (const int32_t end : {transfers_[transfer].source, device}) {
-        Server& held = servers_[end];
-        double lost_secs = tables_.transfer_share[end] * secs;
         const double overhead_secs = tables_.transfer_overhead_secs[end];
-        if (overhead_secs > 0.0) {
-          lost_secs += overhead_secs * overhead_part(now - held.sends_until_secs);
-          held.sends_until_secs = std::max(held.sends_until_secs, now + secs);
-        }
-        if (lost_secs > 0.0) {
+        if (tables_.transfer_share[end] > 0.0 || overhead_secs > 0.0) {
+          Server& held = servers_[end];
+          double lost_secs = tables_.transfer_share[end] * secs;
+          if (overhead_secs > 0.0) {
+            lost_secs += overhead_secs * overhead_part(now - held.sends_until_secs);
+            held.sends_until_secs = std::max(held.sends_until_secs, now + secs);
+          }
           if (held.free_slots < held.slots) {
             delay(num_events, end, lost_secs);
           } else {
