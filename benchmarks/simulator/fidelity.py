@@ -16,7 +16,7 @@ when the graph was profiled. Two live rounds do not agree with each other either
 is in the table, as a limit of what can be seen here.
 
 Writes the placements with both times, a table and a scatter plot. A run that was stopped goes on
-where it was: problems and measurements are in `--log_dir`.
+where it was: problems, placements and measurements are in `--log_dir`.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.environments.paired import PairedEnvironment, PairedProtocol
 from tf_placer.environments.paired_steps import log_speedup
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
+from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
@@ -58,7 +59,7 @@ from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
-__all__ = ["Comparison", "main", "measure_live"]
+__all__ = ["Comparison", "kept_placements", "main", "measure_live"]
 
 _MODELS: Mapping[str, Callable[[], Any]] = {
     "language_model": small.small_language_model,
@@ -162,6 +163,29 @@ def _placements(
         redrawn = random.random(len(base)) < random.uniform(0.02, 0.6)
         rows.append(("partly random", np.where(redrawn, uniform[len(rows)], base).astype(np.int32)))
     return rows
+
+
+def kept_placements(
+    path: pathlib.Path, count: int, make: Callable[[], list[tuple[str, np.ndarray]]]
+) -> list[tuple[str, np.ndarray]]:
+    """Makes placements and keeps them, or reads those of the run that this one goes on with.
+
+    Some come of a search, so another version of the simulator would make others.
+
+    Args:
+        path: of the file.
+        count: how many are wanted.
+        make: makes that many, where each is from and the device of each group.
+
+    Raises:
+        ValueError: the file has another number of placements.
+    """
+    if not path.exists():
+        write_json(path, [[kind, row.tolist()] for kind, row in make()])
+    kept = [(kind, np.array(row, np.int32)) for kind, row in read_json(path)]
+    if len(kept) != count:
+        raise ValueError(f"{path} has {len(kept)} placements, not {count}: name another --log_dir")
+    return kept
 
 
 def _searched(
@@ -276,7 +300,11 @@ def _compare(name: str, args: argparse.Namespace) -> Comparison:
     machine = find_machine(args.machine)
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    placements = _placements(grouped.group_graph, legal, problem, args.placements)
+    placements = kept_placements(
+        directory / "placements.json",
+        args.placements,
+        lambda: _placements(grouped.group_graph, legal, problem, args.placements),
+    )
 
     def assign(row: np.ndarray) -> dict[str, str]:
         return grouped.assignment(row, devices)

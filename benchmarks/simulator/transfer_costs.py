@@ -1,11 +1,12 @@
-"""What sending a tensor costs both processes of `local:2`, by how far apart tensors are sent.
+"""What sending a tensor costs both processes of `local:2`, by how many are sent, and when.
 
-Sixteen tensors go from one process to the other while both multiply matrices, more or fewer for
-each tensor; beside it the same products and tensors, none of which is sent. The difference of the
-processor time that a process uses, divided by the number of tensors, is what it loses to each: the
-mean of both directions and of both ends. "Rule" is what the simulator takes from its operations,
-with what `calibrate_links` measured in the same minute, from four products each.
+Tensors go from one process to the other while both multiply matrices, one or several at a time,
+after more or fewer products; beside it the same products and tensors, none of which is sent. The
+difference of the processor time that a process uses, divided by the number of tensors, is what it
+loses to each: the mean of both directions and of both ends. "Rule" is what the simulator takes from
+its operations, with what `calibrate_links` measured in the same minute.
 
+Fits the power by which the overhead of the smallest tensors grows with the time since the last one.
 Writes a table and a picture.
 """
 
@@ -21,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness.pictures import save_picture
@@ -38,33 +40,37 @@ from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.scratch import scratch_directory
 from tf_placer.text.table import table
 
-__all__ = ["Cost", "costs", "main"]
+__all__ = ["Cost", "Growth", "costs", "fit_growth", "main"]
 
 tf1 = tf.compat.v1
 
-_PRODUCTS = (0, 1, 2, 4, 8, 16, 32)
+_NUM_PRODUCTS = 128
+# How many tensors are made at a time, and how many products each process computes in between.
+_MANNERS = ((1, 1), (1, 2), (1, 4), (1, 8), (1, 16), (1, 32), (4, 16), (16, 32), (64, 128))
 _SIZES = (4, 128 * 2**10, 2**20)
-_NUM_TENSORS = 16
+_POWERS = np.arange(1, 21) / 20
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
-# Products for each tensor, source, destination, bytes, and whether tensors are sent.
-_Key = tuple[int, str, str, int, bool]
+# One of `_MANNERS`, source, destination, bytes, and whether tensors are sent.
+_Key = tuple[tuple[int, int], str, str, int, bool]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a tensor of some bytes costs, at some distance from the next.
+    """What a tensor of some bytes costs that is sent in some manner.
 
     Attributes:
-        products_each: how many products each process computes for a tensor.
-        size_bytes: of the tensor.
-        apart_secs: how far apart tensors are made that are not sent.
+        at_a_time: how many tensors are made at a time.
+        products_between: how many products each process computes in between.
+        size_bytes: of a tensor.
+        gap_secs: how long no tensor is on its way then, as the simulator counts.
         lost_secs: processor time that a process loses to a tensor.
         rule_secs: what the simulator takes.
     """
 
-    products_each: int
+    at_a_time: int
+    products_between: int
     size_bytes: int
-    apart_secs: float
+    gap_secs: float
     lost_secs: float
     rule_secs: float
 
@@ -74,27 +80,65 @@ def costs(machine: Machine, times: Mapping[_Key, OperationTimes]) -> list[Cost]:
 
     Args:
         machine: two devices with measured links.
-        times: of streams of `_NUM_TENSORS` tensors.
+        times: of streams of `_NUM_PRODUCTS` products.
     """
     found = []
-    for products_each, size in dict.fromkeys((key[0], key[3]) for key in times):
-        lost, apart, rule = [], [], []
+    for manner, size in dict.fromkeys((key[0], key[3]) for key in times):
+        at_a_time, products_between = manner
+        num_gaps = _NUM_PRODUCTS // products_between
+        gaps, lost, rule = [], [], []
         for link in machine.links:
-            stream = (products_each, link.source, link.destination, size)
+            stream = (manner, link.source, link.destination, size)
             sent, kept = times[*stream, True], times[*stream, False]
-            apart.append(statistics.median(kept.secs) / _NUM_TENSORS)
+            computed_secs = statistics.median(kept.secs) / num_gaps
             secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
             for task, device in enumerate(machine.devices):
-                used = sent.cpu_secs[f"task {task}"] - kept.cpu_secs[f"task {task}"]
-                lost.append(used / _NUM_TENSORS)
-                # Those that are made at once wait for each other.
-                period = apart[-1] + lost[-1]
-                part = overhead_part(period - secs) if products_each else 0.0
+                used = np.subtract(sent.cpu_secs[f"task {task}"], kept.cpu_secs[f"task {task}"])
+                lost.append(float(np.median(used)) / (num_gaps * at_a_time))
+                # They go one after the other.
+                gaps.append(max(computed_secs + at_a_time * (lost[-1] - secs), 0.0))
                 assert device.transfer_share is not None
                 assert device.transfer_overhead_secs is not None
-                rule.append(device.transfer_share * secs + part * device.transfer_overhead_secs)
-        found.append(Cost(products_each, size, *map(statistics.fmean, (apart, lost, rule))))
+                part = (overhead_part(gaps[-1]) + (at_a_time - 1) * overhead_part(0.0)) / at_a_time
+                rule.append(
+                    device.transfer_share * size / link.bandwidth_bytes_per_sec
+                    + part * device.transfer_overhead_secs
+                )
+        found.append(Cost(*manner, size, *map(statistics.fmean, (gaps, lost, rule))))
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """How what a tensor costs grows with the time since the last one.
+
+    Attributes:
+        power: of that time.
+        least_secs: what it costs right after the last one.
+        most_secs: what it costs 10 ms after it.
+    """
+
+    power: float
+    least_secs: float
+    most_secs: float
+
+
+def fit_growth(found: Sequence[Cost]) -> Growth:
+    """Finds the power of `overhead_part` that fits costs best, by least squares of relative errors.
+
+    Args:
+        found: of tensors of one size.
+    """
+    lost_secs = np.array([cost.lost_secs for cost in found])
+    parts = np.minimum([cost.gap_secs / 0.01 for cost in found], 1.0)
+    at_a_time = np.array([cost.at_a_time for cost in found])
+    fits = []
+    for power in _POWERS:
+        terms = np.stack([np.ones(len(found)), parts**power / at_a_time], axis=1)
+        factors = np.linalg.lstsq(terms / lost_secs[:, None], np.ones(len(found)), rcond=None)[0]
+        error = float(np.square(terms @ factors / lost_secs - 1).sum())
+        fits.append((error, Growth(float(power), float(factors[0]), float(factors.sum()))))
+    return min(fits, key=lambda fit: fit[0])[1]
 
 
 def _measure(machine: Machine) -> dict[_Key, OperationTimes]:
@@ -106,14 +150,19 @@ def _measure(machine: Machine) -> dict[_Key, OperationTimes]:
             itertools.permutations(names, 2), _SIZES
         ):
             values = make_values(f"values_{names.index(source)}_{size}", source, size)
-            for products_each, is_sent in itertools.product(_PRODUCTS, (True, False)):
+            for manner, is_sent in itertools.product(_MANNERS, (True, False)):
+                at_a_time, products_between = manner
                 stream = tensor_stream(
                     *(values, factors, source, destination),
                     is_sent=is_sent,
-                    num_tensors=_NUM_TENSORS,
-                    products_each=products_each,
+                    num_products=_NUM_PRODUCTS,
+                    made_after=[
+                        count
+                        for count in range(1, _NUM_PRODUCTS + 1, products_between)
+                        for _ in range(at_a_time)
+                    ],
                 )
-                streams[products_each, source, destination, size, is_sent] = stream.name
+                streams[manner, source, destination, size, is_sent] = stream.name
         step = Step(tuple(streams.values())[:1], {}, (tf1.global_variables_initializer().name,))
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -127,18 +176,23 @@ def _measure(machine: Machine) -> dict[_Key, OperationTimes]:
 
 
 def _table(found: Sequence[Cost]) -> str:
-    headers = ["products each", "ms apart"]
+    headers = ["at a time", "products between", "gap in ms"]
     for size in _SIZES:
         headers += [f"{_name(size)}: us lost", "rule"]
     rows = []
-    for products_each in _PRODUCTS:
-        of = {cost.size_bytes: cost for cost in found if cost.products_each == products_each}
-        apart = f"{1e3 * of[_SIZES[0]].apart_secs:.2f}" if products_each else "at once"
-        row = [str(products_each), apart]
+    for manner in _MANNERS:
+        of = {c.size_bytes: c for c in found if (c.at_a_time, c.products_between) == manner}
+        row = [*map(str, manner), f"{1e3 * of[_SIZES[0]].gap_secs:.2f}"]
         for size in _SIZES:
             row += [f"{1e6 * of[size].lost_secs:.0f}", f"{1e6 * of[size].rule_secs:.0f}"]
         rows.append(row)
-    return table(headers, rows, "r" * len(headers))
+    growth = fit_growth([cost for cost in found if cost.size_bytes == _SIZES[0]])
+    return (
+        f"{table(headers, rows, 'r' * len(headers))}\n\n"
+        f"What a tensor of {_name(_SIZES[0])} costs grows with the time since the last one by the "
+        f"power {growth.power:.2f},\nfrom {1e6 * growth.least_secs:.0f} us to "
+        f"{1e6 * growth.most_secs:.0f} us after 10 ms, says the best fit."
+    )
 
 
 def _name(size: int) -> str:
@@ -153,16 +207,16 @@ def _plot(path: pathlib.Path, found: Sequence[Cost]) -> None:
 
     figure, axes = pyplot.subplots(figsize=(6, 4), constrained_layout=True)
     for number, size in enumerate(_SIZES):
-        of = [cost for cost in found if cost.size_bytes == size and cost.products_each]
-        apart_ms = [1e3 * cost.apart_secs for cost in of]
+        of = [cost for cost in found if cost.size_bytes == size and cost.at_a_time == 1]
+        gap_ms = [1e3 * cost.gap_secs for cost in of]
         axes.plot(
-            apart_ms, [1e6 * c.lost_secs for c in of], f"C{number}o", label=f"{_name(size)}, lost"
+            gap_ms, [1e6 * c.lost_secs for c in of], f"C{number}o", label=f"{_name(size)}, lost"
         )
         axes.plot(
-            apart_ms, [1e6 * c.rule_secs for c in of], f"C{number}--", label=f"{_name(size)}, rule"
+            gap_ms, [1e6 * c.rule_secs for c in of], f"C{number}--", label=f"{_name(size)}, rule"
         )
     axes.set_xscale("log")
-    axes.set_xlabel("ms between tensors")
+    axes.set_xlabel("ms since the last tensor")
     axes.set_ylabel("us that an end loses to a tensor")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize="small")

@@ -20,7 +20,7 @@ from tf_placer.machines.processor import processor_name
 
 __all__ = ["KnownLinks", "keep_links", "known_links"]
 
-_FORMAT = 2
+_FORMAT = 3
 _FILE = "links.json"
 _LOST_TO_TRANSFERS = ("transfer_share", "transfer_overhead_secs")
 

@@ -8,7 +8,9 @@ import os
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
+import numpy as np
 import tensorflow as tf
 
 from tf_placer.costs.tensor_streams import make_factor, make_values, send, tensor_stream
@@ -18,7 +20,7 @@ from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.environments.step_profile import OperationTimes
 from tf_placer.errors import SearchError
 from tf_placer.inputs.step import Step
-from tf_placer.machines.machine import Device, Link, Machine
+from tf_placer.machines.machine import Link, Machine
 from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.scratch import scratch_directory
 
@@ -30,8 +32,18 @@ _KIB, _MIB = 2**10, 2**20
 # The smallest stands for a tensor of no bytes.
 _SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
 _TRIPS = 6
-_STREAM_SIZES = (_SIZES[0], _MIB)
-_NUM_TENSORS, _PRODUCTS_EACH = 16, 4
+# Tensors of a stream are made at once, or each after four more products.
+_NUM_TENSORS, _PRODUCTS_EACH = 24, 4
+_NUM_PRODUCTS = _NUM_TENSORS * _PRODUCTS_EACH
+_AT_ONCE = (1,) * _NUM_TENSORS
+_APART = range(_PRODUCTS_EACH, _NUM_PRODUCTS + 1, _PRODUCTS_EACH)
+_Manner = Literal["kept", "at once", "apart"]
+_MANNERS: Mapping[int, tuple[_Manner, ...]] = {
+    _SIZES[0]: ("kept", "at once", "apart"),
+    _MIB: ("kept", "at once"),
+}
+# Source, destination, bytes, and whether tensors are sent, and how.
+_Stream = tuple[str, str, int, _Manner]
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
 _TIMEOUT_SECS = 120.0
 
@@ -49,10 +61,10 @@ def calibrate_links(
     with a tensor of four bytes takes is the latency, in both directions.
 
     The processes of a "local" machine send and receive with the cores that they compute on. Tensors
-    that are sent one by one while both ends multiply matrices tell what processor time each costs
-    at either end, without that of waiting. What grows with their size is the `transfer_share` of a
-    device; from what does not, and from how far apart they were, comes its
-    `transfer_overhead_secs`.
+    that are sent while both ends multiply matrices tell what processor time each costs at either
+    end, without that of waiting. What it grows by with the size of those that are sent at once is
+    the `transfer_share` of the devices. What small ones cost that are sent at once and one by one
+    gives their `transfer_overhead_secs`.
 
     Args:
         machine: an attached or local machine or a cluster.
@@ -92,54 +104,75 @@ def calibrate_links(
     if isinstance(times, Failure):
         raise SearchError(f"the links of {machine.spec} cannot be measured: {times.message}")
     secs = {
-        key: statistics.median(run.secs) / _TRIPS
+        key: _undisturbed(run.secs) / _TRIPS
         for key, run in zip(trips, times[: len(trips)], strict=True)
     }
     links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
     devices = machine.devices
     if machine.kind == "local":
         runs = dict(zip(streams, times[len(trips) :], strict=True))
+        share, overhead_secs = _losses(machine, links, runs)
         devices = tuple(
-            _with_losses(device, links, runs, task) for task, device in enumerate(devices)
+            dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
+            for device in devices
         )
     return dataclasses.replace(machine, devices=devices, links=links)
 
 
-def _with_losses(
-    device: Device,
-    links: Sequence[Link],
-    streams: Mapping[tuple[str, str, int, bool], OperationTimes],
-    task: int,
-) -> Device:
-    """Computes what operations of a local machine's device lose to a transfer from or to it.
+def _undisturbed(secs: Sequence[float]) -> float:
+    """Computes what something takes; what disturbs it only adds to that."""
+    return float(np.quantile(secs, 0.25))
+
+
+def _losses(
+    machine: Machine, links: Sequence[Link], streams: Mapping[_Stream, OperationTimes]
+) -> tuple[float, float]:
+    """Computes what operations of a local machine's devices lose to a transfer from or to them.
 
     Args:
-        device: whose they are.
+        machine: whose devices are processes that are all alike.
         links: as they were measured.
-        streams: by source, destination, bytes and whether tensors were sent, how long it took and
-            what each process used.
-        task: number of the device.
+        streams: how long each took and what each process used.
+
+    Returns:
+        The `transfer_share` and the `transfer_overhead_secs` of each device.
     """
-    ends = [link for link in links if device.name in (link.source, link.destination)]
+    tasks = {device.name: f"task {task}" for task, device in enumerate(machine.devices)}
+    small, large = _SIZES[0], _MIB
 
-    def lost_secs(size: int) -> float:
-        used = [
-            streams[link.source, link.destination, size, True].cpu_secs[f"task {task}"]
-            - streams[link.source, link.destination, size, False].cpu_secs[f"task {task}"]
-            for link in ends
-        ]
-        return max(statistics.fmean(used) / _NUM_TENSORS, 0.0)
+    def lost_secs(link: Link, end: str, size: int, manner: _Manner) -> float:
+        """Computes what an end of a link lost to each tensor."""
+        sent_secs, kept_secs = (
+            _undisturbed(streams[link.source, link.destination, size, how].cpu_secs[tasks[end]])
+            for how in (manner, "kept")
+        )
+        return (sent_secs - kept_secs) / _NUM_TENSORS
 
-    small, large = _STREAM_SIZES
-    link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in ends)
-    share = min(max((lost_secs(large) - lost_secs(small)) / link_secs, 0.0), 1.0)
-    latency_secs = statistics.fmean(link.latency_secs for link in ends)
-    apart_secs = statistics.fmean(
-        statistics.median(streams[link.source, link.destination, small, False].secs) / _NUM_TENSORS
-        for link in ends
+    # To receive costs as much, and more or less on top of that: it hangs on chance how much memory
+    # an allocator has just returned to the system.
+    grown_secs = statistics.fmean(
+        lost_secs(link, link.source, large, "at once")
+        - lost_secs(link, link.source, small, "at once")
+        for link in links
     )
-    overhead_secs = max(lost_secs(small) - share * latency_secs, 0.0) / overhead_part(apart_secs)
-    return dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
+    link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in links)
+    share = min(max(grown_secs / link_secs, 0.0), 1.0)
+    at_once_secs, apart_secs = (
+        statistics.fmean(
+            lost_secs(link, end, small, manner)
+            for link in links
+            for end in (link.source, link.destination)
+        )
+        for manner in ("at once", "apart")
+    )
+    # The next tensor is made when the last one is there already.
+    latency_secs = statistics.fmean(link.latency_secs for link in links)
+    computed_secs = statistics.fmean(
+        _undisturbed(streams[link.source, link.destination, small, "kept"].secs) for link in links
+    )
+    gap_secs = computed_secs / _NUM_TENSORS + apart_secs - latency_secs
+    parts = overhead_part(0.0) + overhead_part(gap_secs)
+    return share, max(at_once_secs + apart_secs, 0.0) / parts
 
 
 def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
@@ -174,16 +207,16 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 
 def _graph(
     names: Sequence[str],
-) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[tuple[str, str, int, bool], str]]:
+) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[_Stream, str]]:
     """Builds what is timed between pairs of devices.
 
     Returns:
         The graph, and the name of its initialiser; by (source, destination, bytes), a device and
-        itself included, the name of the operation that makes `_TRIPS` round trips; and by (source,
-        destination, bytes, whether they are sent) that of the one that makes tensors at the source
-        while both devices multiply matrices.
+        itself included, the name of the operation that makes `_TRIPS` round trips; and the names of
+        those that make tensors at the source while both devices multiply matrices.
     """
-    trips, streams = {}, {}
+    trips: dict[tuple[str, str, int], str] = {}
+    streams: dict[_Stream, str] = {}
     with tf.Graph().as_default() as graph:
         factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
         for source, size in itertools.product(names, _SIZES):
@@ -194,15 +227,15 @@ def _graph(
                     with tf.control_dependencies([arrived]):
                         arrived = send(values, source, destination)
                 trips[source, destination, size] = arrived.name
-                if destination == source or size not in _STREAM_SIZES:
+                if destination == source:
                     continue
-                for is_sent in (True, False):
-                    stream = tensor_stream(
+                for manner in _MANNERS.get(size, ()):
+                    are_apart = manner == "apart" or (manner, size) == ("kept", _SIZES[0])
+                    streams[source, destination, size, manner] = tensor_stream(
                         *(values, factors, source, destination),
-                        is_sent=is_sent,
-                        num_tensors=_NUM_TENSORS,
-                        products_each=_PRODUCTS_EACH,
-                    )
-                    streams[source, destination, size, is_sent] = stream.name
+                        is_sent=manner != "kept",
+                        num_products=_NUM_PRODUCTS,
+                        made_after=_APART if are_apart else _AT_ONCE,
+                    ).name
         initializer = tf1.global_variables_initializer()
     return graph, initializer.name, trips, streams

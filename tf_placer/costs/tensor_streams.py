@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -59,10 +59,10 @@ def tensor_stream(
     destination: str,
     *,
     is_sent: bool,
-    num_tensors: int,
-    products_each: int,
+    num_products: int,
+    made_after: Sequence[int],
 ) -> tf.Operation:
-    """Makes tensors one by one while two devices multiply matrices.
+    """Makes tensors while two devices multiply matrices.
 
     Args:
         values: float32 [n], on the source.
@@ -70,21 +70,18 @@ def tensor_stream(
         source: name of the device that makes the tensors.
         destination: name of the other one.
         is_sent: whether the destination looks at the tensors, or the source itself.
-        num_tensors: how many there are.
-        products_each: how many products each device computes for a tensor, one after the other. The
-            source makes the next tensor after so many. With 0 it makes all tensors at once.
+        num_products: how many products each device computes, one after the other.
+        made_after: for each tensor, after how many products of the source it is made: at least one.
 
     Returns:
         The operation that all of it leads to.
     """
     products = {
-        device: _products(factors[device], device, num_tensors * products_each)
-        for device in (source, destination)
+        device: _products(factors[device], device, num_products) for device in (source, destination)
     }
-    ends = [*products[source][-1:], *products[destination][-1:]]
-    for k in range(num_tensors):
-        before = [products[source][(k + 1) * products_each - 1]] if products_each else []
-        with tf.control_dependencies(before):
+    ends = [products[source][-1], products[destination][-1]]
+    for count in made_after:
+        with tf.control_dependencies([products[source][count - 1]]):
             ends.append(send(values, source, destination if is_sent else source))
     with tf.device(source), tf.control_dependencies(ends):
         return tf.no_op()

@@ -548,8 +548,8 @@ class LoadedGraph:
             report_stage: called with what comes next.
 
         Returns:
-            For each fetch `secs` of its counted runs and `cpu_secs`, for each process the mean
-            over these runs.
+            For each fetch `secs` of its counted runs and `cpu_secs`, a list of those of each
+            process.
 
         Raises:
             SessionFailed: anything went wrong.
@@ -570,7 +570,7 @@ class LoadedGraph:
                     secs[k, number] = time.perf_counter() - start
                     cpu_secs[k, number] = _cpu_secs(processes) - used
         return [
-            {"secs": times[dropped:].tolist(), "cpu_secs": used[dropped:].mean(axis=0).tolist()}
+            {"secs": times[dropped:].tolist(), "cpu_secs": used[dropped:].T.tolist()}
             for times, used in zip(secs, cpu_secs, strict=True)
         ]
 

@@ -387,7 +387,8 @@ class SessionEnvironment:
             return answer
         return [
             OperationTimes(
-                tuple(times["secs"]), dict(zip(processes, times["cpu_secs"], strict=True))
+                tuple(times["secs"]),
+                dict(zip(processes, map(tuple, times["cpu_secs"]), strict=True)),
             )
             for times in answer["times"]
         ]

@@ -32,12 +32,12 @@ class OperationTimes:
 
     Attributes:
         secs: seconds of every counted run.
-        cpu_secs: by the name of each process that runs sessions, the mean over these runs of the
-            processor time that it used.
+        cpu_secs: by the name of each process that runs sessions, the processor time that it used
+            in every counted run.
     """
 
     secs: tuple[float, ...]
-    cpu_secs: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    cpu_secs: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

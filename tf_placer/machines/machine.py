@@ -30,9 +30,10 @@ class Device:
         memory_bytes: how much its operations may hold at once; None when not known or not limited.
         cores: the cores of this machine that it is pinned to; empty when it is not pinned.
         model: the name of its device class, such as "K80"; None unless its machine is described.
-        transfer_share: share of the time of a transfer from or to it that its operations lose, as
-            on a CPU that copies with the cores that it computes on; None when not measured.
-        transfer_overhead_secs: what they lose to it beside that, whatever its time, if the device
+        transfer_share: share of the time of the bytes of a transfer from or to it that its
+            operations lose, as on a CPU that copies with the cores that it computes on; None when
+            not measured.
+        transfer_overhead_secs: what they lose to it beside that, whatever its bytes, if the device
             had no other transfer for 10 ms; None when not measured.
     """
 

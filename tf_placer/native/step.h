@@ -27,8 +27,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What part of its overhead a device loses to a transfer if its last one ended `gap_secs` ago: the
 // rules are those of `tf_placer/problem/README.md`.
 inline double overhead_part(double gap_secs) {
-  constexpr double kRestSecs = 0.01;
-  return std::sqrt(std::sqrt(std::clamp(gap_secs / kRestSecs, 0.0, 1.0)));
+  constexpr double kRestSecs = 0.01, kLeast = 0.25;
+  return kLeast + (1.0 - kLeast) * std::sqrt(std::clamp(gap_secs / kRestSecs, 0.0, 1.0));
 }
 
 // Records none of which is in two cache lines. What is never touched takes no memory.
@@ -553,11 +553,15 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       if (kTimes) times[started].start_secs = now;
       const double secs = jobs_[started].secs;
       const int32_t device = jobs_[started].device;
-      for (const int32_t end : {transfers_[transfer].source, device}) {
+      const int32_t source = transfers_[transfer].source;
+      for (const int32_t end : {source, device}) {
+        const double share = tables_.transfer_share[end];
         const double overhead_secs = tables_.transfer_overhead_secs[end];
-        if (tables_.transfer_share[end] > 0.0 || overhead_secs > 0.0) {
+        if (share > 0.0 || overhead_secs > 0.0) {
           Server& held = servers_[end];
-          double lost_secs = tables_.transfer_share[end] * secs;
+          const Link& link = tables_.links[source * num_devices + device];
+          const double bytes = static_cast<double>(outputs[transfers_[transfer].output].bytes);
+          double lost_secs = share * bytes / link.bandwidth;
           if (overhead_secs > 0.0) {
             lost_secs += overhead_secs * overhead_part(now - held.sends_until_secs);
             held.sends_until_secs = std::max(held.sends_until_secs, now + secs);

@@ -36,9 +36,9 @@ class ProblemDevice:
         kind: what it is, such as "CPU", "GPU" or "K80".
         memory_bytes: what its operations may hold at once.
         slots: how many operations it runs at a time.
-        transfer_share: share of the time of every transfer from or to it that its operations lose
-            to the transfer, as on a CPU that copies with the core that it computes on.
-        transfer_overhead_secs: what they lose to it beside that, whatever its time, if the device
+        transfer_share: share of the time of the bytes of every transfer from or to it that its
+            operations lose, as on a CPU that copies with the core that it computes on.
+        transfer_overhead_secs: what they lose to it beside that, whatever its bytes, if the device
             had no other transfer for 10 ms; less if it had one.
     """
 

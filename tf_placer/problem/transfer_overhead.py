@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 __all__ = ["overhead_part"]
 
 _REST_SECS = 0.01
+_LEAST = 0.25
 
 
 def overhead_part(gap_secs: float) -> float:
@@ -15,7 +18,7 @@ def overhead_part(gap_secs: float) -> float:
             if it had none.
 
     Returns:
-        From 0 to 1, as the rules of problems say; fitted to `benchmarks.simulator.transfer_costs`.
+        From 0.25 to 1, as the rules of problems say; `benchmarks.simulator.transfer_costs` shows
+        how well that fits.
     """
-    part: float = min(max(gap_secs / _REST_SECS, 0.0), 1.0) ** 0.25
-    return part
+    return _LEAST + (1.0 - _LEAST) * math.sqrt(min(max(gap_secs / _REST_SECS, 0.0), 1.0))

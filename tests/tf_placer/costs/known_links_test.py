@@ -67,7 +67,7 @@ class KnownLinksTest(tf.test.TestCase):
     def test_a_file_that_is_none_of_ours_is_measured_anew(self):
         file = cache_directory() / "links.json"
         file.parent.mkdir()
-        for text in ("", "[1]", '{"format": 2}', '{"format": 1, "machines": []}', "{"):
+        for text in ("", "[1]", '{"format": 3}', '{"format": 2, "machines": []}', "{"):
             file.write_text(text)
             self.assertIsNone(known_links(_MACHINE, None))
         keep_links(_MEASURED, None)

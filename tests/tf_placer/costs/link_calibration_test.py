@@ -95,39 +95,44 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertAllClose(link.bandwidth_bytes_per_sec, bandwidths[pair], rtol=1e-3)
             self.assertIsNone(link.channel)
 
-    def test_a_device_of_a_local_machine_loses_what_its_process_uses_for_transfers(self):
+    def test_devices_of_a_local_machine_lose_what_their_processes_use_for_transfers(self):
         _, _, trips, streams = link_calibration._graph(_NAMES)
-        latency_secs, bandwidth = 1e-3, 1e9
+        num_tensors = link_calibration._NUM_TENSORS
+        latency_secs, bandwidth = 2e-3, 1e9
 
         def times(fetches):
             self.assertEqual(fetches, [*trips.values(), *streams.values()])
             for source, destination, size in trips:
                 secs = 0.0 if source == destination else 2 * latency_secs + size / bandwidth
                 yield OperationTimes((link_calibration._TRIPS * (0.1 + secs),))
-            for source, _, size, is_sent in streams:
-                secs = latency_secs + size / bandwidth
-                # Task 0 needs half of a transfer to send and a tenth to receive, and three
-                # milliseconds each time if it had none for 10 ms; task 1 a quarter and three
-                # quarters, and no more. Tensors are 0.625 ms apart, a sixteenth of 10 ms.
-                shares = {0: (0.5, 0.75), 1: (0.1, 0.25)}[_NAMES.index(source)]
-                lost = [0.003 / 2 + shares[0] * secs, shares[1] * secs]
-                # The products take a second, and what is sent another to make.
+            for source, _, size, manner in streams:
+                lost = np.zeros(2)
+                if manner != "kept":
+                    # To send bytes costs task 0 half of their time and task 1 a quarter. To receive
+                    # them costs either anything.
+                    lost[:] = (size > 4) * 0.02
+                    sender = _NAMES.index(source)
+                    lost[sender] = (0.5, 0.25)[sender] * size / bandwidth
+                    # Any transfer costs 3 ms after 10 ms. Apart, one starts a 36th of 10 ms after
+                    # the end of the last one.
+                    lost += 0.003 * (1 / 4 if manner == "at once" else 3 / 8)
+                # The products take a second, what is sent another to make, and what disturbs a
+                # round more.
                 made = [1.0 + (name == source) for name in _NAMES]
-                used = [
-                    m + is_sent * link_calibration._NUM_TENSORS * each
-                    for m, each in zip(made, lost, strict=True)
-                ]
-                taken = link_calibration._NUM_TENSORS * 0.01 / 16
-                yield OperationTimes(
-                    (9.0, taken, taken), {f"task {i}": u for i, u in enumerate(used)}
-                )
+                used = {
+                    f"task {task}": tuple(
+                        made[task] + num_tensors * lost[task] + disturbed
+                        for disturbed in (0.0, 5.0, 0.3)
+                    )
+                    for task in range(2)
+                }
+                taken = num_tensors * (0.01 / 36 + latency_secs - 0.003 * 3 / 8)
+                yield OperationTimes((9.0, taken, taken), used)
 
         local = dataclasses.replace(_MACHINE, kind="local")
-        devices = self.calibrated(local, times).devices
-        shares = [device.transfer_share for device in devices]
-        self.assertAllClose(shares, [(0.5 + 0.1) / 2, (0.25 + 0.75) / 2], rtol=1e-3)
-        overheads = [device.transfer_overhead_secs for device in devices]
-        self.assertAllClose(overheads, [0.003, 0.0], atol=1e-6)
+        for device in self.calibrated(local, times).devices:
+            self.assertAllClose(device.transfer_share, 0.375, rtol=1e-3)
+            self.assertAllClose(device.transfer_overhead_secs, 0.003, rtol=1e-3)
 
     def test_a_transfer_never_gives_a_device_time(self):
         *_, trips, streams = link_calibration._graph(_NAMES)
@@ -135,9 +140,10 @@ class CalibrateLinksTest(tf.test.TestCase):
         def times(_):
             for _ in trips:
                 yield OperationTimes((1.0,))
-            for *_, is_sent in streams:
+            for *_, manner in streams:
                 # As in a disturbed measurement.
-                yield OperationTimes((1.0,), {f"task {i}": 1.0 - 0.5 * is_sent for i in range(2)})
+                used = 1.0 - 0.5 * (manner != "kept")
+                yield OperationTimes((1.0,), {f"task {i}": (used,) for i in range(2)})
 
         for device in self.calibrated(dataclasses.replace(_MACHINE, kind="local"), times).devices:
             self.assertBetween(device.transfer_share, 0.0, 1.0)
@@ -174,25 +180,34 @@ class RoundTripsTest(tf.test.TestCase):
                 edges.add_edge(before, name)
         return edges
 
-    def test_two_sizes_are_sent_and_not_sent_between_all_pairs(self):
-        small, large = link_calibration._STREAM_SIZES
+    def test_streams_are_kept_or_sent_at_once_or_apart(self):
+        on = {node.name: node.device for node in self.graph_def.node}
+        small, large = 4, 2**20
         self.assertCountEqual(
             self.streams,
-            itertools.chain(
-                *(
-                    ((*pair, small, is_sent), (*pair, large, is_sent))
-                    for pair in (_NAMES, _NAMES[::-1])
-                    for is_sent in (True, False)
+            [
+                (*pair, size, manner)
+                for pair in (_NAMES, _NAMES[::-1])
+                for size, manner in (
+                    *((small, "kept"), (small, "at once"), (small, "apart")),
+                    *((large, "kept"), (large, "at once")),
                 )
-            ),
+            ],
         )
-        for (source, destination, size, is_sent), stream in self.streams.items():
+        for (source, destination, size, manner), stream in self.streams.items():
             edges = self.chain(stream)
             [values] = [n for n in edges if self.types[n] == "VarHandleOp" and "values" in n]
             self.assertEqual(values, f"values_{_NAMES.index(source)}_{size}")
-            on = {node.name: node.device for node in self.graph_def.node}
             read = {on[name] for name in edges if self.types[name] == "StridedSlice"}
-            self.assertEqual(read, {destination if is_sent else source})
+            self.assertEqual(read, {source if manner == "kept" else destination})
+            # What is kept is made when that is made which it is compared with.
+            waited_for = {
+                sum(self.types[before] == "MatMul" for before in nx.ancestors(edges, name))
+                for name in edges
+                if self.types[name] == "Abs"
+            }
+            is_at_once = manner == "at once" or (size, manner) == (large, "kept")
+            self.assertEqual(waited_for, {1} if is_at_once else set(range(4, 97, 4)))
 
     def test_every_trip_waits_for_the_one_before(self):
         for (source, destination, size), trip in self.trips.items():

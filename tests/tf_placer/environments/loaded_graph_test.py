@@ -281,7 +281,9 @@ class LoadedGraphTest(tf.test.TestCase):
         self.assertEqual([len(each["secs"]) for each in times], [3, 3])
         self.assertAllGreater([each["secs"] for each in times], 0.0)
         # The session is in this process.
-        self.assertAllGreater([each["cpu_secs"] for each in times], 0.0)
+        cpu_secs = np.array([each["cpu_secs"] for each in times])
+        self.assertEqual(cpu_secs.shape, (2, 1, 3))
+        self.assertAllGreater(cpu_secs, 0.0)
         self.assertEqual(pathlib.Path(path).read_text().split(), ["a", "b"] * 4)
         self.assertEqual(self.stages[-1], "the timed operations")
 

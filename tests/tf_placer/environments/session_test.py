@@ -166,7 +166,7 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertAllGreater([each.secs for each in times], 0.0)
         for each in times:
             self.assertEqual(set(each.cpu_secs), {"the worker", "task 0", "task 1"})
-            self.assertGreater(each.cpu_secs["task 0"], 0.0)
+            self.assertAllGreater(each.cpu_secs["task 0"], 0.0)
         failure = self.environment.time_each(["x", "nowhere"])
         self.assertEqual(failure.kind, FailureKind.RUNTIME_ERROR)
         self.assertIn("nowhere", failure.message)

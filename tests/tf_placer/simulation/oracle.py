@@ -82,8 +82,8 @@ def simulate(problem: PlacementProblem, placement: np.ndarray) -> types.SimpleNa
                 end = problem.devices[d]
                 rested = min((now - sends_until[d]) / 0.01, 1.0) if now > sends_until[d] else 0.0
                 sends_until[d] = max(sends_until[d], now + secs)
-                lost_secs = end.transfer_share * secs
-                lost_secs += end.transfer_overhead_secs * math.sqrt(math.sqrt(rested))
+                lost_secs = end.transfer_share * size / link.bandwidth_bytes_per_sec
+                lost_secs += end.transfer_overhead_secs * (1 + 3 * rested**0.5) / 4
                 if lost_secs > 0:
                     delay(d, lost_secs)
 
