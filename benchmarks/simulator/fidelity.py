@@ -13,7 +13,8 @@ machine changes; the error of the one graph that all are compared with is in all
 too slow or too fast for all placements alike is in "absolute error", the median of that of seconds,
 and in "simulated / live", the median of the ratio of seconds; both hang on how fast the machine was
 when the graph was profiled. Two live rounds do not agree with each other either: how well they do
-is in the table, as a limit of what can be seen here.
+is in the table, and "at best", the rank correlation that a simulator without error would show for
+it.
 
 Writes the placements with both times, a table and a scatter plot. A run that was stopped goes on
 where it was: problems, placements and measurements are in `--log_dir`.
@@ -115,22 +116,27 @@ class Comparison:
         errors = np.abs(self.simulated_ratios / self.live_ratios - 1)
         odd = _median_ratios(self.log_ratios[:, ::2])
         even = _median_ratios(self.log_ratios[:, 1::2]) if self.log_ratios.shape[1] > 1 else odd
+        agreement = spearman(odd, even)
+        # All rounds together are as reliable as two halves that agree so well (Spearman and Brown).
+        at_best = math.sqrt(max(2 * agreement / (1 + agreement), 0.0)) if agreement > -1 else 0.0
         return [
             name,
             str(len(live_secs)),
             f"{format_step(live_secs.min())} to {format_step(live_secs.max())}",
             f"{spearman(self.simulated_ratios, self.live_ratios):.3f}",
+            f"{at_best:.3f}",
             f"{np.median(errors):.1%}",
             f"{np.percentile(errors, 90):.1%}",
             f"{np.median(np.abs(self.simulated_secs / live_secs - 1)):.1%}",
             f"{np.median(self.simulated_secs / live_secs):.3f}",
-            f"{spearman(odd, even):.3f}",
+            f"{agreement:.3f}",
             f"{np.median(np.abs(odd / even - 1)):.1%}",
         ]
 
 
-_HEADERS = ["graph", "placements", "live step", "rank correlation", "median error", "90 % below"]
-_HEADERS += ["absolute error", "simulated / live", "live rounds: correlation", "difference"]
+_HEADERS = ["graph", "placements", "live step", "rank correlation", "at best"]
+_HEADERS += ["median error", "90 % below", "absolute error", "simulated / live"]
+_HEADERS += ["live rounds: correlation", "difference"]
 
 
 def _median_ratios(log_ratios: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 
@@ -30,7 +31,7 @@ class ComparisonTest(absltest.TestCase):
     def test_errors_are_those_of_relative_steps_and_also_those_of_seconds(self):
         row = _comparison().row("graph")
         # 0 %, 10 % and 25 %; 90 % of the way lies between the last two.
-        errors, absolute, ratio = row[4:6], row[6], row[7]
+        errors, absolute, ratio = row[5:7], row[7], row[8]
         self.assertEqual(errors, ["10.0%", "22.0%"])
         # 2, 2.2 and 1.5 times as long.
         self.assertEqual((absolute, ratio), ("100.0%", "2.000"))
@@ -38,10 +39,19 @@ class ComparisonTest(absltest.TestCase):
 
     def test_rounds_are_compared_with_each_other(self):
         # The first and the third: geometric means of 1 and 3, 2 and 2, 4 and 3; the second.
-        correlation, difference = _comparison().row("graph")[8:]
+        correlation, difference = _comparison().row("graph")[9:]
         self.assertEqual(correlation, "1.000")
         # sqrt(3) / 1, 1, sqrt(12) / 5: 73 %, 0 %, 31 %.
         self.assertEqual(difference, "30.7%")
+
+    def test_rounds_that_disagree_limit_what_can_be_seen(self):
+        agreeing = _comparison()
+        self.assertEqual(agreeing.row("graph")[4], "1.000")
+        # Rank correlations of 0.5, and of -0.5, for which nothing can be seen.
+        for rows, at_best in (([1, 2, 3], [1, 3, 2]), "0.816"), (([1, 2, 3], [2, 3, 1]), "0.000"):
+            rounds = np.log(np.array(rows, float).T)
+            row = dataclasses.replace(agreeing, log_ratios=rounds).row("graph")
+            self.assertEqual(row[4], at_best)
 
 
 class KeptPlacementsTest(absltest.TestCase):
