@@ -82,9 +82,8 @@ def calibrate_links(
     names = [device.name for device in machine.devices]
     if len(names) < 2:
         return machine
-    graph, initializer, trips, streams = _graph(names)
-    if machine.kind != "local":
-        streams = {}
+    is_local = machine.kind == "local"
+    graph, initializer, trips, streams = _graph(names, with_streams=is_local)
     with scratch_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -109,7 +108,7 @@ def calibrate_links(
     }
     links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
     devices = machine.devices
-    if machine.kind == "local":
+    if is_local:
         runs = dict(zip(streams, times[len(trips) :], strict=True))
         share, overhead_secs = _losses(machine, links, runs)
         devices = tuple(
@@ -138,37 +137,32 @@ def _losses(
         The `transfer_share` and the `transfer_overhead_secs` of each device.
     """
     tasks = {device.name: f"task {task}" for task, device in enumerate(machine.devices)}
+    pairs = list(dict.fromkeys(stream[:2] for stream in streams))
     small, large = _SIZES[0], _MIB
 
-    def lost_secs(link: Link, end: str, size: int, manner: _Manner) -> float:
-        """Computes what an end of a link lost to each tensor."""
+    def lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
+        """Computes what an end of a stream lost to each tensor."""
         sent_secs, kept_secs = (
-            _undisturbed(streams[link.source, link.destination, size, how].cpu_secs[tasks[end]])
-            for how in (manner, "kept")
+            _undisturbed(streams[*pair, size, how].cpu_secs[tasks[end]]) for how in (manner, "kept")
         )
         return (sent_secs - kept_secs) / _NUM_TENSORS
 
     # To receive costs as much, and more or less on top of that: it hangs on chance how much memory
     # an allocator has just returned to the system.
     grown_secs = statistics.fmean(
-        lost_secs(link, link.source, large, "at once")
-        - lost_secs(link, link.source, small, "at once")
-        for link in links
+        lost_secs(pair, pair[0], large, "at once") - lost_secs(pair, pair[0], small, "at once")
+        for pair in pairs
     )
     link_secs = statistics.fmean(large / link.bandwidth_bytes_per_sec for link in links)
     share = min(max(grown_secs / link_secs, 0.0), 1.0)
     at_once_secs, apart_secs = (
-        statistics.fmean(
-            lost_secs(link, end, small, manner)
-            for link in links
-            for end in (link.source, link.destination)
-        )
+        statistics.fmean(lost_secs(pair, end, small, manner) for pair in pairs for end in pair)
         for manner in ("at once", "apart")
     )
     # The next tensor is made when the last one is there already.
     latency_secs = statistics.fmean(link.latency_secs for link in links)
     computed_secs = statistics.fmean(
-        _undisturbed(streams[link.source, link.destination, small, "kept"].secs) for link in links
+        _undisturbed(streams[*pair, small, "kept"].secs) for pair in pairs
     )
     gap_secs = computed_secs / _NUM_TENSORS + apart_secs - latency_secs
     parts = overhead_part(0.0) + overhead_part(gap_secs)
@@ -206,15 +200,18 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 
 
 def _graph(
-    names: Sequence[str],
+    names: Sequence[str], *, with_streams: bool
 ) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[_Stream, str]]:
     """Builds what is timed between pairs of devices.
 
     Returns:
         The graph, and the name of its initialiser; by (source, destination, bytes), a device and
         itself included, the name of the operation that makes `_TRIPS` round trips; and the names of
-        those that make tensors at the source while both devices multiply matrices.
+        those that make tensors at the source while both devices multiply matrices, from each device
+        to the next, if they are wanted.
     """
+    # All processes are alike, so not every pair has to show what it loses.
+    stream_ends = dict(zip(names, [*names[1:], names[0]], strict=True)) if with_streams else {}
     trips: dict[tuple[str, str, int], str] = {}
     streams: dict[_Stream, str] = {}
     with tf.Graph().as_default() as graph:
@@ -227,7 +224,7 @@ def _graph(
                     with tf.control_dependencies([arrived]):
                         arrived = send(values, source, destination)
                 trips[source, destination, size] = arrived.name
-                if destination == source:
+                if destination != stream_ends.get(source):
                     continue
                 for manner in _MANNERS.get(size, ()):
                     are_apart = manner == "apart" or (manner, size) == ("kept", _SIZES[0])

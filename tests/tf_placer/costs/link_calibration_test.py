@@ -72,7 +72,8 @@ class CalibrateLinksTest(tf.test.TestCase):
             return calibrate_links(machine)
 
     def test_times_of_round_trips_give_the_links_of_both_directions(self):
-        _, _, trips, _ = link_calibration._graph(_NAMES)
+        _, _, trips, streams = link_calibration._graph(_NAMES, with_streams=False)
+        self.assertEmpty(streams)
         bandwidths = {_NAMES: 1e9, _NAMES[::-1]: 2e9}
 
         def times(fetches):
@@ -96,7 +97,7 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertIsNone(link.channel)
 
     def test_devices_of_a_local_machine_lose_what_their_processes_use_for_transfers(self):
-        _, _, trips, streams = link_calibration._graph(_NAMES)
+        _, _, trips, streams = link_calibration._graph(_NAMES, with_streams=True)
         num_tensors = link_calibration._NUM_TENSORS
         latency_secs, bandwidth = 2e-3, 1e9
 
@@ -135,7 +136,7 @@ class CalibrateLinksTest(tf.test.TestCase):
             self.assertAllClose(device.transfer_overhead_secs, 0.003, rtol=1e-3)
 
     def test_a_transfer_never_gives_a_device_time(self):
-        *_, trips, streams = link_calibration._graph(_NAMES)
+        *_, trips, streams = link_calibration._graph(_NAMES, with_streams=True)
 
         def times(_):
             for _ in trips:
@@ -163,7 +164,9 @@ class RoundTripsTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        graph, cls.initializer, cls.trips, cls.streams = link_calibration._graph(_NAMES)
+        graph, cls.initializer, cls.trips, cls.streams = link_calibration._graph(
+            _NAMES, with_streams=True
+        )
         cls.graph_def = graph.as_graph_def()
         cls.types = {node.name: node.op for node in cls.graph_def.node}
 
@@ -208,6 +211,12 @@ class RoundTripsTest(tf.test.TestCase):
             }
             is_at_once = manner == "at once" or (size, manner) == (large, "kept")
             self.assertEqual(waited_for, {1} if is_at_once else set(range(4, 97, 4)))
+
+    def test_streams_go_from_each_device_to_the_next(self):
+        names = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(4)]
+        *_, streams = link_calibration._graph(names, with_streams=True)
+        pairs = {(names.index(source), names.index(end)) for source, end, _, _ in streams}
+        self.assertEqual(pairs, {(0, 1), (1, 2), (2, 3), (3, 0)})
 
     def test_every_trip_waits_for_the_one_before(self):
         for (source, destination, size), trip in self.trips.items():
