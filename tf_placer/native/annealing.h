@@ -15,13 +15,14 @@ namespace tf_placer {
 
 struct ChainRecord {
   double step_secs;
-  double limit_secs;  // what a move may take, the last time that one was drawn
+  double mean_end_secs;  // when operations end on average
+  double limit_secs;  // what a move may cost, the last time that one was drawn
   double cut_share;   // of the latest steps with a limit, how many were cut
   int64_t excess_bytes;
   int64_t num_moved;  // groups of the last move
   int64_t num_simulated;
-  int64_t num_fruitless;  // moves since the shortest step since the last kick
-  double climb_secs;      // which was that
+  int64_t num_fruitless;  // moves since the best step since the last kick
+  double climb_secs;      // what that costs
   double best_secs;
   int64_t best_excess_bytes;
 };
@@ -40,6 +41,7 @@ struct ChainState {
 struct Plan {
   double temperature;   // as a share of the step time; positive
   double coarse_share;  // how often moves take clusters
+  double mean_weight;   // of the mean end of operations in the cost of a step, beside its end
   int64_t patience;     // after how many fruitless moves in a row to kick; 0 for never
   int64_t kick;         // how many moves at once that is
   int64_t fitting_steps;  // so many steps take only what fits, and nobody is asked for room
@@ -58,9 +60,9 @@ class Chain {
     const Tables& tables = step_.tables();
     step_.put(placement);
     std::copy_n(placement, tables.num_groups, state_.placement);
-    step_.run<true, false, false>(kInfinity, state_.peak_bytes, nullptr);
-    note(step_.step_secs());
-    record_.climb_secs = record_.step_secs;
+    step_.run<true, false, false>(kInfinity, 0.0, state_.peak_bytes, nullptr);
+    note();
+    record_.climb_secs = kInfinity;
     record_.num_fruitless = 0;
   }
 
@@ -84,13 +86,13 @@ class Chain {
         const double slack = 1.0 - plan.temperature * std::log(1.0 - random.draw());
         record_.num_moved = drawer.draw(state_.placement, plan.coarse_share);
         if (record_.num_moved == 0) continue;
-        record_.limit_secs = is_too_large ? kInfinity : record_.step_secs * slack;
+        record_.limit_secs = is_too_large ? kInfinity : cost_secs(plan) * slack;
         if (is_too_large) {
           most_bytes = static_cast<int64_t>(static_cast<double>(record_.excess_bytes) * slack);
         }
       }
       ++record_.num_fruitless;
-      if (!simulate_move() || step_.step_secs() > record_.limit_secs) {
+      if (!simulate_move(plan) || cost_secs(plan, step_.step_secs(), step_.mean_end_secs()) > record_.limit_secs) {
         undo_move();
         continue;
       }
@@ -100,7 +102,7 @@ class Chain {
         *num_made = step + 1;
         return kOverfull;
       }
-      accept_move();
+      accept_move(plan);
     }
     return kDone;
   }
@@ -118,9 +120,19 @@ class Chain {
     return excess;
   }
 
+  static double cost_secs(const Plan& plan, double step_secs, double mean_end_secs) {
+    return step_secs + plan.mean_weight * mean_end_secs;
+  }
+
+  // Computes what the step costs where the chain is.
+  double cost_secs(const Plan& plan) const {
+    return cost_secs(plan, record_.step_secs, record_.mean_end_secs);
+  }
+
   // Notes where the chain is, and whether that is the best.
-  void note(double step_secs) {
-    record_.step_secs = step_secs;
+  void note() {
+    const double step_secs = record_.step_secs = step_.step_secs();
+    record_.mean_end_secs = step_.mean_end_secs();
     record_.excess_bytes = excess_bytes();
     const bool is_better = record_.excess_bytes == record_.best_excess_bytes
                                ? step_secs < record_.best_secs
@@ -134,7 +146,7 @@ class Chain {
   }
 
   // Simulates the move; returns whether to the end.
-  bool simulate_move() {
+  bool simulate_move(const Plan& plan) {
     ++record_.num_simulated;
     for (int64_t at = 0; at < record_.num_moved; ++at) {
       const int64_t group = drawn_.groups[at];
@@ -145,12 +157,12 @@ class Chain {
     bool is_cut = false;
     // Memory never changes times, so it need not be looked at for what takes too long.
     const bool times_first = is_limited && record_.cut_share > 0.5;
-    if (times_first) is_cut = !step_.run<false, false, true>(limit_secs, nullptr, nullptr);
+    if (times_first) is_cut = !step_.run<false, false, true>(limit_secs, plan.mean_weight, nullptr, nullptr);
     if (!is_cut) {
       int64_t* peaks = state_.peak_bytes;
       is_cut = is_limited && !times_first
-                   ? !step_.run<true, false, true>(limit_secs, peaks, nullptr)
-                   : !step_.run<true, false, false>(kInfinity, peaks, nullptr);
+                   ? !step_.run<true, false, true>(limit_secs, plan.mean_weight, peaks, nullptr)
+                   : !step_.run<true, false, false>(kInfinity, 0.0, peaks, nullptr);
     }
     if (is_limited) record_.cut_share += (is_cut - record_.cut_share) / kCutsInMind;
     return !is_cut;
@@ -164,15 +176,15 @@ class Chain {
   }
 
   // Goes on from where the move leads.
-  void accept_move() {
+  void accept_move(const Plan& plan) {
     for (int64_t at = 0; at < record_.num_moved; ++at) {
       state_.placement[drawn_.groups[at]] = static_cast<int32_t>(drawn_.devices[at]);
     }
     step_.add_up(state_.placement);
-    note(step_.step_secs());
+    note();
     // Small ups and downs lead nowhere.
-    if (record_.excess_bytes > 0 || record_.step_secs < record_.climb_secs) {
-      record_.climb_secs = record_.step_secs;
+    if (record_.excess_bytes > 0 || cost_secs(plan) < record_.climb_secs) {
+      record_.climb_secs = cost_secs(plan);
       record_.num_fruitless = 0;
     }
   }

@@ -83,27 +83,41 @@ const char* tf_placer_digest() { return TF_PLACER_NATIVE_DIGEST; }
 // `least_secs` [num_operations] of it and of those that wait for it, one after the other.
 void tf_placer_tail_secs(const Tables* tables, const double* least_secs, double* tail_secs) {
   const int64_t count = tables->num_operations;
-  std::vector<int32_t> num_missing(count), in_order(tables->sources,
-                                                    tables->sources + tables->num_sources);
+  // Behind the operations are the barriers, which take no time.
+  const int64_t num_nodes = count + tables->num_barriers;
+  std::vector<int32_t> num_missing(num_nodes), in_order(tables->sources,
+                                                        tables->sources + tables->num_sources);
   for (int64_t operation = 0; operation < count; ++operation) {
     num_missing[operation] = tables->operations[operation].num_inputs;
   }
-  in_order.reserve(count);
-  for (size_t at = 0; at < in_order.size(); ++at) {
-    const int32_t operation = in_order[at];
-    const uint32_t end = tables->operations[operation + 1].first_reader;
-    for (uint32_t read = tables->operations[operation].first_reader; read < end; ++read) {
-      const uint32_t reader = tables->readers[read].operation;
-      if (--num_missing[reader] == 0) in_order.push_back(static_cast<int32_t>(reader));
-    }
+  for (int64_t barrier = 0; barrier < tables->num_barriers; ++barrier) {
+    num_missing[count + barrier] = tables->barriers[barrier].num_signals;
   }
-  for (auto at = in_order.rbegin(); at != in_order.rend(); ++at) {
-    double longest_secs = 0.0;
-    const uint32_t end = tables->operations[*at + 1].first_reader;
-    for (uint32_t read = tables->operations[*at].first_reader; read < end; ++read) {
-      longest_secs = std::max(longest_secs, tail_secs[tables->readers[read].operation]);
+  const auto for_each_follower = [tables, count](int32_t node, const auto& visit) {
+    if (node < count) {
+      const uint32_t end = tables->operations[node + 1].first_reader;
+      for (uint32_t read = tables->operations[node].first_reader; read < end; ++read) {
+        visit(static_cast<int32_t>(tables->readers[read].operation));
+      }
+      return;
     }
-    tail_secs[*at] = least_secs[*at] + longest_secs;
+    const tf_placer::Barrier* const barrier = tables->barriers + (node - count);
+    for (uint32_t at = barrier->first_waiter; at < barrier[1].first_waiter; ++at) {
+      visit(tables->waiters[at]);
+    }
+  };
+  in_order.reserve(num_nodes);
+  for (size_t at = 0; at < in_order.size(); ++at) {
+    for_each_follower(in_order[at], [&](int32_t follower) {
+      if (--num_missing[follower] == 0) in_order.push_back(follower);
+    });
+  }
+  std::vector<double> longest_secs(num_nodes);
+  for (auto at = in_order.rbegin(); at != in_order.rend(); ++at) {
+    double& secs = longest_secs[*at];
+    for_each_follower(*at,
+                      [&](int32_t follower) { secs = std::max(secs, longest_secs[follower]); });
+    if (*at < count) tail_secs[*at] = secs += least_secs[*at];
   }
 }
 
@@ -148,12 +162,12 @@ void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_place
     bool is_known = is_legal[index];
     if (is_known) {
       if (limit_secs < kInfinity) {
-        is_known = memory ? step->run<true, false, true>(limit_secs, peaks, nullptr)
-                          : step->run<false, false, true>(limit_secs, peaks, nullptr);
+        is_known = memory ? step->run<true, false, true>(limit_secs, 0.0, peaks, nullptr)
+                          : step->run<false, false, true>(limit_secs, 0.0, peaks, nullptr);
       } else if (memory) {
-        step->run<true, false, false>(kInfinity, peaks, nullptr);
+        step->run<true, false, false>(kInfinity, 0.0, peaks, nullptr);
       } else {
-        step->run<false, false, false>(kInfinity, peaks, nullptr);
+        step->run<false, false, false>(kInfinity, 0.0, peaks, nullptr);
       }
     }
     step_secs[index] = is_known ? step->step_secs() : kInfinity;
@@ -175,7 +189,7 @@ int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
   try {
     std::vector<Times> job_times(step->max_jobs());
     step->put(placement);
-    step->run<true, true, false>(kInfinity, peak_bytes, job_times.data());
+    step->run<true, true, false>(kInfinity, 0.0, peak_bytes, job_times.data());
     *step_secs = step->step_secs();
     for (int64_t operation = 0; operation < num_operations; ++operation) {
       times[operation] = job_times[operation];

@@ -5,7 +5,7 @@
 #define TF_PLACER_NATIVE_JOINS_H_
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -16,107 +16,200 @@ namespace tf_placer {
 // What `earliest_starts` reads. An edge leads from an operation to one that waits for it; no two
 // have the same ends.
 struct JoinTables {
-  const int32_t* order;          // [num_operations], topological
-  const int64_t* first_edge;     // [num_operations + 1], the edges into an operation
-  const int32_t* sources;        // [num_edges], where they come from
-  const double* transfer_secs;   // [num_edges], the least if not on one device; infinite if it is
-  const uint8_t* is_forced;      // [num_edges], whether the ends are never on one device
-  const int32_t* num_followers;  // [num_operations], the edges out of an operation
-  const double* least_secs;      // [num_operations], on any device
-  const double* secs;            // [num_kinds, num_operations], on devices with as many slots
-  const int64_t* slots;          // [num_kinds]
+  const int32_t* order;         // [num_operations], topological
+  const int64_t* first_edge;    // [num_operations + 1], the edges into an operation
+  const int32_t* sources;       // [num_edges], where they come from
+  const double* transfer_secs;  // [num_edges], the least if not on one device; infinite if it is
+  const uint8_t* is_forced;     // [num_edges], whether the ends are never on one device
+  const double* least_secs;     // [num_operations], on any device
+  const double* secs;           // [num_kinds, num_operations], on devices with as many slots
+  const int64_t* slots;         // [num_kinds]
   int64_t num_operations;
   int64_t num_kinds;
 };
 
-// The way into an operation along which nothing else comes in or goes out.
-struct Way {
-  double start_secs;     // of its first operation
-  double transfer_secs;  // the least that it takes if it is not all on one device
-};
-
-// Computes [num_operations] for when operations can start at the earliest.
+// Computes when operations can start at the earliest.
 //
-// A join either has all of its inputs, each with the way into it, on its own device, which then
-// runs them one after the other; or some of them come from elsewhere, later by a transfer. Whatever
-// is better is a bound.
-inline void earliest_starts(const JoinTables& tables, double* starts) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Into each input of a join leads a way: back from operation to operation along what is made last.
+// From its end, as much of it is on the device of the join as is not sent from elsewhere. If the
+// join is to start by some time, what would be there too late if it were sent is on its device for
+// certain, and that does one thing after the other.
+class EarliestStarts {
+ public:
+  EarliestStarts(const JoinTables& tables, double* starts)
+      : tables_(tables),
+        starts_(starts),
+        last_inputs_(tables.num_operations, {-1, 0.0}),
+        num_ways_(tables.num_operations, 0) {}
+
+  void compute() {
+    for (int64_t at = 0; at < tables_.num_operations; ++at) {
+      const int32_t own = tables_.order[at];
+      double made_secs = read_inputs(own);
+      if (inputs_.size() > 1) {
+        find_ways();
+        made_secs = start_of_join(made_secs);
+      }
+      starts_[own] = made_secs;
+    }
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // Of more inputs only those that come last from elsewhere are looked at.
-  constexpr size_t kMostInputs = 8;
-  struct Input {
-    int32_t source;
-    double remote_secs;
+  static constexpr size_t kMostInputs = 8;
+  // How many operations a way has at most.
+  static constexpr size_t kLongest = 64;
+
+  // An operation, and the least that it takes to send what it makes to what comes next.
+  struct Place {
+    int32_t operation;
+    double transfer_secs;
   };
-  const int64_t count = tables.num_operations;
-  std::vector<Way> ways(count);
-  // What the ways take in all, on devices of each kind.
-  std::vector<double> sums(tables.secs, tables.secs + tables.num_kinds * count);
-  std::vector<Input> inputs;
-  std::array<std::pair<double, double>, kMostInputs> jobs;
-  for (int64_t at = 0; at < count; ++at) {
-    const int32_t own = tables.order[at];
-    const int64_t first = tables.first_edge[own], end = tables.first_edge[own + 1];
-    double base_secs = 0.0;
-    inputs.clear();
-    for (int64_t edge = first; edge < end; ++edge) {
-      const int32_t source = tables.sources[edge];
-      const double secs = tables.transfer_secs[edge];
-      const double here_secs = starts[source] + tables.least_secs[source];
-      if (tables.is_forced[edge]) {
-        base_secs = std::max(base_secs, here_secs + secs);
+
+  // The end of a way. It is on the device of the join if nothing behind it is sent.
+  struct Part {
+    double remote_secs;  // when the join has its input at the earliest if something is
+    double start_secs;
+    double secs;
+  };
+
+  double end_secs(int32_t operation) const {
+    return starts_[operation] + tables_.least_secs[operation];
+  }
+
+  double remote_secs(const Place& place) const {
+    return end_secs(place.operation) + place.transfer_secs;
+  }
+
+  // Lists the inputs that may be where the operation is; returns when all inputs are made.
+  double read_inputs(int32_t own) {
+    double made_secs = 0.0, last_secs = -kInfinity;
+    inputs_.clear();
+    for (int64_t edge = tables_.first_edge[own]; edge < tables_.first_edge[own + 1]; ++edge) {
+      const Place input = {tables_.sources[edge], tables_.transfer_secs[edge]};
+      if (tables_.is_forced[edge]) {
+        made_secs = std::max(made_secs, remote_secs(input));
         continue;
       }
-      base_secs = std::max(base_secs, here_secs);
-      inputs.push_back({source, here_secs + std::min(ways[source].transfer_secs, secs)});
-    }
-    if (inputs.size() > 1) {
-      const auto comes_later = [](const Input& one, const Input& other) {
-        return one.remote_secs > other.remote_secs;
-      };
-      const size_t most = std::min(inputs.size(), kMostInputs);
-      std::partial_sort(inputs.begin(), inputs.begin() + most, inputs.end(), comes_later);
-      inputs.resize(most);
-      // The first `local` are on the device of the join, the others come from elsewhere.
-      double best_secs = kInfinity;
-      for (size_t local = 0; local <= most; ++local) {
-        double value = base_secs;
-        if (local < most) value = std::max(value, inputs[local].remote_secs);
-        if (local > 1) {
-          double local_secs = kInfinity;
-          for (int64_t kind = 0; kind < tables.num_kinds; ++kind) {
-            for (size_t number = 0; number < local; ++number) {
-              const int32_t source = inputs[number].source;
-              jobs[number] = {ways[source].start_secs, sums[kind * count + source]};
-            }
-            std::sort(jobs.begin(), jobs.begin() + local);
-            double rest_secs = 0.0, end_secs = 0.0;
-            for (size_t number = local; number-- > 0;) {
-              rest_secs += jobs[number].second;
-              end_secs =
-                  std::max(end_secs, jobs[number].first + rest_secs / tables.slots[kind]);
-            }
-            local_secs = std::min(local_secs, end_secs);
-          }
-          value = std::max(value, local_secs);
-        }
-        best_secs = std::min(best_secs, value);
+      inputs_.push_back(input);
+      made_secs = std::max(made_secs, end_secs(input.operation));
+      if (end_secs(input.operation) > last_secs) {
+        last_secs = end_secs(input.operation);
+        last_inputs_[own] = input;
       }
-      base_secs = best_secs;
     }
-    starts[own] = base_secs;
-    ways[own] = {base_secs, kInfinity};
-    if (end - first == 1) {
-      const int32_t source = tables.sources[first];
-      if (tables.num_followers[source] == 1 && !tables.is_forced[first]) {
-        ways[own] = {ways[source].start_secs,
-                     std::min(ways[source].transfer_secs, tables.transfer_secs[first])};
-        for (int64_t kind = 0; kind < tables.num_kinds; ++kind) {
-          sums[kind * count + own] += sums[kind * count + source];
-        }
+    return made_secs;
+  }
+
+  // Finds the ways into the inputs, from their ends back to what is on several of them.
+  void find_ways() {
+    const size_t count = std::min(inputs_.size(), kMostInputs);
+    std::partial_sort(inputs_.begin(), inputs_.begin() + count, inputs_.end(),
+                      [this](const Place& one, const Place& other) {
+                        return remote_secs(one) > remote_secs(other);
+                      });
+    inputs_.resize(count);
+    ways_.resize(count);
+    for (size_t number = 0; number < count; ++number) {
+      std::vector<Place>& way = ways_[number];
+      way.clear();
+      Place at = inputs_[number];
+      while (at.operation >= 0 && way.size() < kLongest) {
+        way.push_back(at);
+        ++num_ways_[at.operation];
+        at = last_inputs_[at.operation];
+      }
+    }
+    // What is on several ways counts for the one that ends there, if one does.
+    for (std::vector<Place>& way : ways_) {
+      const auto is_shared = [this](const Place& at) { return num_ways_[at.operation] > 1; };
+      way.erase(std::find_if(way.begin() + 1, way.end(), is_shared), way.end());
+    }
+    for (const Place& input : inputs_) {
+      Place at = input;
+      for (size_t length = 0; at.operation >= 0 && length < kLongest; ++length) {
+        num_ways_[at.operation] = 0;
+        at = last_inputs_[at.operation];
       }
     }
   }
+
+  // Computes when a join with these ways can start at the earliest, and not before `made_secs`.
+  double start_of_join(double made_secs) {
+    double best_secs = kInfinity;
+    for (int64_t kind = 0; kind < tables_.num_kinds; ++kind) {
+      list_parts(kind);
+      // A later join has less on its device, at these times.
+      std::sort(times_.begin(), times_.end());
+      auto next = std::upper_bound(times_.begin(), times_.end(), made_secs);
+      double secs = made_secs, end = end_of_turns(secs);
+      while (next != times_.end() && *next < end) {
+        secs = *next++;
+        end = end_of_turns(secs);
+      }
+      best_secs = std::min(best_secs, std::max(secs, end));
+    }
+    return best_secs;
+  }
+
+  // Lists the parts of each way, the shortest first, and the times from which each is enough.
+  void list_parts(int64_t kind) {
+    times_.clear();
+    parts_.resize(ways_.size());
+    for (size_t number = 0; number < ways_.size(); ++number) {
+      std::vector<Part>& parts = parts_[number];
+      parts.clear();
+      Part part = {kInfinity, kInfinity, 0.0};
+      double rest_secs = 0.0;
+      for (const Place& place : ways_[number]) {
+        const double secs = remote_secs(place) + rest_secs;
+        if (secs < part.remote_secs) {
+          part.remote_secs = secs;
+          parts.push_back(part);
+          times_.push_back(secs);
+        }
+        rest_secs += tables_.least_secs[place.operation];
+        part.start_secs = starts_[place.operation];
+        part.secs += tables_.secs[kind * tables_.num_operations + place.operation] /
+                     tables_.slots[kind];
+      }
+      parts.push_back({-kInfinity, part.start_secs, part.secs});
+    }
+  }
+
+  // Computes when the device of a join that is to start by some time has done what is on it.
+  double end_of_turns(double join_secs) {
+    turns_.clear();
+    for (const std::vector<Part>& parts : parts_) {
+      const auto is_enough = [join_secs](const Part& part) { return part.remote_secs <= join_secs; };
+      const Part& part = *std::find_if(parts.begin(), parts.end(), is_enough);
+      if (part.secs > 0.0) turns_.push_back({part.start_secs, part.secs});
+    }
+    std::sort(turns_.begin(), turns_.end());
+    double rest_secs = 0.0, end = 0.0;
+    for (auto turn = turns_.rbegin(); turn != turns_.rend(); ++turn) {
+      rest_secs += turn->second;
+      end = std::max(end, turn->first + rest_secs);
+    }
+    return end;
+  }
+
+  const JoinTables& tables_;
+  double* const starts_;
+  std::vector<Place> last_inputs_;  // by operation; that of those without an input is -1
+  std::vector<int32_t> num_ways_;   // on which an operation is
+  // Of one join.
+  std::vector<Place> inputs_;
+  std::vector<std::vector<Place>> ways_;   // from the end
+  std::vector<std::vector<Part>> parts_;
+  std::vector<double> times_;
+  std::vector<std::pair<double, double>> turns_;  // (when it can start, how long it takes)
+};
+
+// Computes [num_operations] for when operations can start at the earliest.
+inline void earliest_starts(const JoinTables& tables, double* starts) {
+  EarliestStarts(tables, starts).compute();
 }
 
 }  // namespace tf_placer

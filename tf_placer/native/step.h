@@ -71,6 +71,8 @@ class Step {
         request_(tables.num_devices),
         originals_(tables.num_outputs),
         copies_(tables.max_transfers),
+        missing_signals_(tables.num_barriers * tables.num_devices),
+        num_waiters_(tables.num_barriers * tables.num_devices),
         held_(tables.num_devices),
         resident_bytes_(tables.num_devices),
         total_secs_(tables.num_devices),
@@ -85,6 +87,10 @@ class Step {
     const int64_t num_devices = tables_.num_devices;
     for (int64_t group = 0; group < tables_.num_groups; ++group) {
       if (!tables_.group_is_legal[group * num_devices + placement[group]]) return false;
+    }
+    std::fill_n(static_cast<int32_t*>(num_waiters_), tables_.num_barriers * num_devices, 0);
+    for (int64_t group = 0; group < tables_.num_groups; ++group) {
+      count_waiters(group, placement[group], 1);
     }
     const Operation* operations = tables_.operations;
     for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {
@@ -104,6 +110,8 @@ class Step {
       jobs_[operation].secs = secs[operation];
       jobs_[operation].device = destination;
     }
+    count_waiters(group, source, -1);
+    count_waiters(group, destination, 1);
     const double* group_secs = tables_.group_secs + group * tables_.num_devices;
     resident_bytes_[source] -= tables_.group_bytes[group];
     resident_bytes_[destination] += tables_.group_bytes[group];
@@ -128,13 +136,16 @@ class Step {
   //
   // kMemory: whether to find out what devices hold: `peaks` [num_devices] gets the most.
   // kTimes: whether to note when jobs start and end: `times` [max_jobs] gets that.
-  // kLimit: whether a step that is longer than `limit_secs` may be cut.
+  // kLimit: whether a step may be cut that has a cost of more than `limit_secs`: what it takes, and
+  //   `mean_weight` of the mean time at which its operations end.
   //
   // Returns whether the step was simulated to its end.
   template <bool kMemory, bool kTimes, bool kLimit>
-  bool run(double limit_secs, int64_t* peaks, Times* times);
+  bool run(double limit_secs, double mean_weight, int64_t* peaks, Times* times);
 
   double step_secs() const { return step_secs_; }
+  // When operations end on average; those that take long count more.
+  double mean_end_secs() const { return mean_end_secs_; }
   int64_t num_transfers() const { return num_jobs_ - tables_.num_operations; }
   double requested_secs(int64_t job) const { return jobs_[job].ready_secs; }
   int32_t destination(int64_t transfer) const {
@@ -219,6 +230,14 @@ class Step {
     return std::min(slots, tables.num_operations) + tables.num_servers - tables.num_devices;
   }
 
+  // Counts the operations of a group among those of a device that wait for barriers.
+  void count_waiters(int64_t group, int32_t device, int32_t by) {
+    const uint32_t end = tables_.group_barrier_start[group + 1];
+    for (uint32_t at = tables_.group_barrier_start[group]; at < end; ++at) {
+      num_waiters_[tables_.group_barriers[at] * tables_.num_devices + device] += by;
+    }
+  }
+
   // Prepares the state before the step; returns how many jobs are ready at once.
   template <bool kMemory>
   int64_t start(int64_t* peaks);
@@ -230,6 +249,37 @@ class Step {
     // Without a branch, which nothing could predict.
     arrived_[count] = static_cast<int32_t>(reader);
     return count + (num_missing == 0);
+  }
+
+  // Counts a signal that a device has; returns how many jobs have become ready.
+  int64_t receive_signal(int64_t barrier, int32_t device, int64_t count) {
+    if (--missing_signals_[barrier * tables_.num_devices + device] > 0) return count;
+    const uint32_t end = tables_.barriers[barrier + 1].first_waiter;
+    for (uint32_t at = tables_.barriers[barrier].first_waiter; at < end; ++at) {
+      const int32_t waiter = tables_.waiters[at];
+      if (jobs_[waiter].device == device) count = receive(waiter, count);
+    }
+    return count;
+  }
+
+  // Requests the transfer of an output; returns how many jobs have become ready.
+  template <bool kMemory>
+  int64_t request(int32_t output, int32_t source, int32_t where, int64_t count) {
+    const Link& link = tables_.links[source * tables_.num_devices + where];
+    const int64_t transfer = num_jobs_ - tables_.num_operations;
+    transfers_[transfer] = {output, source, static_cast<int32_t>(link.channel), 0};
+    ranks_[num_jobs_].order =
+        static_cast<int64_t>(tables_.outputs[output].order) * tables_.num_devices + where;
+    jobs_[num_jobs_].secs =
+        link.latency_secs + static_cast<double>(tables_.outputs[output].bytes) / link.bandwidth;
+    jobs_[num_jobs_].device = where;
+    arrived_[count] = static_cast<int32_t>(num_jobs_);
+    ++num_jobs_;
+    if (kMemory) {
+      copies_[transfer] = {0, originals_[output].last_copy};
+      originals_[output].last_copy = static_cast<int32_t>(transfer);
+    }
+    return count + 1;
   }
 
   // Counts what a device held until now, but not what comes and goes at one instant.
@@ -364,11 +414,14 @@ class Step {
   Records<int32_t> request_;    // the transfer of that
   Records<Original> originals_;
   Records<Copy> copies_;
+  Records<int32_t> missing_signals_;  // [num_barriers, num_devices], until they are passed
+  Records<int32_t> num_waiters_;      // [num_barriers, num_devices]
   Records<Held> held_;
   Records<int64_t> resident_bytes_;
   Records<double> total_secs_;    // what all operations of a device take
   Records<double> started_secs_;  // what those of them take that have started
   double step_secs_ = 0.0;
+  double mean_end_secs_ = 0.0;
   int64_t num_jobs_ = 0;
 };
 
@@ -391,6 +444,10 @@ int64_t Step::start(int64_t* peaks) {
   for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {
     jobs_[operation].num_missing = tables_.operations[operation].num_inputs;
   }
+  for (int64_t barrier = 0; barrier < tables_.num_barriers; ++barrier) {
+    std::fill_n(missing_signals_ + barrier * tables_.num_devices, tables_.num_devices,
+                tables_.barriers[barrier].num_signals);
+  }
   for (int64_t number = 0; number < tables_.num_servers; ++number) {
     const int32_t slots = tables_.slots[number];
     servers_[number] = {0.0, 0, 0.0, -kInfinity, -1, -1, -1, slots, slots, false};
@@ -400,7 +457,7 @@ int64_t Step::start(int64_t* peaks) {
 }
 
 template <bool kMemory, bool kTimes, bool kLimit>
-bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
+bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* times) {
   const int64_t num_operations = tables_.num_operations, num_devices = tables_.num_devices;
   const Operation* const operations = tables_.operations;
   const Output* const outputs = tables_.outputs;
@@ -410,15 +467,17 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
   int64_t num_events = 0, num_changed_devices = 0, num_changed_channels = 0;
   double now = 0.0;
   num_jobs_ = num_operations;
-  // A sum of seconds beyond this is certainly beyond the limit.
-  double cut_secs = limit_secs;
-  if (kLimit) {
-    double most_secs = limit_secs;
-    for (int64_t device = 0; device < num_devices; ++device) {
-      most_secs = std::max(most_secs, total_secs_[device]);
-    }
-    cut_secs += kRounding * most_secs;
+  double work_secs = 0.0, most_secs = 0.0;
+  for (int64_t device = 0; device < num_devices; ++device) {
+    work_secs += total_secs_[device];
+    most_secs = std::max(most_secs, total_secs_[device]);
   }
+  // Of the operations that have ended: what they take, and that times when they ended.
+  double ended_secs = 0.0, ended_moment = 0.0;
+  const double weight = work_secs > 0.0 ? mean_weight / work_secs : 0.0;
+  // A sum of seconds beyond this is certainly beyond the limit.
+  const double first_cut_secs = limit_secs + kRounding * std::max(limit_secs, most_secs);
+  double cut_secs = first_cut_secs;
 
   while (true) {
     // All that ends now ends; what becomes ready by that arrives.
@@ -428,6 +487,8 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
       if (kTimes) times[ended].end_secs = now;
       const int32_t device = jobs_[ended].device;
       if (ended < num_operations) {
+        ended_secs += jobs_[ended].secs;
+        ended_moment += jobs_[ended].secs * now;
         Server& server = servers_[device];
         ++server.free_slots;
         if (!server.is_changed) {
@@ -455,29 +516,26 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
         const uint32_t end = operations[ended + 1].first_reader;
         for (uint32_t at = operations[ended].first_reader; at < end; ++at) {
           const uint32_t reader = readers[at].operation;
+          const int32_t output = static_cast<int32_t>(readers[at].output);
+          if (reader >= num_operations) {
+            const int64_t barrier = reader - num_operations;
+            for (int32_t where = 0; where < num_devices; ++where) {
+              if (num_waiters_[barrier * num_devices + where] == 0) continue;
+              num_arrived = where == device
+                                ? receive_signal(barrier, where, num_arrived)
+                                : request<kMemory>(output, device, where, num_arrived);
+            }
+            continue;
+          }
           const int32_t where = jobs_[reader].device;
           if (where == device) {
             num_arrived = receive(reader, num_arrived);
             continue;
           }
-          const int32_t output = static_cast<int32_t>(readers[at].output);
           if (requested_[where] != output) {
-            const Link& link = tables_.links[device * num_devices + where];
-            const int64_t transfer = num_jobs_ - num_operations;
             requested_[where] = output;
-            request_[where] = static_cast<int32_t>(transfer);
-            transfers_[transfer] = {output, device, static_cast<int32_t>(link.channel), 0};
-            ranks_[num_jobs_].order =
-                static_cast<int64_t>(outputs[output].order) * num_devices + where;
-            jobs_[num_jobs_].secs =
-                link.latency_secs + static_cast<double>(outputs[output].bytes) / link.bandwidth;
-            jobs_[num_jobs_].device = where;
-            arrived_[num_arrived++] = static_cast<int32_t>(num_jobs_);
-            ++num_jobs_;
-            if (kMemory) {
-              copies_[transfer] = {0, originals_[output].last_copy};
-              originals_[output].last_copy = static_cast<int32_t>(transfer);
-            }
+            request_[where] = static_cast<int32_t>(num_jobs_ - num_operations);
+            num_arrived = request<kMemory>(output, device, where, num_arrived);
           }
           if (kMemory) ++copies_[request_[where]].num_users;
         }
@@ -504,9 +562,18 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
         const uint32_t end = first_reader + outputs[output].num_readers;
         for (uint32_t at = first_reader; at < end; ++at) {
           const uint32_t reader = readers[at].operation;
-          if (jobs_[reader].device == device) num_arrived = receive(reader, num_arrived);
+          if (reader >= num_operations) {
+            num_arrived = receive_signal(reader - num_operations, device, num_arrived);
+          } else if (jobs_[reader].device == device) {
+            num_arrived = receive(reader, num_arrived);
+          }
         }
       }
+    }
+
+    if (kLimit) {
+      // What has not ended ends no sooner than now.
+      cut_secs = first_cut_secs - weight * (ended_moment + (work_secs - ended_secs) * now);
     }
 
     // What has arrived joins the queue of its server, nearly always at the end.
@@ -613,6 +680,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
     if (kLimit && now > limit_secs) return false;
   }
   step_secs_ = now;
+  mean_end_secs_ = work_secs > 0.0 ? ended_moment / work_secs : 0.0;
   return true;
 }
 

@@ -12,7 +12,7 @@ namespace tf_placer {
 
 struct Operation {
   int32_t group;
-  int32_t num_inputs;     // how many outputs it waits for
+  int32_t num_inputs;     // how many outputs and barriers it waits for
   uint32_t first_input;   // of `inputs`; the last is before the first of the next operation
   uint32_t first_reader;  // of `readers`, in the same way
   int64_t start_bytes;    // what it takes when it starts
@@ -30,6 +30,7 @@ struct Output {
   uint32_t num_readers;
 };
 
+// Who waits for an output: an operation, or, behind all operations, a barrier.
 struct Reader {
   uint32_t operation;
   uint32_t output;
@@ -41,12 +42,23 @@ struct Link {
   int64_t channel;   // the number of a server
 };
 
+// Operations that all wait for the signals of the same operations, such as those of gradients for
+// all updates of statistics. It is passed on each device for itself.
+struct Barrier {
+  int32_t num_signals;
+  uint32_t first_waiter;  // of `waiters`; the last is before the first of the next barrier
+};
+
 // What is the same for every placement.
 struct Tables {
   const Operation* operations;     // [num_operations + 1]
   const Output* outputs;           // [num_outputs], sorted by producer and order
   const Reader* readers;           // [num_reads], sorted by output, none twice for one output
-  const uint32_t* inputs;          // [num_reads], outputs by the operation that waits for them
+  const uint32_t* inputs;          // outputs by the operation that waits for them
+  const Barrier* barriers;         // [num_barriers + 1]
+  const int32_t* waiters;          // operations, sorted by barrier
+  const uint32_t* group_barrier_start;  // [num_groups + 1], of `group_barriers`
+  const int32_t* group_barriers;   // the barriers of a group's operations, once for each of these
   const int32_t* sources;          // [num_sources], the operations that wait for nothing, in order
   const double* compute_secs;      // [num_devices, num_operations], infinite where not legal
   const double* tail_secs;         // [num_operations], no step ends sooner after one is ready
@@ -61,6 +73,7 @@ struct Tables {
   const int32_t* slots;            // [num_servers], of the devices and, behind them, the channels
   int64_t num_operations;
   int64_t num_outputs;
+  int64_t num_barriers;
   int64_t num_sources;
   int64_t num_devices;
   int64_t num_groups;

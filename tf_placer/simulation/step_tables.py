@@ -7,6 +7,7 @@ records are those of `native/tables.h`.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -36,6 +37,7 @@ _OUTPUT = np.dtype(
         ("num_readers", np.uint32),
     ]
 )
+_BARRIER = np.dtype([("num_signals", np.int32), ("first_waiter", np.uint32)])
 _READER = np.dtype([("operation", np.uint32), ("output", np.uint32)])
 _LINK = np.dtype([("latency_secs", np.float64), ("bandwidth", np.float64), ("channel", np.int64)])
 
@@ -48,6 +50,10 @@ class StepTables(Struct):
         ("outputs", array_of(_OUTPUT)),
         ("readers", array_of(_READER)),
         ("inputs", array_of(np.uint32)),
+        ("barriers", array_of(_BARRIER)),
+        ("waiters", array_of(np.int32)),
+        ("group_barrier_start", array_of(np.uint32)),
+        ("group_barriers", array_of(np.int32)),
         ("sources", array_of(np.int32)),
         ("compute_secs", array_of(np.float64)),
         ("tail_secs", array_of(np.float64)),
@@ -62,6 +68,7 @@ class StepTables(Struct):
         ("slots", array_of(np.int32)),
         ("num_operations", int64),
         ("num_outputs", int64),
+        ("num_barriers", int64),
         ("num_sources", int64),
         ("num_devices", int64),
         ("num_groups", int64),
@@ -100,6 +107,20 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     readers = np.concatenate([problem.consumers, problem.control_edges[:, 1]])
     # Sorted, and without repetition.
     read, readers = np.divmod(np.unique(number[read] * num_operations + readers), num_operations)
+    max_transfers = np.minimum(np.bincount(read), problem.num_devices - 1).sum()
+    barriers = _barriers(read, readers, order >= num_tensors)
+    signals, barrier_of_signal = _joined(signals for signals, _ in barriers)
+    waiters, barrier_of_waiter = _joined(waiters for _, waiters in barriers)
+    is_other = ~np.isin(read, signals)
+    read, readers = read[is_other], readers[is_other]
+    inputs = read[np.argsort(readers, kind="stable")]
+    first_input = _starts(readers, num_operations)
+    num_inputs = np.diff(first_input) + np.bincount(waiters, minlength=num_operations)
+    # Barriers are numbered behind the operations.
+    read = np.concatenate([read, signals])
+    readers = np.concatenate([readers, num_operations + barrier_of_signal])
+    by_output = np.argsort(read, kind="stable")
+    read, readers = read[by_output], readers[by_output]
 
     outputs = np.zeros(num_outputs, _OUTPUT)
     outputs["bytes"] = output_bytes
@@ -115,8 +136,8 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     operations = np.zeros(num_operations + 1, _OPERATION)
     operations["group"][:-1] = problem.groups
     operations["first_reader"] = first_reader[_starts(producers, num_operations)]
-    operations["first_input"] = _starts(readers, num_operations)
-    operations["num_inputs"][:-1] = np.diff(operations["first_input"])
+    operations["first_input"] = first_input
+    operations["num_inputs"][:-1] = num_inputs
     is_read = outputs["num_readers"] > 0
     operations["start_bytes"][:-1] = operations["end_bytes"][:-1] = problem.temp_bytes
     np.add.at(operations["start_bytes"], producers, local_bytes)
@@ -124,13 +145,22 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
     group_is_legal = legal_devices(problem)
-    sources = np.flatnonzero(operations["num_inputs"][:-1] == 0).astype(np.int32)
+    sources = np.flatnonzero(num_inputs == 0).astype(np.int32)
+    barrier_records = np.zeros(len(barriers) + 1, _BARRIER)
+    barrier_records["num_signals"][:-1] = np.bincount(barrier_of_signal, minlength=len(barriers))
+    barrier_records["first_waiter"] = _starts(barrier_of_waiter, len(barriers))
     links, slots = _links(problem)
     tables = StepTables(
         operations=operations,
         outputs=outputs,
         readers=reader_records,
-        inputs=read[np.argsort(readers, kind="stable")].astype(np.uint32),
+        inputs=inputs.astype(np.uint32),
+        barriers=barrier_records,
+        waiters=waiters.astype(np.int32),
+        group_barrier_start=_starts(problem.groups[waiters], problem.num_groups).astype(np.uint32),
+        group_barriers=barrier_of_waiter[np.argsort(problem.groups[waiters], kind="stable")].astype(
+            np.int32
+        ),
         sources=sources,
         compute_secs=problem.compute_secs.T.copy(),
         tail_secs=np.zeros(num_operations),
@@ -147,11 +177,12 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         slots=slots,
         num_operations=num_operations,
         num_outputs=num_outputs,
+        num_barriers=len(barriers),
         num_sources=len(sources),
         num_devices=problem.num_devices,
         num_groups=problem.num_groups,
         num_servers=len(slots),
-        max_transfers=int(np.minimum(outputs["num_readers"], problem.num_devices - 1).sum()),
+        max_transfers=int(max_transfers),
     )
     # No step ends sooner after an operation is ready than if all goes on where it is fastest.
     can_be = group_is_legal[problem.groups]
@@ -165,6 +196,42 @@ def make_tables(problem: PlacementProblem) -> StepTables:
 def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:
     """Finds where each owner's entries start when they are sorted by owner, [num_owners + 1]."""
     return np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=num_owners))])
+
+
+def _barriers(
+    read: np.ndarray, readers: np.ndarray, is_signal: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Finds signals that the same operations wait for, where that saves reads.
+
+    Args:
+        read: int64 [num_reads], the outputs, sorted.
+        readers: int64 [num_reads], the operations that wait for them, sorted for each output.
+        is_signal: bool [num_outputs].
+
+    Returns:
+        For each barrier its signals, and the operations that wait for all of them.
+    """
+    starts = _starts(read, len(is_signal))
+    signals: dict[bytes, list[int]] = {}
+    for output in np.flatnonzero(is_signal & (np.diff(starts) > 1)).tolist():
+        waiters = readers[starts[output] : starts[output + 1]]
+        signals.setdefault(waiters.tobytes(), []).append(output)
+    every = [
+        (np.array(outputs), np.frombuffer(waiters, readers.dtype))
+        for waiters, outputs in signals.items()
+    ]
+    return [
+        (outputs, waiters)
+        for outputs, waiters in every
+        if len(outputs) * len(waiters) > len(outputs) + len(waiters)
+    ]
+
+
+def _joined(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Joins arrays of whole numbers; the second is the number of the one that each comes from."""
+    parts = list(parts)
+    values = np.concatenate([np.zeros(0, np.int64), *parts])
+    return values, np.repeat(np.arange(len(parts)), [len(part) for part in parts])
 
 
 def _links(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:

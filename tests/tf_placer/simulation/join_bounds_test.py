@@ -59,6 +59,35 @@ class JoinBoundsTest(absltest.TestCase):
         )
         self.assertEqual(earliest_starts(problem)[6], 6.0)
 
+    def test_what_else_comes_in_or_goes_out_does_not_end_a_way(self):
+        # As before, but operation 7 comes first, and 8 waits for all of the chains.
+        problem = make_problem(
+            [[1.0, 1.0]] * 7 + [[0.25, 0.25]] * 2,
+            control_edges=[(0, 1), (1, 2), (3, 4), (4, 5), (2, 6), (5, 6)]
+            + [(7, k) for k in (1, 2, 4, 5)]
+            + [(k, 8) for k in range(6)],
+            latency_secs=10.0,
+        )
+        self.assertEqual(earliest_starts(problem)[6], 6.0)
+
+    def test_the_end_of_a_way_is_here_where_its_beginning_is_sent(self):
+        # One way is cheap to send behind its first operation, which the other device then does
+        # while this one does the other way.
+        problem = make_problem(
+            [[1.0, 1.0]] * 7,
+            tensors=[
+                (0, 1, [1]),
+                (1, 10, [2]),
+                (2, 10, [6]),
+                (3, 10, [4]),
+                (4, 10, [5]),
+                (5, 10, [6]),
+            ],
+        )
+        self.assertEqual(earliest_starts(problem)[6], 5.0)
+        step = oracle.simulate(problem, np.array([1, 0, 0, 0, 0, 0, 0]))
+        self.assertEqual(step.start_secs[6], 5.0)
+
     def test_slots_do_two_things_at_a_time(self):
         problem = fork_and_join(size=0, latency_secs=9.0, slots=[2, 2])
         self.assertEqual(earliest_starts(problem)[3], 2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
-__all__ = ["random_placement", "random_problem"]
+__all__ = ["random_placement", "random_problem", "with_barriers"]
 
 
 def random_problem(
@@ -99,6 +100,17 @@ def random_problem(
         control_edges=np.array(control_edges, np.int64).reshape(-1, 2),
         local_bytes=np.where(rng.random(len(producers)) < 0.2, tensor_bytes // 2, tensor_bytes),
     )
+
+
+def with_barriers(rng: np.random.Generator, problem: PlacementProblem) -> PlacementProblem:
+    """The problem with some operations more that all wait for the signals of the same others."""
+    edges = [problem.control_edges]
+    for _ in range(rng.integers(1, 4)):
+        first, later = np.split(problem.order, [rng.integers(problem.num_operations + 1)])
+        senders = first[rng.random(len(first)) < 0.6]
+        waiters = later[rng.random(len(later)) < 0.6]
+        edges.append(np.stack(np.meshgrid(senders, waiters), axis=-1).reshape(-1, 2))
+    return dataclasses.replace(problem, control_edges=np.concatenate(edges))
 
 
 def random_placement(rng: np.random.Generator, problem: PlacementProblem) -> np.ndarray:

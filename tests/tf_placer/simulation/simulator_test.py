@@ -10,7 +10,11 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.simulation import oracle
-from tests.tf_placer.simulation.random_problems import random_placement, random_problem
+from tests.tf_placer.simulation.random_problems import (
+    random_placement,
+    random_problem,
+    with_barriers,
+)
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.problem_file import problem_from_json
 from tf_placer.simulation.simulator import Simulator
@@ -116,6 +120,18 @@ class OracleTest(parameterized.TestCase):
         # The problems are not all of one kind.
         self.assertBetween(fits.mean(), 0.1, 0.9)
         self.assertGreater(num_transfers.mean(), 1.0)
+
+    def test_operations_that_wait_for_the_same_signals_start_when_all_are_there(self):
+        num_barriers = 0
+        for number, (plain, placement, _) in enumerate(
+            random_simulations(500, seed=8, max_operations=20, whole_secs=True)
+        ):
+            with self.subTest(number=number):
+                problem = with_barriers(np.random.default_rng([8, 1, number]), plain)
+                simulator = Simulator(problem, threads=1)
+                self.assert_agrees(problem, placement, simulator, relative_error=0.0)
+                num_barriers += simulator.tables.num_barriers
+        self.assertGreater(num_barriers, 250)
 
     def test_random_problems_whose_devices_lose_time_to_transfers(self):
         lost = []

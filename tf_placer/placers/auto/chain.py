@@ -18,6 +18,7 @@ __all__ = ["Chain", "ChainPlan"]
 _RECORD = np.dtype(
     [
         ("step_secs", np.float64),
+        ("mean_end_secs", np.float64),
         ("limit_secs", np.float64),
         ("cut_share", np.float64),
         ("excess_bytes", np.int64),
@@ -39,6 +40,8 @@ class ChainPlan:
     Attributes:
         temperature: as a share of the step time; positive.
         coarse_share: how often moves take clusters rather than single groups, from 0 to 1.
+        mean_weight: of the mean time at which operations end in the cost of a step, beside the time
+            at which the last one does.
         patience: after how many fruitless moves in a row to go on from the best placement with some
             groups elsewhere; 0 for never.
         kick: how many moves at once that is.
@@ -49,6 +52,7 @@ class ChainPlan:
 
     temperature: float
     coarse_share: float
+    mean_weight: float = 0.0
     patience: int = 0
     kick: int = 0
 
@@ -68,6 +72,7 @@ class _Plan(Struct):
     _fields_ = (
         ("temperature", ctypes.c_double),
         ("coarse_share", ctypes.c_double),
+        ("mean_weight", ctypes.c_double),
         ("patience", int64),
         ("kick", int64),
         ("fitting_steps", int64),

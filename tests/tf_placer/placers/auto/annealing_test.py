@@ -1,11 +1,16 @@
 import itertools
+import math
 from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
-from tests.tf_placer.simulation.random_problems import random_placement, random_problem
+from tests.tf_placer.simulation.random_problems import (
+    random_placement,
+    random_problem,
+    with_barriers,
+)
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers.auto import annealing
 from tf_placer.placers.auto.annealing import Annealer
@@ -16,7 +21,8 @@ from tf_placer.placers.auto.repair import MemoryRepair
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
 
-WARM = ChainPlan(0.5, 0.5)
+INF = math.inf
+WARM = ChainPlan(0.5, 0.5, mean_weight=0.2)
 COLD = ChainPlan(1e-4, 0.2)
 KICKED = ChainPlan(1e-4, 0.2, patience=5, kick=2)
 
@@ -77,6 +83,8 @@ class AnnealerTest(parameterized.TestCase):
         random = np.random.default_rng(0)
         for seed in range(25):
             problem = random_problem(random)
+            if seed % 2:
+                problem = with_barriers(random, problem)
             start = simulated(problem, random_placement(random, problem))
             chain = Chain(problem, start.placement, seed)
             self.assert_same(chain.annealer.best, start)
@@ -117,6 +125,21 @@ class AnnealerTest(parameterized.TestCase):
             is_worse = simulated(problem, chain.placement).step_secs > 0.8 * (1 + 1e-9)
             self.assertEqual(is_worse, expected)
             self.assertTrue(is_optimal(chain.annealer.best.step_secs, 0.8))
+
+    def test_of_steps_that_are_as_long_it_prefers_those_whose_operations_end_sooner(self):
+        # The step takes 10 s whatever the two short operations do on the other two devices.
+        problem = make_problem([[10.0, INF, INF], [INF, 1.0, 1.0], [INF, 1.0, 1.0]])
+        chain = Chain(problem, [0, 1, 1])
+        chain.run(100, ChainPlan(1e-9, 0.0, mean_weight=0.1))
+        for _ in range(20):
+            chain.run(1, ChainPlan(1e-9, 0.0, mean_weight=0.1))
+            self.assertNotEqual(*chain.placement[1:])
+        # Where it does not count, they are together now and then.
+        together = 0
+        for _ in range(100):
+            chain.run(1, ChainPlan(1e-9, 0.0))
+            together += chain.placement[1] == chain.placement[2]
+        self.assertGreater(together, 20)
 
     def test_what_it_returns_is_not_changed_later(self):
         problem = SMALL_PROBLEMS["two chains"]
