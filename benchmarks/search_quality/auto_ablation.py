@@ -96,6 +96,9 @@ VARIANTS: Mapping[str, _Variant] = {
     "few starts": _Variant(
         "of the starts only those on a single device", AutoConfig(starts="single_device")
     ),
+    "no race": _Variant(
+        "chains begin at the best start, without a race", AutoConfig(racing_starts=1)
+    ),
     "whole groups": _Variant("nothing but whole groups", groups="coarse"),
     "single groups": _Variant("colocation groups at once; METIS cuts clusters", groups="fine"),
     "no layers": _Variant("it does not know the layers of the model", layers=False),

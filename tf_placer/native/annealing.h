@@ -15,14 +15,13 @@ namespace tf_placer {
 
 struct ChainRecord {
   double step_secs;
-  double mean_end_secs;  // when operations end on average
-  double limit_secs;  // what a move may cost, the last time that one was drawn
+  double limit_secs;  // what a move may take, the last time that one was drawn
   double cut_share;   // of the latest steps with a limit, how many were cut
   int64_t excess_bytes;
   int64_t num_moved;  // groups of the last move
   int64_t num_simulated;
-  int64_t num_fruitless;  // moves since the best step since the last kick
-  double climb_secs;      // what that costs
+  int64_t num_fruitless;  // moves since the shortest step since the last kick
+  double climb_secs;      // which was that
   double best_secs;
   int64_t best_excess_bytes;
 };
@@ -41,7 +40,6 @@ struct ChainState {
 struct Plan {
   double temperature;   // as a share of the step time; positive
   double coarse_share;  // how often moves take clusters
-  double mean_weight;   // of the mean end of operations in the cost of a step, beside its end
   int64_t patience;     // after how many fruitless moves in a row to kick; 0 for never
   int64_t kick;         // how many moves at once that is
   int64_t fitting_steps;  // so many steps take only what fits, and nobody is asked for room
@@ -52,17 +50,22 @@ class Chain {
   // Why it ended: all steps are made, or somebody has to make room for a move.
   enum End { kDone, kOverfull };
 
-  Chain(Step& step, const ChainState& state, const DrawnMove& drawn)
-      : step_(step), state_(state), record_(*state.record), drawn_(drawn) {}
+  // looks: whether it looks at the critical path, where most moves then begin.
+  Chain(Step& step, const ChainState& state, const DrawnMove& drawn, bool looks)
+      : step_(step), state_(state), record_(*state.record), drawn_(drawn), looks_(looks) {}
+
+  // What the step waits for where the chain is; nothing if it does not look.
+  const HotSpots& hot_spots() const { return hot_spots_; }
 
   // Goes on from another placement.
   void restart(const int32_t* placement) {
     const Tables& tables = step_.tables();
     step_.put(placement);
     std::copy_n(placement, tables.num_groups, state_.placement);
-    step_.run<true, false, false>(kInfinity, 0.0, state_.peak_bytes, nullptr);
+    step_.run<true, false, false>(kInfinity, state_.peak_bytes, nullptr);
     note();
-    record_.climb_secs = kInfinity;
+    look();
+    record_.climb_secs = record_.step_secs;
     record_.num_fruitless = 0;
   }
 
@@ -86,13 +89,13 @@ class Chain {
         const double slack = 1.0 - plan.temperature * std::log(1.0 - random.draw());
         record_.num_moved = drawer.draw(state_.placement, plan.coarse_share);
         if (record_.num_moved == 0) continue;
-        record_.limit_secs = is_too_large ? kInfinity : cost_secs(plan) * slack;
+        record_.limit_secs = is_too_large ? kInfinity : record_.step_secs * slack;
         if (is_too_large) {
           most_bytes = static_cast<int64_t>(static_cast<double>(record_.excess_bytes) * slack);
         }
       }
       ++record_.num_fruitless;
-      if (!simulate_move(plan) || cost_secs(plan, step_.step_secs(), step_.mean_end_secs()) > record_.limit_secs) {
+      if (!simulate_move() || step_.step_secs() > record_.limit_secs) {
         undo_move();
         continue;
       }
@@ -102,7 +105,7 @@ class Chain {
         *num_made = step + 1;
         return kOverfull;
       }
-      accept_move(plan);
+      accept_move();
     }
     return kDone;
   }
@@ -110,6 +113,8 @@ class Chain {
  private:
   // About as many steps decide what the next are likely to be.
   static constexpr double kCutsInMind = 32.0;
+  // How often at least what is on the critical path is drawn, by how often on average.
+  static constexpr double kLeastShare = 1e-3, kLeastSecs = 1e-300;
 
   // Computes by how much the last placement that was simulated is too large.
   int64_t excess_bytes() const {
@@ -120,33 +125,63 @@ class Chain {
     return excess;
   }
 
-  static double cost_secs(const Plan& plan, double step_secs, double mean_end_secs) {
-    return step_secs + plan.mean_weight * mean_end_secs;
-  }
-
-  // Computes what the step costs where the chain is.
-  double cost_secs(const Plan& plan) const {
-    return cost_secs(plan, record_.step_secs, record_.mean_end_secs);
-  }
 
   // Notes where the chain is, and whether that is the best.
   void note() {
-    const double step_secs = record_.step_secs = step_.step_secs();
-    record_.mean_end_secs = step_.mean_end_secs();
+    record_.step_secs = step_.step_secs();
     record_.excess_bytes = excess_bytes();
     const bool is_better = record_.excess_bytes == record_.best_excess_bytes
-                               ? step_secs < record_.best_secs
+                               ? record_.step_secs < record_.best_secs
                                : record_.excess_bytes < record_.best_excess_bytes;
     if (is_better) {
-      record_.best_secs = step_secs;
+      record_.best_secs = record_.step_secs;
       record_.best_excess_bytes = record_.excess_bytes;
       std::copy_n(state_.placement, step_.tables().num_groups, state_.best_placement);
       std::copy_n(state_.peak_bytes, step_.tables().num_devices, state_.best_peak_bytes);
     }
   }
 
+  // Finds what the step waits for that was simulated last, and to its end.
+  void look() {
+    if (!looks_) return;
+    const Tables& tables = step_.tables();
+    const auto group_of = [&tables](int64_t operation) {
+      return tables.operations[operation].group;
+    };
+    hot_groups_.clear();
+    hot_secs_.clear();
+    hot_transfers_.clear();
+    double sum_secs = 0.0;
+    int32_t next = -1;
+    step_.visit_path([&](int32_t job) {
+      int32_t group;
+      if (job < tables.num_operations) {
+        group = group_of(job);
+      } else {
+        const int32_t output = step_.output(job - tables.num_operations);
+        group = group_of(tables.outputs[output].producer);
+        // What comes behind a transfer is what had to wait for it, where it went.
+        if (next >= 0 && next < tables.num_operations) {
+          hot_transfers_.push_back(group);
+          hot_transfers_.push_back(group_of(next));
+        }
+      }
+      hot_groups_.push_back(group);
+      hot_secs_.push_back(step_.secs(job));
+      sum_secs += step_.secs(job);
+      next = job;
+    });
+    // What takes no time is drawn now and then, too.
+    const double least_secs = kLeastShare * sum_secs / static_cast<double>(hot_secs_.size());
+    double cumulated = 0.0;
+    for (double& secs : hot_secs_) secs = cumulated += secs + least_secs + kLeastSecs;
+    hot_spots_ = {hot_groups_.data(), hot_secs_.data(), hot_transfers_.data(),
+                  static_cast<int64_t>(hot_groups_.size()),
+                  static_cast<int64_t>(hot_transfers_.size() / 2)};
+  }
+
   // Simulates the move; returns whether to the end.
-  bool simulate_move(const Plan& plan) {
+  bool simulate_move() {
     ++record_.num_simulated;
     for (int64_t at = 0; at < record_.num_moved; ++at) {
       const int64_t group = drawn_.groups[at];
@@ -157,12 +192,12 @@ class Chain {
     bool is_cut = false;
     // Memory never changes times, so it need not be looked at for what takes too long.
     const bool times_first = is_limited && record_.cut_share > 0.5;
-    if (times_first) is_cut = !step_.run<false, false, true>(limit_secs, plan.mean_weight, nullptr, nullptr);
+    if (times_first) is_cut = !step_.run<false, false, true>(limit_secs, nullptr, nullptr);
     if (!is_cut) {
       int64_t* peaks = state_.peak_bytes;
       is_cut = is_limited && !times_first
-                   ? !step_.run<true, false, true>(limit_secs, plan.mean_weight, peaks, nullptr)
-                   : !step_.run<true, false, false>(kInfinity, 0.0, peaks, nullptr);
+                   ? !step_.run<true, false, true>(limit_secs, peaks, nullptr)
+                   : !step_.run<true, false, false>(kInfinity, peaks, nullptr);
     }
     if (is_limited) record_.cut_share += (is_cut - record_.cut_share) / kCutsInMind;
     return !is_cut;
@@ -176,15 +211,16 @@ class Chain {
   }
 
   // Goes on from where the move leads.
-  void accept_move(const Plan& plan) {
+  void accept_move() {
     for (int64_t at = 0; at < record_.num_moved; ++at) {
       state_.placement[drawn_.groups[at]] = static_cast<int32_t>(drawn_.devices[at]);
     }
     step_.add_up(state_.placement);
     note();
+    look();
     // Small ups and downs lead nowhere.
-    if (record_.excess_bytes > 0 || cost_secs(plan) < record_.climb_secs) {
-      record_.climb_secs = cost_secs(plan);
+    if (record_.excess_bytes > 0 || record_.step_secs < record_.climb_secs) {
+      record_.climb_secs = record_.step_secs;
       record_.num_fruitless = 0;
     }
   }
@@ -211,6 +247,10 @@ class Chain {
   const ChainState state_;
   ChainRecord& record_;
   const DrawnMove drawn_;
+  const bool looks_;
+  HotSpots hot_spots_ = {nullptr, nullptr, nullptr, 0, 0};
+  std::vector<int32_t> hot_groups_, hot_transfers_;
+  std::vector<double> hot_secs_;
   std::vector<int32_t> kicked_;
 };
 

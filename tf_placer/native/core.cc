@@ -47,8 +47,8 @@ struct TracedTransfer {
 
 // The state of a chain beside what Python owns.
 struct ChainSpace {
-  ChainSpace(const Tables& tables, const ChainState& state, const DrawnMove& drawn)
-      : step(tables), drawn(drawn), chain(step, state, drawn) {}
+  ChainSpace(const Tables& tables, const ChainState& state, const DrawnMove& drawn, bool looks)
+      : step(tables), drawn(drawn), chain(step, state, drawn, looks) {}
 
   Step step;
   const DrawnMove drawn;
@@ -78,48 +78,6 @@ void tf_placer_free_capsule(void* capsule) {
 
 // Returns what the sources were that this was made of, if whoever made it said so.
 const char* tf_placer_digest() { return TF_PLACER_NATIVE_DIGEST; }
-
-// Computes [num_operations] for how long a step goes on at least once an operation is ready:
-// `least_secs` [num_operations] of it and of those that wait for it, one after the other.
-void tf_placer_tail_secs(const Tables* tables, const double* least_secs, double* tail_secs) {
-  const int64_t count = tables->num_operations;
-  // Behind the operations are the barriers, which take no time.
-  const int64_t num_nodes = count + tables->num_barriers;
-  std::vector<int32_t> num_missing(num_nodes), in_order(tables->sources,
-                                                        tables->sources + tables->num_sources);
-  for (int64_t operation = 0; operation < count; ++operation) {
-    num_missing[operation] = tables->operations[operation].num_inputs;
-  }
-  for (int64_t barrier = 0; barrier < tables->num_barriers; ++barrier) {
-    num_missing[count + barrier] = tables->barriers[barrier].num_signals;
-  }
-  const auto for_each_follower = [tables, count](int32_t node, const auto& visit) {
-    if (node < count) {
-      const uint32_t end = tables->operations[node + 1].first_reader;
-      for (uint32_t read = tables->operations[node].first_reader; read < end; ++read) {
-        visit(static_cast<int32_t>(tables->readers[read].operation));
-      }
-      return;
-    }
-    const tf_placer::Barrier* const barrier = tables->barriers + (node - count);
-    for (uint32_t at = barrier->first_waiter; at < barrier[1].first_waiter; ++at) {
-      visit(tables->waiters[at]);
-    }
-  };
-  in_order.reserve(num_nodes);
-  for (size_t at = 0; at < in_order.size(); ++at) {
-    for_each_follower(in_order[at], [&](int32_t follower) {
-      if (--num_missing[follower] == 0) in_order.push_back(follower);
-    });
-  }
-  std::vector<double> longest_secs(num_nodes);
-  for (auto at = in_order.rbegin(); at != in_order.rend(); ++at) {
-    double& secs = longest_secs[*at];
-    for_each_follower(*at,
-                      [&](int32_t follower) { secs = std::max(secs, longest_secs[follower]); });
-    if (*at < count) tail_secs[*at] = secs += least_secs[*at];
-  }
-}
 
 // Computes [num_operations] for when operations can start at the earliest; returns 0, or -1 if there
 // is no memory.
@@ -162,12 +120,12 @@ void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_place
     bool is_known = is_legal[index];
     if (is_known) {
       if (limit_secs < kInfinity) {
-        is_known = memory ? step->run<true, false, true>(limit_secs, 0.0, peaks, nullptr)
-                          : step->run<false, false, true>(limit_secs, 0.0, peaks, nullptr);
+        is_known = memory ? step->run<true, false, true>(limit_secs, peaks, nullptr)
+                          : step->run<false, false, true>(limit_secs, peaks, nullptr);
       } else if (memory) {
-        step->run<true, false, false>(kInfinity, 0.0, peaks, nullptr);
+        step->run<true, false, false>(kInfinity, peaks, nullptr);
       } else {
-        step->run<false, false, false>(kInfinity, 0.0, peaks, nullptr);
+        step->run<false, false, false>(kInfinity, peaks, nullptr);
       }
     }
     step_secs[index] = is_known ? step->step_secs() : kInfinity;
@@ -189,7 +147,7 @@ int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
   try {
     std::vector<Times> job_times(step->max_jobs());
     step->put(placement);
-    step->run<true, true, false>(kInfinity, 0.0, peak_bytes, job_times.data());
+    step->run<true, true, false>(kInfinity, peak_bytes, job_times.data());
     *step_secs = step->step_secs();
     for (int64_t operation = 0; operation < num_operations; ++operation) {
       times[operation] = job_times[operation];
@@ -220,9 +178,9 @@ int64_t tf_placer_draw_move(const MoveTables* tables, const HotSpots* hot, const
 
 // Makes a chain that is nowhere yet. What the arguments point to must outlive it.
 ChainSpace* tf_placer_make_chain(const Tables* tables, const ChainState* state,
-                                 const DrawnMove* drawn) {
+                                 const DrawnMove* drawn, bool looks) {
   try {
-    return new ChainSpace(*tables, *state, *drawn);
+    return new ChainSpace(*tables, *state, *drawn, looks);
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -239,10 +197,9 @@ void tf_placer_restart(ChainSpace* space, const int32_t* placement) {
 //
 // is_given: whether the first move is in `drawn` already.
 // num_made: gets how many steps were made, one more if a move was given.
-int64_t tf_placer_anneal(ChainSpace* space, const MoveTables* tables, const HotSpots* hot,
-                         const Random* random, const Plan* plan, bool is_given, int64_t num_steps,
-                         int64_t* num_made) {
-  const MoveDrawer drawer(*tables, *hot, space->drawn, *random);
+int64_t tf_placer_anneal(ChainSpace* space, const MoveTables* tables, const Random* random,
+                         const Plan* plan, bool is_given, int64_t num_steps, int64_t* num_made) {
+  const MoveDrawer drawer(*tables, space->chain.hot_spots(), space->drawn, *random);
   try {
     return space->chain.anneal(drawer, *random, *plan, is_given, num_steps, num_made);
   } catch (const std::bad_alloc&) {

@@ -154,17 +154,16 @@ def core() -> ctypes.CDLL:
         )
     pointer, double = ctypes.c_void_p, ctypes.c_double
     for name, result, arguments in (
-        ("tail_secs", None, [pointer] * 3),
         ("earliest_starts", int64, [pointer] * 2),
         ("make_step", pointer, [pointer]),
         ("free_step", None, [pointer]),
         ("simulate", None, [*[pointer] * 2, int64, ctypes.c_bool, double, *[pointer] * 3]),
         ("trace", int64, [pointer] * 7),
         ("draw_move", int64, [*[pointer] * 5, double]),
-        ("make_chain", pointer, [pointer] * 3),
+        ("make_chain", pointer, [*[pointer] * 3, ctypes.c_bool]),
         ("free_chain", None, [pointer]),
         ("restart", None, [pointer] * 2),
-        ("anneal", int64, [*[pointer] * 5, ctypes.c_bool, int64, pointer]),
+        ("anneal", int64, [*[pointer] * 4, ctypes.c_bool, int64, pointer]),
     ):
         function = getattr(library, f"tf_placer_{name}")
         function.restype, function.argtypes = result, arguments

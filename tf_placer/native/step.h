@@ -136,16 +136,20 @@ class Step {
   //
   // kMemory: whether to find out what devices hold: `peaks` [num_devices] gets the most.
   // kTimes: whether to note when jobs start and end: `times` [max_jobs] gets that.
-  // kLimit: whether a step may be cut that has a cost of more than `limit_secs`: what it takes, and
-  //   `mean_weight` of the mean time at which its operations end.
+  // kLimit: whether a step that is longer than `limit_secs` may be cut.
   //
   // Returns whether the step was simulated to its end.
   template <bool kMemory, bool kTimes, bool kLimit>
-  bool run(double limit_secs, double mean_weight, int64_t* peaks, Times* times);
+  bool run(double limit_secs, int64_t* peaks, Times* times);
 
   double step_secs() const { return step_secs_; }
-  // When operations end on average; those that take long count more.
-  double mean_end_secs() const { return mean_end_secs_; }
+  // Visits the jobs of the critical path of a step that was simulated to its end, from the last to
+  // the first: each started when the one before had ended.
+  template <typename Visit>
+  void visit_path(const Visit& visit) const {
+    for (int32_t job = last_job_; job >= 0; job = jobs_[job].cause) visit(job);
+  }
+  double secs(int64_t job) const { return jobs_[job].secs; }
   int64_t num_transfers() const { return num_jobs_ - tables_.num_operations; }
   double requested_secs(int64_t job) const { return jobs_[job].ready_secs; }
   int32_t destination(int64_t transfer) const {
@@ -166,6 +170,7 @@ class Step {
     int32_t num_missing;  // how many inputs an operation still waits for
     double ready_secs;    // when it was ready or requested
     int32_t next;         // what is behind it in the queue; without meaning for the last
+    int32_t cause;        // the job that it waited for last, or -1
   };
 
   // What is needed of a job that is not in order of arrival: its place among the jobs that were
@@ -193,6 +198,7 @@ class Step {
     int32_t first;           // of the queue, or -1
     int32_t last;            // of the queue; without meaning when that is empty
     int32_t root;            // of the heap beside the queue, or -1
+    int32_t last_ended;      // the last job that ended
     int32_t slots;
     int32_t free_slots;
     bool is_changed;  // whether something happened since it last chose what to start
@@ -243,28 +249,31 @@ class Step {
   int64_t start(int64_t* peaks);
 
   // Counts an input of an operation; returns how many jobs have become ready.
-  int64_t receive(uint32_t reader, int64_t count) {
+  int64_t receive(uint32_t reader, int32_t cause, int64_t count) {
     const int32_t num_missing = jobs_[reader].num_missing - 1;
     jobs_[reader].num_missing = num_missing;
+    jobs_[reader].cause = cause;
     // Without a branch, which nothing could predict.
     arrived_[count] = static_cast<int32_t>(reader);
     return count + (num_missing == 0);
   }
 
   // Counts a signal that a device has; returns how many jobs have become ready.
-  int64_t receive_signal(int64_t barrier, int32_t device, int64_t count) {
+  int64_t receive_signal(int64_t barrier, int32_t device, int32_t cause, int64_t count) {
     if (--missing_signals_[barrier * tables_.num_devices + device] > 0) return count;
     const uint32_t end = tables_.barriers[barrier + 1].first_waiter;
     for (uint32_t at = tables_.barriers[barrier].first_waiter; at < end; ++at) {
       const int32_t waiter = tables_.waiters[at];
-      if (jobs_[waiter].device == device) count = receive(waiter, count);
+      if (jobs_[waiter].device == device) count = receive(waiter, cause, count);
     }
     return count;
   }
 
-  // Requests the transfer of an output; returns how many jobs have become ready.
+  // Requests the transfer of an output, which `cause` has made; returns how many jobs have become
+  // ready.
   template <bool kMemory>
-  int64_t request(int32_t output, int32_t source, int32_t where, int64_t count) {
+  int64_t request(int32_t output, int32_t where, int32_t cause, int64_t count) {
+    const int32_t source = jobs_[cause].device;
     const Link& link = tables_.links[source * tables_.num_devices + where];
     const int64_t transfer = num_jobs_ - tables_.num_operations;
     transfers_[transfer] = {output, source, static_cast<int32_t>(link.channel), 0};
@@ -273,6 +282,7 @@ class Step {
     jobs_[num_jobs_].secs =
         link.latency_secs + static_cast<double>(tables_.outputs[output].bytes) / link.bandwidth;
     jobs_[num_jobs_].device = where;
+    jobs_[num_jobs_].cause = cause;
     arrived_[count] = static_cast<int32_t>(num_jobs_);
     ++num_jobs_;
     if (kMemory) {
@@ -421,7 +431,7 @@ class Step {
   Records<double> total_secs_;    // what all operations of a device take
   Records<double> started_secs_;  // what those of them take that have started
   double step_secs_ = 0.0;
-  double mean_end_secs_ = 0.0;
+  int32_t last_job_ = -1;  // the one that ended last
   int64_t num_jobs_ = 0;
 };
 
@@ -450,14 +460,15 @@ int64_t Step::start(int64_t* peaks) {
   }
   for (int64_t number = 0; number < tables_.num_servers; ++number) {
     const int32_t slots = tables_.slots[number];
-    servers_[number] = {0.0, 0, 0.0, -kInfinity, -1, -1, -1, slots, slots, false};
+    servers_[number] = {0.0, 0, 0.0, -kInfinity, -1, -1, -1, -1, slots, slots, false};
   }
+  for (int64_t at = 0; at < tables_.num_sources; ++at) jobs_[tables_.sources[at]].cause = -1;
   std::copy_n(tables_.sources, tables_.num_sources, static_cast<int32_t*>(arrived_));
   return tables_.num_sources;
 }
 
 template <bool kMemory, bool kTimes, bool kLimit>
-bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* times) {
+bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
   const int64_t num_operations = tables_.num_operations, num_devices = tables_.num_devices;
   const Operation* const operations = tables_.operations;
   const Output* const outputs = tables_.outputs;
@@ -467,30 +478,28 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
   int64_t num_events = 0, num_changed_devices = 0, num_changed_channels = 0;
   double now = 0.0;
   num_jobs_ = num_operations;
-  double work_secs = 0.0, most_secs = 0.0;
-  for (int64_t device = 0; device < num_devices; ++device) {
-    work_secs += total_secs_[device];
-    most_secs = std::max(most_secs, total_secs_[device]);
-  }
-  // Of the operations that have ended: what they take, and that times when they ended.
-  double ended_secs = 0.0, ended_moment = 0.0;
-  const double weight = work_secs > 0.0 ? mean_weight / work_secs : 0.0;
   // A sum of seconds beyond this is certainly beyond the limit.
-  const double first_cut_secs = limit_secs + kRounding * std::max(limit_secs, most_secs);
-  double cut_secs = first_cut_secs;
+  double cut_secs = limit_secs;
+  if (kLimit) {
+    double most_secs = limit_secs;
+    for (int64_t device = 0; device < num_devices; ++device) {
+      most_secs = std::max(most_secs, total_secs_[device]);
+    }
+    cut_secs += kRounding * most_secs;
+  }
 
   while (true) {
     // All that ends now ends; what becomes ready by that arrives.
     while (num_events > 0 && events_[0].secs == now) {
-      const int64_t ended = events_[0].job;
+      const int32_t ended = static_cast<int32_t>(events_[0].job);
+      last_job_ = ended;
       remove_first(--num_events);
       if (kTimes) times[ended].end_secs = now;
       const int32_t device = jobs_[ended].device;
       if (ended < num_operations) {
-        ended_secs += jobs_[ended].secs;
-        ended_moment += jobs_[ended].secs * now;
         Server& server = servers_[device];
         ++server.free_slots;
+        server.last_ended = ended;
         if (!server.is_changed) {
           server.is_changed = true;
           changed_devices_[num_changed_devices++] = device;
@@ -522,20 +531,20 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
             for (int32_t where = 0; where < num_devices; ++where) {
               if (num_waiters_[barrier * num_devices + where] == 0) continue;
               num_arrived = where == device
-                                ? receive_signal(barrier, where, num_arrived)
-                                : request<kMemory>(output, device, where, num_arrived);
+                                ? receive_signal(barrier, where, ended, num_arrived)
+                                : request<kMemory>(output, where, ended, num_arrived);
             }
             continue;
           }
           const int32_t where = jobs_[reader].device;
           if (where == device) {
-            num_arrived = receive(reader, num_arrived);
+            num_arrived = receive(reader, ended, num_arrived);
             continue;
           }
           if (requested_[where] != output) {
             requested_[where] = output;
             request_[where] = static_cast<int32_t>(num_jobs_ - num_operations);
-            num_arrived = request<kMemory>(output, device, where, num_arrived);
+            num_arrived = request<kMemory>(output, where, ended, num_arrived);
           }
           if (kMemory) ++copies_[request_[where]].num_users;
         }
@@ -545,6 +554,7 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
         const int32_t number = transfers_[transfer].channel;
         Server& server = servers_[number];
         server.free_slots = 1;
+        server.last_ended = ended;
         if (!server.is_changed) {
           server.is_changed = true;
           changed_channels_[num_changed_channels++] = number;
@@ -563,17 +573,12 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
         for (uint32_t at = first_reader; at < end; ++at) {
           const uint32_t reader = readers[at].operation;
           if (reader >= num_operations) {
-            num_arrived = receive_signal(reader - num_operations, device, num_arrived);
+            num_arrived = receive_signal(reader - num_operations, device, ended, num_arrived);
           } else if (jobs_[reader].device == device) {
-            num_arrived = receive(reader, num_arrived);
+            num_arrived = receive(reader, ended, num_arrived);
           }
         }
       }
-    }
-
-    if (kLimit) {
-      // What has not ended ends no sooner than now.
-      cut_secs = first_cut_secs - weight * (ended_moment + (work_secs - ended_secs) * now);
     }
 
     // What has arrived joins the queue of its server, nearly always at the end.
@@ -616,6 +621,7 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
       const int32_t started = take_first(server);
       if (started < 0) continue;
       server.free_slots = 0;
+      if (jobs_[started].ready_secs < now) jobs_[started].cause = server.last_ended;
       const int64_t transfer = started - num_operations;
       if (kTimes) times[started].start_secs = now;
       const double secs = jobs_[started].secs;
@@ -658,6 +664,7 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
         const int32_t started = take_first(server);
         if (started < 0) break;
         --server.free_slots;
+        if (jobs_[started].ready_secs < now) jobs_[started].cause = server.last_ended;
         if (kTimes) times[started].start_secs = now;
         const double secs = jobs_[started].secs;
         const double begin_secs = std::max(now, server.held_until_secs);
@@ -680,7 +687,6 @@ bool Step::run(double limit_secs, double mean_weight, int64_t* peaks, Times* tim
     if (kLimit && now > limit_secs) return false;
   }
   step_secs_ = now;
-  mean_end_secs_ = work_secs > 0.0 ? ended_moment / work_secs : 0.0;
   return true;
 }
 

@@ -6,14 +6,14 @@ records are those of `native/tables.h`.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable
 
 import numpy as np
 
-from tf_placer.native.library import Struct, array_of, core, int64
+from tf_placer.native.library import Struct, array_of, int64
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
+from tf_placer.simulation.join_bounds import latest_rests
 
 __all__ = ["StepTables", "make_tables"]
 
@@ -150,7 +150,10 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     barrier_records["num_signals"][:-1] = np.bincount(barrier_of_signal, minlength=len(barriers))
     barrier_records["first_waiter"] = _starts(barrier_of_waiter, len(barriers))
     links, slots = _links(problem)
-    tables = StepTables(
+    # No step ends sooner after an operation is ready than if that goes on where it is fastest.
+    can_be = group_is_legal[problem.groups]
+    least_secs = np.where(can_be, problem.compute_secs, np.inf).min(axis=1)
+    return StepTables(
         operations=operations,
         outputs=outputs,
         readers=reader_records,
@@ -163,7 +166,7 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         ),
         sources=sources,
         compute_secs=problem.compute_secs.T.copy(),
-        tail_secs=np.zeros(num_operations),
+        tail_secs=least_secs + latest_rests(problem),
         links=links,
         transfer_share=np.array([float(device.transfer_share) for device in problem.devices]),
         transfer_overhead_secs=np.array(
@@ -184,13 +187,6 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         num_servers=len(slots),
         max_transfers=int(max_transfers),
     )
-    # No step ends sooner after an operation is ready than if all goes on where it is fastest.
-    can_be = group_is_legal[problem.groups]
-    least_secs = np.where(can_be, problem.compute_secs, np.inf).min(axis=1)
-    core().tf_placer_tail_secs(
-        ctypes.byref(tables), least_secs.ctypes.data, tables["tail_secs"].ctypes.data
-    )
-    return tables
 
 
 def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:

@@ -8,9 +8,8 @@ import numpy as np
 
 from tf_placer.placers.auto.chain import Chain, ChainPlan
 from tf_placer.placers.auto.found import Found
-from tf_placer.placers.auto.hot_spots import hot_spots
 from tf_placer.placers.auto.levels import Level
-from tf_placer.placers.auto.moves import make_drawn_move, make_move_tables, no_hot_spots
+from tf_placer.placers.auto.moves import make_drawn_move, make_move_tables
 from tf_placer.placers.auto.repair import MemoryRepair
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_secs
@@ -18,9 +17,6 @@ from tf_placer.simulation.simulator import Simulator
 
 __all__ = ["Annealer"]
 
-# After how many steps of the chain the critical path is looked at again. A look costs about as much
-# as ten steps of a large graph; of a small one, many steps cost less than a call.
-_STEPS_PER_LOOK, _OPERATIONS_PER_LOOK = 100, 500_000
 # So many operations are simulated while room is made for a move, and at least as many until room is
 # made again: half of the time is for moves that need none.
 _OPERATIONS_PER_REPAIR = 1000
@@ -64,20 +60,16 @@ class Annealer:
         seeds = np.random.SeedSequence(seed).spawn(2)
         self._drawn = make_drawn_move(problem.num_groups)
         self._repair = MemoryRepair(problem, legal, seeds[1])
-        self._simulator = simulator
         self._chain = Chain(
             simulator.tables,
             make_move_tables(levels, legal, np.where(np.isfinite(work_secs), work_secs, 0)),
             self._drawn,
             np.random.default_rng(seeds[0]),
             np.array([device.memory_bytes for device in problem.devices], np.int64),
+            looks=looks,
         )
-        # A look costs as much as some steps, a call as much as a few operations.
         self._steps_per_repair = _OPERATIONS_PER_REPAIR // problem.num_operations
-        self._steps_per_look = max(_STEPS_PER_LOOK, _OPERATIONS_PER_LOOK // problem.num_operations)
-        self._hot, self._seen, self._steps_to_look = no_hot_spots(), start.placement, 0
         self._steps_to_repair = 0
-        self._looks = looks
         self.restart(start)
 
     @property
@@ -97,7 +89,6 @@ class Annealer:
 
     def restart(self, start: Found) -> None:
         """Goes on from another placement."""
-        self._hot, self._steps_to_look = no_hot_spots(), 0
         self._chain.restart(np.ascontiguousarray(start.placement, np.int32))
 
     def run(self, steps: int, plan: ChainPlan, *, max_simulated: float = math.inf) -> None:
@@ -111,11 +102,10 @@ class Annealer:
         is_given = False
         # What room was made for is judged even if that took all steps.
         while (steps > 0 or is_given) and max_simulated >= 1:
-            self._look()
             already = self.num_simulated
-            count = int(max(0, min(steps, self._steps_to_look, max_simulated - is_given)))
+            count = int(max(0, min(steps, max_simulated - is_given)))
             is_overfull, made = self._chain.anneal(
-                self._hot, plan, count, is_given=is_given, fitting_steps=self._steps_to_repair
+                plan, count, is_given=is_given, fitting_steps=self._steps_to_repair
             )
             max_simulated -= self.num_simulated - already
             made -= is_given
@@ -126,20 +116,6 @@ class Annealer:
                 made += self._steps_per_repair
                 is_given = self._make_room()
             steps -= made
-            self._steps_to_look -= made
-
-    def _look(self) -> None:
-        """Finds what the step waits for, if that was long ago."""
-        if self._steps_to_look > 0:
-            return
-        self._steps_to_look = self._steps_per_look
-        if not self._looks:
-            return
-        # What the step waited for some moves ago is still a better guess than none.
-        placement = self._chain.placement
-        if not self._hot.num_items or (placement != self._seen).any():
-            self._hot = hot_spots(self._simulator.trace(placement))
-            self._seen = placement.copy()
 
     def _make_room(self) -> bool:
         """Extends a move that does not fit, if there is room for what has to go."""

@@ -56,10 +56,6 @@ class AutoConfig:
     again_temperatures: Annotated[
         tuple[float, ...], "temperatures when it begins again, in turns"
     ] = (0.01, 0.002)
-    mean_weight: Annotated[
-        float,
-        "weight of the mean end of operations beside the end of the step, while chains anneal",
-    ] = 0.1
     meetings: Annotated[
         tuple[float, ...], "shares of a search after which all chains go on from the best"
     ] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -78,7 +74,7 @@ class AutoConfig:
         shares = (
             *("search_share", "first_share", "later_share", "least_difference", "coarse_budget"),
             *("starts_share", "race_share", "exhaustive_share", "kick_share", "coarse_moves"),
-            *("climbing_coarse_moves", "mean_weight"),
+            "climbing_coarse_moves",
         )
         check_fields(self, shares, lambda share: 0.0 <= share <= 1.0, "from 0 to 1")
         positive = ("search_secs", "first_temperature", "last_temperature")

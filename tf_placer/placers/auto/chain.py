@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_placer.native.library import Struct, array_of, core, int64, owned, pointer_to, random_struct
 from tf_placer.placers.auto.found import Found
-from tf_placer.placers.auto.moves import DrawnMove, HotSpots, MoveTables
+from tf_placer.placers.auto.moves import DrawnMove, MoveTables
 from tf_placer.simulation.step_tables import StepTables
 
 __all__ = ["Chain", "ChainPlan"]
@@ -18,7 +18,6 @@ __all__ = ["Chain", "ChainPlan"]
 _RECORD = np.dtype(
     [
         ("step_secs", np.float64),
-        ("mean_end_secs", np.float64),
         ("limit_secs", np.float64),
         ("cut_share", np.float64),
         ("excess_bytes", np.int64),
@@ -40,8 +39,6 @@ class ChainPlan:
     Attributes:
         temperature: as a share of the step time; positive.
         coarse_share: how often moves take clusters rather than single groups, from 0 to 1.
-        mean_weight: of the mean time at which operations end in the cost of a step, beside the time
-            at which the last one does.
         patience: after how many fruitless moves in a row to go on from the best placement with some
             groups elsewhere; 0 for never.
         kick: how many moves at once that is.
@@ -52,7 +49,6 @@ class ChainPlan:
 
     temperature: float
     coarse_share: float
-    mean_weight: float = 0.0
     patience: int = 0
     kick: int = 0
 
@@ -72,7 +68,6 @@ class _Plan(Struct):
     _fields_ = (
         ("temperature", ctypes.c_double),
         ("coarse_share", ctypes.c_double),
-        ("mean_weight", ctypes.c_double),
         ("patience", int64),
         ("kick", int64),
         ("fitting_steps", int64),
@@ -89,6 +84,8 @@ class Chain:
         drawn: DrawnMove,
         random: np.random.Generator,
         capacities: np.ndarray,
+        *,
+        looks: bool = True,
     ) -> None:
         """Makes a chain that is nowhere yet.
 
@@ -98,6 +95,7 @@ class Chain:
             drawn: gets the moves.
             random: what they are drawn with.
             capacities: int64 [num_devices], how many bytes the devices can hold.
+            looks: whether it looks at the critical path, where most moves then begin.
 
         Raises:
             MemoryError: it does not fit.
@@ -117,7 +115,7 @@ class Chain:
             capacities=capacities,
         )
         self._chain = core().tf_placer_make_chain(
-            ctypes.byref(tables), ctypes.byref(self._state), ctypes.byref(drawn)
+            ctypes.byref(tables), ctypes.byref(self._state), ctypes.byref(drawn), looks
         )
         if not self._chain:
             raise MemoryError(f"no memory to simulate {tables.num_operations:,} operations")
@@ -168,12 +166,11 @@ class Chain:
         core().tf_placer_restart(self._chain, pointer_to(placement, np.int32))
 
     def anneal(
-        self, hot: HotSpots, plan: ChainPlan, num_steps: int, *, is_given: bool, fitting_steps: int
+        self, plan: ChainPlan, num_steps: int, *, is_given: bool, fitting_steps: int
     ) -> tuple[bool, int]:
         """Makes some steps.
 
         Args:
-            hot: where most moves begin.
             plan: how.
             num_steps: how many, at most.
             is_given: whether the first move is drawn already, which makes one more.
@@ -187,7 +184,6 @@ class Chain:
         end = core().tf_placer_anneal(
             self._chain,
             ctypes.byref(self._moves),
-            ctypes.byref(hot),
             ctypes.byref(self._random),
             ctypes.byref(_Plan(**dataclasses.asdict(plan), fitting_steps=fitting_steps)),
             is_given,

@@ -63,9 +63,8 @@ class ChainPlans:
             number: of the chain.
         """
         config, meetings = self._config, self._config.meetings
-        weight = config.mean_weight
         if share < self.race_end:
-            return ChainPlan(config.last_temperature, config.coarse_moves, weight)
+            return ChainPlan(config.last_temperature, config.coarse_moves)
         coarse_share = config.coarse_moves * min(1.0, 2.0 * (1.0 - share))
         if self._is_refinement:
             share = meetings[0] + (1.0 - meetings[0]) * share
@@ -77,7 +76,6 @@ class ChainPlans:
             return ChainPlan(
                 config.last_temperature,
                 min(coarse_share, config.climbing_coarse_moves),
-                weight,
                 patience=self._num_single_moves,
                 kick=max(_LEAST_KICK, int(config.kick_share * self._num_movable)),
             )
@@ -88,4 +86,4 @@ class ChainPlans:
             first = config.again_temperatures[phase % len(config.again_temperatures)]
             cooled = (share - start) / (end - start)
         cooling = config.last_temperature / first
-        return ChainPlan(first * cooling ** min(1.0, cooled), coarse_share, weight)
+        return ChainPlan(first * cooling ** min(1.0, cooled), coarse_share)

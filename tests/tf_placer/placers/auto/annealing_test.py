@@ -1,5 +1,4 @@
 import itertools
-import math
 from unittest import mock
 
 import numpy as np
@@ -21,8 +20,7 @@ from tf_placer.placers.auto.repair import MemoryRepair
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
 
-INF = math.inf
-WARM = ChainPlan(0.5, 0.5, mean_weight=0.2)
+WARM = ChainPlan(0.5, 0.5)
 COLD = ChainPlan(1e-4, 0.2)
 KICKED = ChainPlan(1e-4, 0.2, patience=5, kick=2)
 
@@ -121,25 +119,12 @@ class AnnealerTest(parameterized.TestCase):
         for plan, expected in ((ChainPlan(5.0, 0.5), True), (ChainPlan(1e-9, 0.5), False)):
             # One device is the optimum, and whatever is split is slower.
             chain = Chain(problem, [1] * 8)
-            chain.run(200, plan)
-            is_worse = simulated(problem, chain.placement).step_secs > 0.8 * (1 + 1e-9)
-            self.assertEqual(is_worse, expected)
+            steps = []
+            for _ in range(20):
+                chain.run(10, plan)
+                steps.append(simulated(problem, chain.placement).step_secs)
+            self.assertEqual(max(steps) > 0.8 * (1 + 1e-9), expected)
             self.assertTrue(is_optimal(chain.annealer.best.step_secs, 0.8))
-
-    def test_of_steps_that_are_as_long_it_prefers_those_whose_operations_end_sooner(self):
-        # The step takes 10 s whatever the two short operations do on the other two devices.
-        problem = make_problem([[10.0, INF, INF], [INF, 1.0, 1.0], [INF, 1.0, 1.0]])
-        chain = Chain(problem, [0, 1, 1])
-        chain.run(100, ChainPlan(1e-9, 0.0, mean_weight=0.1))
-        for _ in range(20):
-            chain.run(1, ChainPlan(1e-9, 0.0, mean_weight=0.1))
-            self.assertNotEqual(*chain.placement[1:])
-        # Where it does not count, they are together now and then.
-        together = 0
-        for _ in range(100):
-            chain.run(1, ChainPlan(1e-9, 0.0))
-            together += chain.placement[1] == chain.placement[2]
-        self.assertGreater(together, 20)
 
     def test_what_it_returns_is_not_changed_later(self):
         problem = SMALL_PROBLEMS["two chains"]

@@ -234,9 +234,11 @@ class ConfigTest(parameterized.TestCase):
         self.assertLessEqual(result.num_simulated, 4000)
 
     def test_says_whether_moves_begin_where_the_step_waits(self):
-        config = AutoConfig(critical_path=False)
-        with mock.patch.object(annealing, "hot_spots", side_effect=AssertionError("looked")):
-            search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
+        for looks in (True, False):
+            config = AutoConfig(critical_path=looks)
+            with mock.patch.object(annealing, "Chain", wraps=annealing.Chain) as chain:
+                search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
+            self.assertEqual({call.kwargs["looks"] for call in chain.call_args_list}, {looks})
 
 
 if __name__ == "__main__":

@@ -38,11 +38,6 @@ class ChainPlansTest(absltest.TestCase):
             self.assertAlmostEqual(planned.plan(share, 0).temperature, temperature)
             self.assertEqual(planned.plan(share, 0).patience, 0)
 
-    def test_every_chain_minimizes_the_same(self):
-        planned = plans(is_race=True)
-        every = [planned.plan(share, number) for share in (0.0, 0.3, 0.7) for number in (0, 1)]
-        self.assertEqual({plan.mean_weight for plan in every}, {AutoConfig().mean_weight})
-
     def test_every_other_chain_climbs_after_the_first_meeting(self):
         planned = plans()
         self.assertEqual(planned.plan(0.3, 1), planned.plan(0.3, 0))
