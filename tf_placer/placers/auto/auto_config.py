@@ -51,11 +51,11 @@ class AutoConfig:
     exhaustive_share: Annotated[
         float, "share of the time left that trying all promising placements may take"
     ] = 0.8
-    first_temperature: Annotated[float, "temperature when a chain begins to cool"] = 0.02
+    first_temperature: Annotated[float, "temperature when a chain begins to cool"] = 0.005
     last_temperature: Annotated[float, "temperature when it ends, and of chains that climb"] = 2e-5
     again_temperatures: Annotated[
         tuple[float, ...], "temperatures when it begins again, in turns"
-    ] = (0.01, 0.002)
+    ] = (0.003, 0.0006)
     meetings: Annotated[
         tuple[float, ...], "shares of a search after which all chains go on from the best"
     ] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
