@@ -52,7 +52,12 @@ class Chain {
 
   // looks: whether it looks at the critical path, where most moves then begin.
   Chain(Step& step, const ChainState& state, const DrawnMove& drawn, bool looks)
-      : step_(step), state_(state), record_(*state.record), drawn_(drawn), looks_(looks) {}
+      : step_(step), state_(state), record_(*state.record), drawn_(drawn), looks_(looks) {
+    // A look never needs more.
+    hot_groups_.reserve(step.max_jobs());
+    hot_secs_.reserve(step.max_jobs());
+    hot_transfers_.reserve(2 * step.tables().max_transfers);
+  }
 
   // What the step waits for where the chain is; nothing if it does not look.
   const HotSpots& hot_spots() const { return hot_spots_; }
