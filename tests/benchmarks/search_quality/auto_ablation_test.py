@@ -19,6 +19,7 @@ from benchmarks.search_quality.auto_ablation import (
     ablation_table,
     run_variant,
 )
+from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
@@ -59,11 +60,14 @@ class VariantTest(parameterized.TestCase):
         layers = [call.args[0].layers is None for call in search.call_args_list]
         self.assertEqual(layers, [False, True])
 
-    def test_without_a_look_at_the_path_none_is_traced(self):
-        with mock.patch.object(Simulator, "trace", side_effect=AssertionError("traced")):
-            with self.assertRaisesRegex(AssertionError, "traced"):
-                run_variant("auto", "lstm", both_kinds(), 0, 0.3)
-            run_variant("no path", "lstm", both_kinds(), 0, 0.3)
+    def test_variants_change_how_the_search_is_done(self):
+        with mock.patch.object(auto_ablation, "refined_search", side_effect=KeyError) as search:
+            for name in ("auto", "no path", "no race"):
+                with self.assertRaises(KeyError):
+                    run_variant(name, "lstm", both_kinds(), 0, 0.3)
+        configs = [call.kwargs["config"] or AutoConfig() for call in search.call_args_list]
+        self.assertEqual([config.critical_path for config in configs], [True, False, True])
+        self.assertEqual([config.racing_starts > 1 for config in configs], [True, True, False])
 
 
 class TableTest(absltest.TestCase):
