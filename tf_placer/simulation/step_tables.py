@@ -109,15 +109,15 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     read, readers = np.divmod(np.unique(number[read] * num_operations + readers), num_operations)
     max_transfers = np.minimum(np.bincount(read), problem.num_devices - 1).sum()
     barriers = _barriers(read, readers, order >= num_tensors)
-    signals, barrier_of_signal = _joined(signals for signals, _ in barriers)
+    passed, barrier_of_signal = _joined(signals for signals, _ in barriers)
     waiters, barrier_of_waiter = _joined(waiters for _, waiters in barriers)
-    is_other = ~np.isin(read, signals)
+    is_other = ~np.isin(read, passed)
     read, readers = read[is_other], readers[is_other]
     inputs = read[np.argsort(readers, kind="stable")]
     first_input = _starts(readers, num_operations)
     num_inputs = np.diff(first_input) + np.bincount(waiters, minlength=num_operations)
-    # Barriers are numbered behind the operations.
-    read = np.concatenate([read, signals])
+    # Signals are read by their barrier, which is numbered behind the operations.
+    read = np.concatenate([read, passed])
     readers = np.concatenate([readers, num_operations + barrier_of_signal])
     by_output = np.argsort(read, kind="stable")
     read, readers = read[by_output], readers[by_output]
