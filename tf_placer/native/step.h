@@ -88,9 +88,11 @@ class Step {
     for (int64_t group = 0; group < tables_.num_groups; ++group) {
       if (!tables_.group_is_legal[group * num_devices + placement[group]]) return false;
     }
-    std::fill_n(static_cast<int32_t*>(num_waiters_), tables_.num_barriers * num_devices, 0);
-    for (int64_t group = 0; group < tables_.num_groups; ++group) {
-      count_waiters(group, placement[group], 1);
+    if (tables_.num_barriers > 0) {
+      std::fill_n(static_cast<int32_t*>(num_waiters_), tables_.num_barriers * num_devices, 0);
+      for (int64_t group = 0; group < tables_.num_groups; ++group) {
+        count_waiters(group, placement[group], 1);
+      }
     }
     const Operation* operations = tables_.operations;
     for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tf_placer.native.library import Struct, array_of, int64
+from tf_placer.problem.path_secs import least_secs
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
 from tf_placer.simulation.join_bounds import latest_rests
@@ -150,9 +151,6 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     barrier_records["num_signals"][:-1] = np.bincount(barrier_of_signal, minlength=len(barriers))
     barrier_records["first_waiter"] = _starts(barrier_of_waiter, len(barriers))
     links, slots = _links(problem)
-    # No step ends sooner after an operation is ready than if that goes on where it is fastest.
-    can_be = group_is_legal[problem.groups]
-    least_secs = np.where(can_be, problem.compute_secs, np.inf).min(axis=1)
     return StepTables(
         operations=operations,
         outputs=outputs,
@@ -166,7 +164,7 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         ),
         sources=sources,
         compute_secs=problem.compute_secs.T.copy(),
-        tail_secs=least_secs + latest_rests(problem),
+        tail_secs=least_secs(problem) + latest_rests(problem),
         links=links,
         transfer_share=np.array([float(device.transfer_share) for device in problem.devices]),
         transfer_overhead_secs=np.array(
