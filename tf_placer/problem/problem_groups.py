@@ -14,6 +14,7 @@ __all__ = [
     "group_graph",
     "group_layers",
     "legal_devices",
+    "running_bytes",
     "topological_groups",
 ]
 
@@ -54,6 +55,26 @@ def device_fill(problem: PlacementProblem) -> np.ndarray:
     memory = np.array([max(device.memory_bytes, 1) for device in problem.devices], np.float64)
     held = np.stack([resident, resident + made], axis=1)
     return held[:, np.newaxis] / memory[:, np.newaxis]
+
+
+def running_bytes(problem: PlacementProblem) -> np.ndarray:
+    """Finds what the device of each group holds at least once, beside what is resident there.
+
+    Returns:
+        int64 [num_groups], the most that one of its operations reads, makes and needs while it
+        runs, wherever what it reads comes from. Operations that take no time do not count.
+    """
+    held = problem.temp_bytes.copy()
+    np.add.at(held, problem.tensor_producers, problem.local_bytes)
+    tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
+    # A tensor that is read twice by one operation is there once.
+    reads = np.unique(tensors * problem.num_operations + problem.consumers)
+    tensors, readers = np.divmod(reads, problem.num_operations)
+    np.add.at(held, readers, problem.local_bytes[tensors])
+    held[problem.compute_secs.min(axis=1) == 0.0] = 0
+    most = np.zeros(problem.num_groups, np.int64)
+    np.maximum.at(most, problem.groups, held)
+    return most
 
 
 def group_graph(problem: PlacementProblem) -> GroupGraph:

@@ -19,6 +19,7 @@ from tf_placer.problem.problem_groups import (
     group_graph,
     group_layers,
     legal_devices,
+    running_bytes,
     topological_groups,
 )
 
@@ -87,6 +88,18 @@ class GroupGraphTest(parameterized.TestCase):
             device_secs(six_operations()),
             [[8, 9], [0, 0], [math.inf, 7], [48, math.inf], [0, 0], [1, 2]],
         )
+
+    def test_a_running_group_holds_what_its_largest_operation_reads_makes_and_needs(self):
+        secs = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 1.0]])
+        tensors = [(0, 10, [1, 1, 2]), (1, 20, [2, 3])]
+        problem = dataclasses.replace(
+            make_problem(secs, [0, 1, 0, 2], tensors),
+            temp_bytes=[1, 2, 4, 8],
+            local_bytes=[10, 15],
+        )
+        # Group 0: operation 0 makes 10, operation 2 reads 10 and at least 15, and needs 4. Group 1
+        # reads 10, once, and makes 15. Operation 3 may take no time.
+        self.assertEqual(running_bytes(problem).tolist(), [29, 27, 0])
 
     def test_a_group_holds_what_is_resident_and_at_most_all_that_it_makes(self):
         problem = dataclasses.replace(

@@ -62,6 +62,21 @@ class AllPlacementsTest(absltest.TestCase):
             found, {p for p in itertools.product([0, 1], repeat=3) if 1 <= sum(p) <= 2}
         )
 
+    def test_what_holds_too_much_while_it_runs_is_not_promising(self):
+        # The reader holds its 10 bytes and what it reads; the writer what it makes.
+        problem = make_problem(
+            [[1.0, 1.0]] * 3,
+            tensors=[(0, 5, [1])],
+            resident_bytes=[0, 10, 10],
+            memory_bytes=[20, 100],
+        )
+        found = as_set(promising(problem))
+        # Both groups of 10 bytes are on the first device only if nothing runs there with more.
+        self.assertEqual(
+            found,
+            {p for p in itertools.product([0, 1], repeat=3) if not (p[1] == 0 and p[2] == 0)},
+        )
+
     def test_a_limit_that_falls_leaves_out_more(self):
         problem = make_problem([[1.0] * 3] * 10)
         limits = itertools.chain([math.inf], itertools.repeat(4.0))
