@@ -31,10 +31,10 @@ class Branches(CandidateList):
     """Gives each branch, the largest first, to the device that has the least to do meanwhile.
 
     Branches are lines (see `parallel_lines`), such as towers that share no more than parameters;
-    ways that follow the longest rest of the step; and chains. Proposes three ways to share out
+    ways that follow the longest rest of the step; and chains. Proposes four ways to share out
     each of these: the largest first, whatever there is to do in each window of time being balanced;
-    the same with those that begin first coming before others of about the same size; and band by
-    band (see `bands_of_lines`), the largest first.
+    the same with those that begin first coming before others of about the same size; that again,
+    with the whole step balanced, too; and band by band (see `bands_of_lines`), the largest first.
 
     References:
         Graham, Bounds on Multiprocessing Timing Anomalies, SIAM Journal on Applied Mathematics
@@ -69,8 +69,13 @@ def _candidates(groups: GroupGraph, problem: PlacementProblem) -> Iterator[np.nd
         np.minimum.at(first, lines, starts)
         sizes = work.sum(axis=1)
         about = np.floor(np.log2(sizes + _LEAST * sizes.mean() + 1e-300))
-        for order in (np.lexsort([first, -about]), np.argsort(-sizes, kind="stable")):
-            yield devices[_share_out(order, work, len(devices))[lines]]
+        early, whole = np.lexsort([first, -about]), np.hstack([work, sizes[:, None]])
+        for order, loads in (
+            (early, work),
+            (np.argsort(-sizes, kind="stable"), work),
+            (early, whole),
+        ):
+            yield devices[_share_out(order, loads, len(devices))[lines]]
         bands = bands_of_lines(lines, -rests)
         order = np.lexsort([-sizes, bands])
         device_of = np.empty(count, np.int64)
@@ -95,7 +100,7 @@ def _windows(work: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _share_out(order: np.ndarray, work: np.ndarray, num_devices: int) -> np.ndarray:
-    """Gives each line to the device that has the least to do in the windows of the line.
+    """Gives each line to the device that has the least to do when the line has.
 
     Args:
         order: int64 [num_lines], which line comes when.
