@@ -84,84 +84,52 @@ def make_tables(problem: PlacementProblem) -> StepTables:
     Raises:
         CoreError: the compiled core is not there.
     """
-    num_operations, num_tensors = problem.num_operations, problem.num_tensors
-    # Whoever sends signals to others has one more output.
-    signals, signal_of_edge = np.unique(problem.control_edges[:, 0], return_inverse=True)
-    producers = np.concatenate([problem.tensor_producers, signals])
-    order = np.concatenate([np.arange(num_tensors), num_tensors + signals.astype(np.int64)])
-    no_bytes = np.zeros(len(signals), np.int64)
-    output_bytes = np.concatenate([problem.tensor_bytes, no_bytes])
-    local_bytes = np.concatenate([problem.local_bytes, no_bytes])
-    sorting = np.lexsort([order, producers])
-    producers, order = producers[sorting], order[sorting]
-    output_bytes, local_bytes = output_bytes[sorting], local_bytes[sorting]
-    num_outputs = len(order)
-
-    number = np.empty(num_outputs, np.int64)
-    number[sorting] = np.arange(num_outputs)
-    read = np.concatenate(
-        [
-            np.repeat(np.arange(num_tensors), np.diff(problem.consumer_start)),
-            num_tensors + signal_of_edge.reshape(-1),
-        ]
-    )
-    readers = np.concatenate([problem.consumers, problem.control_edges[:, 1]])
-    # Sorted, and without repetition.
-    read, readers = np.divmod(np.unique(number[read] * num_operations + readers), num_operations)
+    num_operations = problem.num_operations
+    outputs, read, readers = _outputs(problem)
     max_transfers = np.minimum(np.bincount(read), problem.num_devices - 1).sum()
-    barriers = _barriers(read, readers, order >= num_tensors)
-    passed, barrier_of_signal = _joined(signals for signals, _ in barriers)
-    waiters, barrier_of_waiter = _joined(waiters for _, waiters in barriers)
+    barriers, passed, barrier_of_signal, waiters, barrier_of_waiter = _barriers(
+        read, readers, outputs["order"] >= problem.num_tensors
+    )
     is_other = ~np.isin(read, passed)
     read, readers = read[is_other], readers[is_other]
-    inputs = read[np.argsort(readers, kind="stable")]
     first_input = _starts(readers, num_operations)
     num_inputs = np.diff(first_input) + np.bincount(waiters, minlength=num_operations)
+    inputs = read[np.argsort(readers, kind="stable")]
     # Signals are read by their barrier, which is numbered behind the operations.
     read = np.concatenate([read, passed])
     readers = np.concatenate([readers, num_operations + barrier_of_signal])
     by_output = np.argsort(read, kind="stable")
-    read, readers = read[by_output], readers[by_output]
-
-    outputs = np.zeros(num_outputs, _OUTPUT)
-    outputs["bytes"] = output_bytes
-    outputs["local_bytes"] = local_bytes
-    outputs["order"] = order
-    outputs["producer"] = producers
-    first_reader = _starts(read, num_outputs)
+    reader_records = np.zeros(len(readers), _READER)
+    reader_records["operation"] = readers[by_output]
+    reader_records["output"] = read[by_output]
+    first_reader = _starts(read, len(outputs))
     outputs["first_reader"] = first_reader[:-1]
     outputs["num_readers"] = np.diff(first_reader)
-    reader_records = np.zeros(len(readers), _READER)
-    reader_records["operation"] = readers
-    reader_records["output"] = read
+
     operations = np.zeros(num_operations + 1, _OPERATION)
     operations["group"][:-1] = problem.groups
-    operations["first_reader"] = first_reader[_starts(producers, num_operations)]
+    operations["first_reader"] = first_reader[_starts(outputs["producer"], num_operations)]
     operations["first_input"] = first_input
     operations["num_inputs"][:-1] = num_inputs
-    is_read = outputs["num_readers"] > 0
+    unread = outputs[outputs["num_readers"] == 0]
     operations["start_bytes"][:-1] = operations["end_bytes"][:-1] = problem.temp_bytes
-    np.add.at(operations["start_bytes"], producers, local_bytes)
-    np.add.at(operations["end_bytes"], producers[~is_read], local_bytes[~is_read])
+    np.add.at(operations["start_bytes"], outputs["producer"], outputs["local_bytes"])
+    np.add.at(operations["end_bytes"], unread["producer"], unread["local_bytes"])
     group_bytes = np.zeros(problem.num_groups, np.int64)
     np.add.at(group_bytes, problem.groups, problem.resident_bytes)
     group_is_legal = legal_devices(problem)
     sources = np.flatnonzero(num_inputs == 0).astype(np.int32)
-    barrier_records = np.zeros(len(barriers) + 1, _BARRIER)
-    barrier_records["num_signals"][:-1] = np.bincount(barrier_of_signal, minlength=len(barriers))
-    barrier_records["first_waiter"] = _starts(barrier_of_waiter, len(barriers))
+    by_group = np.argsort(problem.groups[waiters], kind="stable")
     links, slots = _links(problem)
     return StepTables(
         operations=operations,
         outputs=outputs,
         readers=reader_records,
         inputs=inputs.astype(np.uint32),
-        barriers=barrier_records,
+        barriers=barriers,
         waiters=waiters.astype(np.int32),
         group_barrier_start=_starts(problem.groups[waiters], problem.num_groups).astype(np.uint32),
-        group_barriers=barrier_of_waiter[np.argsort(problem.groups[waiters], kind="stable")].astype(
-            np.int32
-        ),
+        group_barriers=barrier_of_waiter[by_group].astype(np.int32),
         sources=sources,
         compute_secs=problem.compute_secs.T.copy(),
         tail_secs=least_secs(problem) + latest_rests(problem),
@@ -177,14 +145,47 @@ def make_tables(problem: PlacementProblem) -> StepTables:
         group_operations=np.argsort(problem.groups, kind="stable").astype(np.int32),
         slots=slots,
         num_operations=num_operations,
-        num_outputs=num_outputs,
-        num_barriers=len(barriers),
+        num_outputs=len(outputs),
+        num_barriers=len(barriers) - 1,
         num_sources=len(sources),
         num_devices=problem.num_devices,
         num_groups=problem.num_groups,
         num_servers=len(slots),
         max_transfers=int(max_transfers),
     )
+
+
+def _outputs(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lists what operations hand to others, and who reads it.
+
+    Returns:
+        _OUTPUT [num_outputs], whose readers are not known yet; and of each read, sorted and none
+        twice, the output and the operation, int64 [num_reads].
+    """
+    # Whoever sends signals to others has one more output.
+    signals, signal_of_edge = np.unique(problem.control_edges[:, 0], return_inverse=True)
+    num_tensors, no_bytes = problem.num_tensors, np.zeros(len(signals), np.int64)
+    producers = np.concatenate([problem.tensor_producers, signals])
+    order = np.concatenate([np.arange(num_tensors), num_tensors + signals.astype(np.int64)])
+    sorting = np.lexsort([order, producers])
+    outputs = np.zeros(len(order), _OUTPUT)
+    outputs["bytes"] = np.concatenate([problem.tensor_bytes, no_bytes])[sorting]
+    outputs["local_bytes"] = np.concatenate([problem.local_bytes, no_bytes])[sorting]
+    outputs["order"] = order[sorting]
+    outputs["producer"] = producers[sorting]
+
+    number = np.empty(len(order), np.int64)
+    number[sorting] = np.arange(len(order))
+    read = np.concatenate(
+        [
+            np.repeat(np.arange(num_tensors), np.diff(problem.consumer_start)),
+            num_tensors + signal_of_edge.reshape(-1),
+        ]
+    )
+    readers = np.concatenate([problem.consumers, problem.control_edges[:, 1]])
+    reads = np.unique(number[read] * problem.num_operations + readers)
+    read, readers = np.divmod(reads, problem.num_operations)
+    return outputs, read, readers
 
 
 def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:
@@ -194,7 +195,7 @@ def _starts(owners: np.ndarray, num_owners: int) -> np.ndarray:
 
 def _barriers(
     read: np.ndarray, readers: np.ndarray, is_signal: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray]]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Finds signals that the same operations wait for, where that saves reads.
 
     Args:
@@ -203,22 +204,29 @@ def _barriers(
         is_signal: bool [num_outputs].
 
     Returns:
-        For each barrier its signals, and the operations that wait for all of them.
+        _BARRIER [num_barriers + 1]; the signals of all barriers, and the barrier of each; and the
+        operations that wait for all signals of a barrier, and the barrier of each.
     """
     starts = _starts(read, len(is_signal))
-    signals: dict[bytes, list[int]] = {}
+    shared: dict[bytes, list[int]] = {}
     for output in np.flatnonzero(is_signal & (np.diff(starts) > 1)).tolist():
         waiters = readers[starts[output] : starts[output + 1]]
-        signals.setdefault(waiters.tobytes(), []).append(output)
+        shared.setdefault(waiters.tobytes(), []).append(output)
     every = [
         (np.array(outputs), np.frombuffer(waiters, readers.dtype))
-        for waiters, outputs in signals.items()
+        for waiters, outputs in shared.items()
     ]
-    return [
+    kept = [
         (outputs, waiters)
         for outputs, waiters in every
         if len(outputs) * len(waiters) > len(outputs) + len(waiters)
     ]
+    signals, barrier_of_signal = _joined(outputs for outputs, _ in kept)
+    waiters, barrier_of_waiter = _joined(waiters for _, waiters in kept)
+    barriers = np.zeros(len(kept) + 1, _BARRIER)
+    barriers["num_signals"][:-1] = np.bincount(barrier_of_signal, minlength=len(kept))
+    barriers["first_waiter"] = _starts(barrier_of_waiter, len(kept))
+    return barriers, signals, barrier_of_signal, waiters, barrier_of_waiter
 
 
 def _joined(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

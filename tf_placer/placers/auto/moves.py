@@ -6,28 +6,23 @@ order of the graph; one end of a transfer to where the other is; or it exchanges
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 import numpy as np
 
-from tf_placer.native.library import Struct, array_of, core, int64, pointer_to, random_struct
+from tf_placer.native.library import Struct, array_of, int64
 from tf_placer.placers.auto.levels import Level
 
 __all__ = [
     "KINDS",
     "DrawnMove",
-    "HotSpots",
     "MoveTables",
-    "draw_move",
     "make_drawn_move",
-    "make_hot_spots",
     "make_move_tables",
-    "no_hot_spots",
 ]
 
 KINDS = ("one", "neighbours", "stretch", "join", "swap")
-"""What a move may be, by the number that `draw_move` notes."""
+"""What a move may be, by the number that the core notes."""
 
 
 class MoveTables(Struct):
@@ -47,18 +42,6 @@ class MoveTables(Struct):
         ("num_levels", int64),
         ("num_groups", int64),
         ("num_devices", int64),
-    )
-
-
-class HotSpots(Struct):
-    """What a step waits for: the struct of that name in `native/moves.h`."""
-
-    _fields_ = (
-        ("groups", array_of(np.int32)),
-        ("cumulated", array_of(np.float64)),
-        ("transfers", array_of(np.int32)),
-        ("num_items", int64),
-        ("num_transfers", int64),
     )
 
 
@@ -127,59 +110,4 @@ def make_drawn_move(num_groups: int) -> DrawnMove:
         kind=np.zeros(2, np.int32),
         clusters=np.zeros(num_groups, np.int32),
         marks=np.zeros(num_groups + 1, np.int64),
-    )
-
-
-def make_hot_spots(groups: np.ndarray, secs: np.ndarray, transfers: np.ndarray) -> HotSpots:
-    """Notes what a step waits for.
-
-    Args:
-        groups: int32 [num_items], the group of each operation on the critical path.
-        secs: float64 [num_items], positive: how much of the path is theirs.
-        transfers: int32 [num_transfers, 2], (group that sends, group that receives) of each
-            transfer on the path.
-    """
-    return HotSpots(
-        groups=groups,
-        cumulated=np.cumsum(secs),
-        transfers=transfers,
-        num_items=len(groups),
-        num_transfers=len(transfers),
-    )
-
-
-def no_hot_spots() -> HotSpots:
-    """Makes the hot spots that are known before anybody looked: none."""
-    return make_hot_spots(np.zeros(0, np.int32), np.zeros(0), np.zeros([0, 2], np.int32))
-
-
-def draw_move(
-    tables: MoveTables,
-    hot: HotSpots,
-    drawn: DrawnMove,
-    random: np.random.Generator,
-    placement: np.ndarray,
-    coarse_share: float,
-) -> int:
-    """Draws a move.
-
-    Args:
-        tables: what it is drawn from.
-        hot: of the placement or one like it; empty if nothing is known.
-        drawn: gets the move.
-        random: what it is drawn with.
-        placement: int32 [num_groups], where groups are now.
-        coarse_share: how often to move clusters rather than single groups, from 0 to 1.
-
-    Returns:
-        How many groups go elsewhere: the first so many of the move. 0 if nothing was found that
-        changes anything.
-    """
-    return core().tf_placer_draw_move(
-        ctypes.byref(tables),
-        ctypes.byref(hot),
-        ctypes.byref(drawn),
-        ctypes.byref(random_struct(random)),
-        pointer_to(placement, np.int32),
-        coarse_share,
     )

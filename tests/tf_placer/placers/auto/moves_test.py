@@ -1,22 +1,40 @@
 import collections
+import ctypes
 import dataclasses
 
 import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs
+from tf_placer.native.library import Struct, array_of, core, int64, pointer_to, random_struct
 from tf_placer.placers.auto.levels import make_levels
-from tf_placer.placers.auto.moves import (
-    KINDS,
-    draw_move,
-    make_drawn_move,
-    make_hot_spots,
-    make_move_tables,
-    no_hot_spots,
-)
+from tf_placer.placers.auto.moves import KINDS, make_drawn_move, make_move_tables
 
 CLUSTERS, GROUPS = range(2)
 NO_TRANSFERS = np.zeros([0, 2], np.int32)
+
+
+class HotSpots(Struct):
+    """What a step waits for: the struct of that name in `native/moves.h`."""
+
+    _fields_ = (
+        ("groups", array_of(np.int32)),
+        ("cumulated", array_of(np.float64)),
+        ("transfers", array_of(np.int32)),
+        ("num_items", int64),
+        ("num_transfers", int64),
+    )
+
+
+def hot_spots(groups=(), secs=(), transfers=NO_TRANSFERS):
+    """The groups of a critical path, what each takes, and the two groups of each transfer."""
+    return HotSpots(
+        groups=np.array(groups, np.int32),
+        cumulated=np.cumsum(np.array(secs, np.float64)),
+        transfers=np.array(transfers, np.int32),
+        num_items=len(groups),
+        num_transfers=len(transfers),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +57,18 @@ class Drawer:
         self._random = np.random.default_rng(seed)
 
     def draw(self, placement, count=500, *, hot=None, coarse_share=0.5):
-        hot = no_hot_spots() if hot is None else hot
+        hot = hot_spots() if hot is None else hot
         placement = np.array(placement, np.int32)
         before, moves = placement.copy(), []
         for _ in range(count):
-            moved = draw_move(self._tables, hot, self._drawn, self._random, placement, coarse_share)
+            moved = core().tf_placer_draw_move(
+                ctypes.byref(self._tables),
+                ctypes.byref(hot),
+                ctypes.byref(self._drawn),
+                ctypes.byref(random_struct(self._random)),
+                pointer_to(placement, np.int32),
+                coarse_share,
+            )
             if moved:
                 kind, level = self._drawn["kind"]
                 groups, devices = self._drawn["groups"][:moved], self._drawn["devices"][:moved]
@@ -191,7 +216,7 @@ class DrawMoveTest(absltest.TestCase):
         self.assertGreater(min(singles[group] for group in range(7)), 0)
 
     def test_what_the_step_waits_for_is_drawn_more_often(self):
-        hot = make_hot_spots(np.array([3], np.int32), np.array([1.0]), NO_TRANSFERS)
+        hot = hot_spots([3], [1.0])
         shares = []
         for spots in (None, hot):
             moves = Drawer(anywhere(8, 2)).draw([0] * 8, hot=spots, coarse_share=0.0)
@@ -201,9 +226,7 @@ class DrawMoveTest(absltest.TestCase):
         self.assertGreater(shares[1], 0.4)
 
     def test_joins_the_ends_of_a_transfer(self):
-        hot = make_hot_spots(
-            np.array([0], np.int32), np.array([1.0]), np.array([[0, 7]] * 20, np.int32)
-        )
+        hot = hot_spots([0], [1.0], [[0, 7]] * 20)
         moves = Drawer(anywhere(8, 3)).draw([0, 1, 1, 1, 1, 1, 1, 2], 1000, hot=hot, coarse_share=0)
         joins = {(*move.groups, *move.devices) for move in moves if move.kind == "join"}
         self.assertContainsSubset({(0, 2), (7, 0)}, joins)
