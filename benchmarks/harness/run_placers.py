@@ -32,7 +32,7 @@ __all__ = [
 _SINGLE_GPU, _MODEL_EXPERT = "single_gpu", "model_expert"
 
 # The placers, other than those that learn, whose proposals depend on their seed.
-_RANDOM = (AUTO, "hill_climbing", "random", "simulated_annealing")
+_RANDOM = (AUTO, "hill_climbing", "learned_moves", "random", "simulated_annealing")
 
 ALL_PLACERS = (_SINGLE_GPU, _MODEL_EXPERT, *PLACERS)
 """The names of all placers that a run may have."""

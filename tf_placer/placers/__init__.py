@@ -192,6 +192,13 @@ _HEURISTICS: Mapping[str, _Heuristic] = {
         "SimulatedAnnealing",
         uses_problem=True,
     ),
+    "learned_moves": _Heuristic(
+        "hill climbing that learns which moves are worth a measurement",
+        "ours, after Agrawal and Goyal 2013",
+        "tf_placer.placers.heuristics.learned_moves",
+        "LearnedMoves",
+        uses_problem=True,
+    ),
 }
 
 PLACERS: Mapping[str, _Heuristic | System] = {**_HEURISTICS, **SYSTEMS, **PUBLISHED}
