@@ -39,7 +39,12 @@ class AutoConfig:
     least_deviation: Annotated[
         float, "deviation of costs that a few measurements confirm by chance"
     ] = 0.05
-    coarse_budget: Annotated[float, "share of a search for the one with coarse groups"] = 0.4
+    coarse_budget: Annotated[float, "share of a search for the one with coarse groups, at most"] = (
+        0.4
+    )
+    coarse_placements: Annotated[
+        int, "placements to simulate in that for each coarse group, at most"
+    ] = 25
     starts: Annotated[Literal["all", "single_device"], "heuristics that a search starts from"] = (
         "all"
     )
@@ -79,7 +84,10 @@ class AutoConfig:
         check_fields(self, shares, lambda share: 0.0 <= share <= 1.0, "from 0 to 1")
         positive = ("search_secs", "first_temperature", "last_temperature")
         check_fields(self, positive, lambda number: 0.0 < number < math.inf, "positive")
-        counts = ("rounds", "first_candidates", "later_candidates", "racing_starts")
+        counts = (
+            *("rounds", "first_candidates", "later_candidates", "racing_starts"),
+            "coarse_placements",
+        )
         check_fields(self, counts, lambda count: count >= 1, "at least 1")
         deviations = ("deviations", "least_deviation")
         check_fields(self, deviations, lambda number: 0.0 <= number < math.inf, "0 or more")

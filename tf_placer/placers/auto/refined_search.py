@@ -41,7 +41,8 @@ def refined_search(
     """Searches for the fastest placement that fits.
 
     What belongs together moves together at first, which leads far in little time; the rest of the
-    time refines what that found.
+    time refines what that found. Where there is much time, few groups have found their places long
+    before it is over, and the rest is for refining.
 
     Args:
         problem: what is placed. Without coarse groups, all of the search is with groups.
@@ -72,7 +73,8 @@ def refined_search(
     if problem.coarse_groups is not None:
         clusters = in_order(clusters_of(problem.groups, problem.coarse_groups))
     search = functools.partial(auto_search, config=config, seed=seed, threads=threads)
-    if int(clusters.max()) + 1 == groups.num_groups:
+    num_clusters = int(clusters.max()) + 1
+    if num_clusters == groups.num_groups:
         return search(
             problem,
             groups,
@@ -81,19 +83,25 @@ def refined_search(
             starts=starts,
             report=report,
         )
-    coarse_budget = config.coarse_budget
+
+    def used(elapsed_secs: float, num_simulated: int) -> float:
+        return min(1.0, max(elapsed_secs / max_secs, num_simulated / max_simulated))
 
     def report_coarse(progress: AutoProgress) -> None:
         if report is not None:
-            best, share = _lifted(progress.best, clusters), coarse_budget * progress.share
+            share = used(progress.elapsed_secs, progress.num_simulated)
+            best = _lifted(progress.best, clusters)
             report(dataclasses.replace(progress, best=best, share=share))
 
     coarse = _lifted_result(
         search(
             dataclasses.replace(problem, groups=clusters[problem.groups], coarse_groups=None),
             merge_group_graph(groups, clusters),
-            max_secs=coarse_budget * max_secs,
-            max_simulated=max(1.0, coarse_budget * max_simulated),
+            max_secs=config.coarse_budget * max_secs,
+            max_simulated=max(
+                1.0,
+                min(config.coarse_budget * max_simulated, config.coarse_placements * num_clusters),
+            ),
             starts=_coarse_starts(starts, clusters),
             report=report_coarse,
         ),
@@ -116,14 +124,10 @@ def refined_search(
 
     def report_fine(progress: AutoProgress) -> None:
         if report is not None:
-            report(
-                AutoProgress(
-                    progress.best,
-                    coarse_budget + (1.0 - coarse_budget) * progress.share,
-                    progress.num_simulated + coarse.num_simulated,
-                    progress.elapsed_secs + coarse.elapsed_secs,
-                )
-            )
+            elapsed_secs = progress.elapsed_secs + coarse.elapsed_secs
+            num_simulated = progress.num_simulated + coarse.num_simulated
+            share = used(elapsed_secs, num_simulated)
+            report(AutoProgress(progress.best, share, num_simulated, elapsed_secs))
 
     fine = search(
         problem,

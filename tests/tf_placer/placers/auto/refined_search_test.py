@@ -1,4 +1,6 @@
 import dataclasses
+import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -6,6 +8,8 @@ from absl.testing import absltest, parameterized
 from benchmarks.problems.small import all_step_secs, is_optimal
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
 from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.placers.auto import refined_search as module
+from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.refined_search import COARSE_START, refined_search
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.simulation.simulator import Simulator
@@ -46,6 +50,20 @@ class RefinedSearchTest(parameterized.TestCase):
         self.assertEqual(result.best.placement.tolist(), [0, 1] * 9)
         self.assertTrue(result.is_optimal)
         self.assertEqual(dict(result.starts)[COARSE_START].step_secs, 25.0)
+
+    def test_few_coarse_groups_leave_most_of_a_long_search_for_what_is_in_them(self):
+        for max_simulated, expected in ((math.inf, 63), (1000, 63), (100, 40)):
+            with mock.patch.object(module, "auto_search", wraps=module.auto_search) as auto_search:
+                search(
+                    pairs_problem(),
+                    PAIRS,
+                    max_simulated=max_simulated,
+                    max_secs=1.0,
+                    config=AutoConfig(coarse_placements=7),
+                )
+            coarse, fine = auto_search.call_args_list
+            self.assertEqual(coarse.kwargs["max_simulated"], expected)
+            self.assertGreaterEqual(fine.kwargs["max_simulated"], max_simulated - expected)
 
     def test_starts_with_the_layers_of_the_problem_whatever_the_order_of_its_groups(self):
         # Four layers and twelve steps of a recurrent network, step by step: a layer waits for the
