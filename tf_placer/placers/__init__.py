@@ -231,7 +231,10 @@ class PlacerDescription:
 
 
 def is_learned(name: str) -> bool:
-    """Says whether a placer learns, and so needs TensorFlow; false of a name that there is not."""
+    """Says whether a placer has a policy that learns, and so needs TensorFlow.
+
+    False of a name that there is not, and of `learned_moves`, which has no policy.
+    """
     return isinstance(PLACERS.get(name), System)
 
 
