@@ -39,7 +39,6 @@ from tf_placer.text.markdown import markdown_table
 __all__ = [
     "KnownRun",
     "draw_growth",
-    "growth_table",
     "known_secs",
     "main",
     "quality_table",
@@ -174,48 +173,37 @@ def quality_table(runs: Sequence[KnownRun]) -> str:
 
 
 def size_table(runs: Sequence[KnownRun]) -> str:
-    """Tabulates the steps that "auto" found, by size and time, over all families, in Markdown."""
-    own = [run for run in runs if run.placer == AUTO]
+    """Tabulates what "auto" found, by size and time, over all families, in Markdown.
+
+    The steps by the known ones (geometric mean and longest) and by the lower bound, on how many
+    problems, and after which seconds, one was at most 2 % longer than the known one, and how long
+    the longest search took.
+    """
     rows = []
-    for size, max_secs in sorted({(run.size, run.max_secs) for run in own}):
-        some = [run for run in own if (run.size, run.max_secs) == (size, max_secs)]
-        to_bound = _mean([run.ratio * run.known_secs / run.bound_secs for run in some])
+    for size, max_secs, some in _searches_of_auto(runs):
+        secs = sorted(run.within_secs for run in some)
+        reached = sum(map(math.isfinite, secs))
         rows.append(
             [
                 f"{size:,}",
                 f"{max_secs:g} s",
                 f"{_mean([run.ratio for run in some]):.3f}",
                 f"{max(run.ratio for run in some):.3f}",
-                f"{to_bound:.3f}",
-            ]
-        )
-    return markdown_table(["operations", "time", "mean", "worst", "found / bound"], rows, "rrrrr")
-
-
-def growth_table(runs: Sequence[KnownRun]) -> str:
-    """Tabulates when "auto" was within 2 % of the known steps, by size, in Markdown."""
-    own = _longest_of_auto(runs)
-    rows = []
-    for size in sorted({run.size for run in own}):
-        some = [run for run in own if run.size == size]
-        secs = sorted(run.within_secs for run in some)
-        reached = sum(map(math.isfinite, secs))
-        middle, last = secs[len(secs) // 2], secs[-1]
-        rows.append(
-            [
-                f"{size:,}",
+                f"{_mean([run.ratio * run.known_secs / run.bound_secs for run in some]):.3f}",
                 f"{reached} of {len(some)}",
-                *(f"{each:.1f} s" if math.isfinite(each) else "-" for each in (middle, last)),
+                *(f"{each:.1f} s" if math.isfinite(each) else "-" for each in _typical(secs)),
                 f"{max(run.took_secs for run in some):.1f} s",
             ]
         )
-    headers = ["operations", "within 2 %", "median", "last", "longest search"]
-    return markdown_table(headers, rows, "rrrrr")
+    headers = ["operations", "time", "mean", "worst", "found / bound"]
+    headers += ["within 2 %", "median", "last", "longest search"]
+    return markdown_table(headers, rows, "r" * len(headers))
 
 
 def draw_growth(runs: Sequence[KnownRun], path: str | os.PathLike[str]) -> None:
-    """Draws what `growth_table` tabulates: every family, and the median and the last of all.
+    """Draws after how many seconds "auto" was within 2 % of the known steps, by size.
 
+    A line for each time that searches had: the median over all problems, and dashed the last.
     Without matplotlib, there is no picture.
 
     Raises:
@@ -226,27 +214,36 @@ def draw_growth(runs: Sequence[KnownRun], path: str | os.PathLike[str]) -> None:
     except ImportError:
         print("no picture: pip install 'tf_placer[report]'")
         return
-    own = _longest_of_auto(runs)
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    for family in dict.fromkeys(run.family for run in own):
-        some = sorted((run for run in own if run.family == family), key=lambda run: run.size)
-        axes.plot([run.size for run in some], [run.within_secs for run in some], ".-", lw=0.5)
-    sizes = sorted({run.size for run in own})
-    secs = [sorted(run.within_secs for run in own if run.size == size) for size in sizes]
-    axes.plot(sizes, [each[len(each) // 2] for each in secs], "k-", lw=2.0, label="median")
-    axes.plot(sizes, [each[-1] for each in secs], "k--", lw=1.5, label="last")
+    every = _searches_of_auto(runs)
+    for number, max_secs in enumerate(sorted({max_secs for _, max_secs, _ in every})):
+        searches = [(size, some) for size, secs, some in every if secs == max_secs]
+        sizes = [size for size, _ in searches]
+        typical = [_typical(sorted(run.within_secs for run in some)) for _, some in searches]
+        for style, name, secs in zip(
+            (".-", ".--"), ("median", "last"), zip(*typical, strict=True), strict=True
+        ):
+            label = f"{name}, searches of {max_secs:g} s"
+            axes.plot(sizes, secs, style, color=f"C{number}", label=label)
     axes.set(xscale="log", yscale="log", xlabel="operations")
     axes.set_ylabel(f"seconds until at most {_WITHIN - 1.0:.0%} above the known step")
     axes.legend()
     save_picture(figure, path)
 
 
-def _longest_of_auto(runs: Sequence[KnownRun]) -> list[KnownRun]:
-    """Lists the runs of "auto" with the most seconds."""
+def _searches_of_auto(runs: Sequence[KnownRun]) -> list[tuple[int, float, list[KnownRun]]]:
+    """Lists sizes and times in order, each with the runs of "auto"."""
     own = [run for run in runs if run.placer == AUTO]
-    longest = max((run.max_secs for run in own), default=0.0)
-    return [run for run in own if run.max_secs == longest]
+    return [
+        (size, secs, [run for run in own if (run.size, run.max_secs) == (size, secs)])
+        for size, secs in sorted({(run.size, run.max_secs) for run in own})
+    ]
+
+
+def _typical(ordered: Sequence[float]) -> tuple[float, float]:
+    """Picks the median and the last."""
+    return ordered[len(ordered) // 2], ordered[-1]
 
 
 def _cell(runs: Sequence[KnownRun], placer: str, max_secs: float) -> str:
@@ -304,9 +301,9 @@ def main() -> None:
         f"# Placements found beside known ones\n\n{quality_table(runs)}\n\nThe fastest simulated "
         "step that was found by that of the known placement; geometric means. Known / bound: the "
         f"known step by the lower bound.\n\n{size_table(runs)}\n\nThe steps that `auto` found by "
-        f"the known ones and by the lower bound, all families together.\n\n{growth_table(runs)}\n\n"
-        "Seconds until `auto` found a step at most 2 % longer than the known one, all families "
-        f"together; longest search: everything included. Made by `{made_by['command']}` at commit "
+        "the known ones and by the lower bound, all families together; on how many problems, and "
+        "after which time, it found one that is at most 2 % longer than the known one; longest "
+        f"search: everything included. Made by `{made_by['command']}` at commit "
         f"{made_by['commit'] or 'unknown'} on {made_by['processor']}, {made_by['cores']} cores."
     )
     print(text)

@@ -54,10 +54,11 @@ class LearnedMoves(HillClimbing):
         self._mean_error = 1.0
 
     def _judge(self, placement: np.ndarray, value: Value, current: Value) -> None:
-        features = self._features.of(self.current, placement)
+        (features,) = self._features.of(self.current, placement[None])
         gain = _gain(value, current)
-        weights, _ = self._weights()
-        self._mean_error += _FORGET * ((gain - features @ weights) ** 2 - self._mean_error)
+        scale, mean, _ = self._model()
+        error = gain - features @ (scale * mean)
+        self._mean_error += _FORGET * (error**2 - self._mean_error)
         self._products += np.outer(features, features)
         self._gains += gain * features
         self._num_moves += 1
@@ -67,24 +68,25 @@ class LearnedMoves(HillClimbing):
         if self._current_value is None:
             return super()._next(generator)
         choices = [super(LearnedMoves, self)._next(generator) for _ in range(_CHOICES)]
-        features = np.stack([self._features.of(self.current, choice) for choice in choices])
-        mean, deviation = self._weights()
-        weights = mean + deviation @ generator.standard_normal(len(mean))
+        features = self._features.of(self.current, np.stack(choices))
+        scale, mean, precision = self._model()
+        root = np.linalg.cholesky(np.linalg.inv(precision))
+        noise = root @ generator.standard_normal(len(mean))
+        weights = scale * (mean + np.sqrt(self._mean_error) * noise)
         return choices[int(np.argmax(features @ weights))]
 
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Computes what is known of the weights.
+    def _model(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Computes what is known of the weights of features, divided by what they mostly are.
 
         Returns:
-            float64 [size], their means, and float64 [size, size], a square root of their
-            covariance. Before anything is known, each feature matters as much as any other.
+            float64 [size], what features are multiplied by, float64 [size], the means of the
+            weights, and float64 [size, size], the inverse of their covariance for errors of 1.
+            Before anything is known, each feature matters as much as any other.
         """
         squares = np.maximum(self._products.diagonal() / max(1, self._num_moves), _LEAST_SQUARE)
         scale = 1.0 / np.sqrt(squares)
         precision = self._products * np.outer(scale, scale) + np.eye(len(scale))
-        root = np.linalg.cholesky(np.linalg.inv(precision))
-        mean = scale * np.linalg.solve(precision, scale * self._gains)
-        return mean, np.sqrt(self._mean_error) * scale[:, None] * root
+        return scale, np.linalg.solve(precision, scale * self._gains), precision
 
 
 def _gain(value: Value, current: Value) -> float:

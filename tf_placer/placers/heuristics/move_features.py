@@ -44,22 +44,29 @@ class MoveFeatures:
         self._windows[order] = np.minimum(done * _WINDOWS, _WINDOWS - 1)
 
     def of(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Describes a move.
+        """Describes moves from one placement.
 
         Args:
-            before: int32 [num_groups], a placement.
-            after: int32 [num_groups], where the move leads.
+            before: int32 [num_groups], the placement.
+            after: int32 [num_moves, num_groups], where each move leads.
 
         Returns:
-            float64 [size].
+            float64 [num_moves, size].
         """
+        loads = np.bincount(before, self._work, self._num_devices)
+        state = self._state(before)
+        return np.stack([self._changed(before, moved, loads, state) for moved in after])
+
+    def _changed(
+        self, before: np.ndarray, after: np.ndarray, loads: np.ndarray, state: np.ndarray
+    ) -> np.ndarray:
+        """Describes a move from a placement of these loads and this state, float64 [size]."""
         moved = np.flatnonzero(before != after)
         sources, targets = before[moved], after[moved]
-        loads = np.bincount(before, self._work, self._num_devices)
         count = max(1, len(moved))
         return np.concatenate(
             [
-                self._state(after) - self._state(before),
+                self._state(after) - state,
                 [
                     self._work[moved].sum(),
                     len(moved) / len(before),

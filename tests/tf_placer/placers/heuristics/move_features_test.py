@@ -12,7 +12,7 @@ class MoveFeaturesTest(absltest.TestCase):
     def test_describes_a_move_in_shares_of_the_graph(self):
         # Half of the work is in the last group; each group is in another window.
         groups = graphs.group_graph(4, [(0, 1), (1, 2), (2, 3), (0, 3)], work=[1, 1, 2, 4])
-        features = MoveFeatures(groups, 2).of(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]))
+        (features,) = MoveFeatures(groups, 2).of(np.array([0, 0, 0, 1]), np.array([[0, 0, 1, 1]]))
         self.assertLen(features, MoveFeatures.size)
         np.testing.assert_allclose(
             features,
@@ -37,7 +37,7 @@ class MoveFeaturesTest(absltest.TestCase):
     def test_sees_whether_work_of_one_window_is_on_one_device(self):
         # All groups are in one layer, but for one that has no work.
         groups = graphs.group_graph(3, work=[1, 1, 0], layers=[0, 0, 1])
-        apart = MoveFeatures(groups, 2).of(np.array([0, 0, 0]), np.array([0, 1, 0]))
+        (apart,) = MoveFeatures(groups, 2).of(np.array([0, 0, 0]), np.array([[0, 1, 0]]))
         self.assertAlmostEqual(apart[4], -0.0)
         self.assertAlmostEqual(apart[0], -0.5)
 
@@ -50,10 +50,10 @@ class MoveFeaturesTest(absltest.TestCase):
         )
         features = MoveFeatures(groups, 3)
         first, second, third = random.integers(3, size=[3, 30])
+        half, whole = features.of(first, np.stack([second, third]))
+        (rest,) = features.of(second, third[None])
         np.testing.assert_allclose(
-            features.of(first, third)[:NUM_DIFFERENCES],
-            (features.of(first, second) + features.of(second, third))[:NUM_DIFFERENCES],
-            atol=1e-12,
+            whole[:NUM_DIFFERENCES], (half + rest)[:NUM_DIFFERENCES], atol=1e-12
         )
 
     def test_tells_moves_of_one_group_and_exchanges_from_others(self):
@@ -65,13 +65,12 @@ class MoveFeaturesTest(absltest.TestCase):
             ([1, 1, 1, 2], False, False),
             ([1, 0, 2, 2], False, False),
         ):
-            self.assertEqual(
-                features.of(before, np.array(after))[9:11].tolist(), [is_one, is_exchange]
-            )
+            (of_move,) = features.of(before, np.array([after]))
+            self.assertEqual(of_move[9:11].tolist(), [is_one, is_exchange])
 
     def test_a_graph_without_work_and_edges_has_features_too(self):
         features = MoveFeatures(graphs.group_graph(3, work=[0, 0, 0]), 2)
-        self.assertTrue(np.isfinite(features.of(np.zeros(3, int), np.array([0, 1, 1]))).all())
+        self.assertTrue(np.isfinite(features.of(np.zeros(3, int), np.array([[0, 1, 1]]))).all())
 
 
 if __name__ == "__main__":
