@@ -181,7 +181,7 @@ def size_table(runs: Sequence[KnownRun]) -> str:
     """
     rows = []
     for size, max_secs, some in _searches_of_auto(runs):
-        secs = sorted(run.within_secs for run in some)
+        secs = [run.within_secs for run in some]
         reached = sum(map(math.isfinite, secs))
         rows.append(
             [
@@ -220,12 +220,11 @@ def draw_growth(runs: Sequence[KnownRun], path: str | os.PathLike[str]) -> None:
     for number, max_secs in enumerate(sorted({max_secs for _, max_secs, _ in every})):
         searches = [(size, some) for size, secs, some in every if secs == max_secs]
         sizes = [size for size, _ in searches]
-        typical = [_typical(sorted(run.within_secs for run in some)) for _, some in searches]
-        for style, name, secs in zip(
-            (".-", ".--"), ("median", "last"), zip(*typical, strict=True), strict=True
-        ):
-            label = f"{name}, searches of {max_secs:g} s"
-            axes.plot(sizes, secs, style, color=f"C{number}", label=label)
+        typical = [_typical([run.within_secs for run in some]) for _, some in searches]
+        medians, lasts = zip(*typical, strict=True)
+        color, of_searches = f"C{number}", f"searches of {max_secs:g} s"
+        axes.plot(sizes, medians, ".-", color=color, label=f"median, {of_searches}")
+        axes.plot(sizes, lasts, ".--", color=color, label=f"last, {of_searches}")
     axes.set(xscale="log", yscale="log", xlabel="operations")
     axes.set_ylabel(f"seconds until at most {_WITHIN - 1.0:.0%} above the known step")
     axes.legend()
@@ -241,8 +240,9 @@ def _searches_of_auto(runs: Sequence[KnownRun]) -> list[tuple[int, float, list[K
     ]
 
 
-def _typical(ordered: Sequence[float]) -> tuple[float, float]:
+def _typical(secs: Sequence[float]) -> tuple[float, float]:
     """Picks the median and the last."""
+    ordered = sorted(secs)
     return ordered[len(ordered) // 2], ordered[-1]
 
 

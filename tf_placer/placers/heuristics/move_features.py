@@ -55,7 +55,7 @@ class MoveFeatures:
         """
         loads = np.bincount(before, self._work, self._num_devices)
         state = self._state(before)
-        return np.stack([self._changed(before, moved, loads, state) for moved in after])
+        return np.stack([self._changed(before, each, loads, state) for each in after])
 
     def _changed(
         self, before: np.ndarray, after: np.ndarray, loads: np.ndarray, state: np.ndarray
