@@ -55,6 +55,10 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
         ]
     if any(len(cell.runs) > 1 for cells in comparison.values() for cell in cells.values()):
         parts += [
+            "## The median seed",
+            "Seconds that a step takes, and how long searches took, from the shortest to the "
+            "longest.",
+            _medians(comparison),
             "## Over the seeds",
             "The fastest step of the best, the median and the worst seed. Within 2 %: samples "
             "until a step that is at most 2 % slower than the fastest of the run. Failed: share of "
@@ -200,6 +204,19 @@ def _ratios(comparison: Comparison) -> str:
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
 
 
+def _medians(comparison: Comparison) -> str:
+    rows = []
+    for placer in next(iter(comparison.values())):
+        runs_of = [cells[placer].runs for cells in comparison.values()]
+        medians = [np.median(steps) if (steps := _steps(runs)) else None for runs in runs_of]
+        took = [run.found.search_secs for runs in runs_of for run in runs if run.found is not None]
+        times = [format_duration(secs) for secs in (min(took), max(took))] if took else []
+        texts = ["" if secs is None else _step_text(float(secs)) for secs in medians]
+        rows.append([placer, *texts, " to ".join(dict.fromkeys(times))])
+    headers = ["placer", *comparison, "time of a run"]
+    return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
 def _spreads(comparison: Comparison) -> str:
     headers = ["problem", "placer", "seeds", "samples", "best", "median", "worst"]
     headers += ["median / bound", "within 2 %", "failed", "time", "propose, learn, simulate"]
@@ -216,7 +233,7 @@ def _spread(runs: Sequence[Run]) -> list[str]:
     found = [run.found for run in runs if run.found is not None]
     if not found:
         return ["0", *[""] * 9]
-    steps = [np.inf if each.best_secs is None else each.best_secs for each in found]
+    steps = _steps(runs)
     low, middle, high = min(steps), float(np.median(steps)), max(steps)
     bound_secs = runs[0].lower_bound_secs
     samples = [each.samples for each in found]
@@ -229,13 +246,23 @@ def _spread(runs: Sequence[Run]) -> list[str]:
     return [
         str(len(found)),
         " to ".join(map(str, sorted({min(samples), max(samples)}))),
-        *("OOM" if np.isinf(secs) else seconds(secs) for secs in (low, middle, high)),
+        *map(_step_text, (low, middle, high)),
         f"{middle / bound_secs:.2f}" if bound_secs and np.isfinite(middle) else "",
         f"{np.median([each.samples_to_best for each in found]):.0f}",
         f"{np.median(failed):.0%}" if failed else "",
         format_duration(float(np.median(total_secs))),
         " ".join(f"{share:.0%}" for share in shares),
     ]
+
+
+def _steps(runs: Sequence[Run]) -> list[float]:
+    """Collects the fastest step of each run that did not fail; infinite if nothing fitted."""
+    found = [run.found for run in runs if run.found is not None]
+    return [np.inf if each.best_secs is None else each.best_secs for each in found]
+
+
+def _step_text(secs: float) -> str:
+    return "OOM" if np.isinf(secs) else seconds(secs)
 
 
 def _auto_ratios(comparison: Comparison) -> str:

@@ -118,18 +118,24 @@ class ComparisonTest(absltest.TestCase):
             run(key, None, samples=100, failures=50, search_secs=8.0, observe_secs=8.0),
         )
         comparison = {"nmt_2 on 2xK80": {"post": Cell(None, runs)}}
-        section = comparison_markdown("Compared", comparison, "by hand").split("## Over the seeds")
-        [line] = [line for line in section[1].splitlines() if "| post |" in line]
+        medians, spreads = (
+            comparison_markdown("Compared", comparison, "by hand")
+            .split("## The median seed")[1]
+            .split("## Over the seeds")
+        )
+        self.assertIn("\n| post | 0.750 | 2.0 s to 8.0 s |\n", medians)
+        [line] = [line for line in spreads.splitlines() if "| post |" in line]
         self.assertEqual(
             line,
             "| nmt_2 on 2xK80 | post | 3 | 90 to 100 | 0.500 | 0.750 | OOM | 3.00 | 10 | 0% | "
             "4.0 s | 25% 25% 12% |",
         )
         *_, page = _tables()
-        self.assertIn("## Over the seeds", page)
+        self.assertIn("| scotch |  | 3.00 | OOM | 2.0 s |", page)
         late = run(key, None, samples=0, failures=0, ended="secs", search_secs=600.0)
         comparison = {"nmt_2 on 2xK80": {"post": Cell(None, (late, late))}}
         page = comparison_markdown("Compared", comparison, "by hand")
+        self.assertIn("| post | OOM | 10 min 00 s |", page)
         self.assertIn("| post | 2 | 0 | OOM | OOM | OOM |  | 0 |  | 10 min 00 s |", page)
         one = {"nmt_2 on 2xK80": {"post": Cell(None, runs[:1])}}
         self.assertNotIn("## Over the seeds", comparison_markdown("Compared", one, "by hand"))
