@@ -56,8 +56,8 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
     if any(len(cell.runs) > 1 for cells in comparison.values() for cell in cells.values()):
         parts += [
             "## The median seed",
-            "Seconds that a step takes, and how long searches took, from the shortest to the "
-            "longest.",
+            "Seconds that a step takes. Mean and wins are as above, but of these steps. The last "
+            "column is the time of a search, from the shortest to the longest.",
             _medians(comparison),
             "## Over the seeds",
             "The fastest step of the best, the median and the worst seed. Within 2 %: samples "
@@ -183,38 +183,72 @@ def _best_of(cells: Mapping[str, Cell], wanted: Callable[[str], bool]) -> str:
 
 
 def _ratios(comparison: Comparison) -> str:
-    placers = list(next(iter(comparison.values())))
+    fastest = [_fastest_secs(cells) for cells in comparison.values()]
     lines: list[tuple[tuple[float, ...], list[str]]] = []
-    for placer in placers:
-        texts, ratios, wins = [], [], 0
-        for cells in comparison.values():
-            cell, fastest_secs = cells[placer], _fastest_secs(cells)
-            if cell.best_secs is None or fastest_secs is None:
-                texts.append("OOM" if cell.state == "out of memory" else cell.state)
-                continue
-            ratios.append(cell.best_secs / fastest_secs)
-            wins += _is_fastest(cell.best_secs, fastest_secs)
-            texts.append(f"{ratios[-1]:.3f}")
-        mean = float(np.exp(np.mean(np.log(ratios)))) if ratios else np.inf
-        line = [placer, *texts, f"{mean:.3f}" if ratios else "", str(wins)]
+    for placer in next(iter(comparison.values())):
+        cells = [of_placer[placer] for of_placer in comparison.values()]
+        texts = [
+            f"{cell.best_secs / fastest_secs:.3f}"
+            if cell.best_secs and fastest_secs
+            else "OOM"
+            if cell.state == "out of memory"
+            else cell.state
+            for cell, fastest_secs in zip(cells, fastest, strict=True)
+        ]
+        ratios = _to_fastest([cell.best_secs for cell in cells], fastest)
         # Whoever places more problems comes first: a mean over few says little.
-        lines.append(((-len(ratios), mean), line))
+        order = -len(ratios), _mean(ratios) if ratios else np.inf
+        lines.append((order, [placer, *texts, *_standing(ratios)]))
     headers = ["placer", *comparison, "mean", "wins"]
     rows = [line for _, line in sorted(lines)]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
 
 
 def _medians(comparison: Comparison) -> str:
+    runs_of = {
+        placer: [cells[placer].runs for cells in comparison.values()]
+        for placer in next(iter(comparison.values()))
+    }
+    medians = {placer: [_median(runs) for runs in each] for placer, each in runs_of.items()}
+    fastest = [
+        min((secs for secs in of_problem if secs), default=None)
+        for of_problem in zip(*medians.values(), strict=True)
+    ]
     rows = []
-    for placer in next(iter(comparison.values())):
-        runs_of = [cells[placer].runs for cells in comparison.values()]
-        medians = [np.median(steps) if (steps := _steps(runs)) else None for runs in runs_of]
-        took = [run.found.search_secs for runs in runs_of for run in runs if run.found is not None]
+    for placer, steps in medians.items():
+        found = [run.found for runs in runs_of[placer] for run in runs if run.found is not None]
+        took = [each.search_secs for each in found]
         times = [format_duration(secs) for secs in (min(took), max(took))] if took else []
-        texts = ["" if secs is None else _step_text(float(secs)) for secs in medians]
-        rows.append([placer, *texts, " to ".join(dict.fromkeys(times))])
-    headers = ["placer", *comparison, "time of a run"]
+        texts = ["" if secs is None else _step_text(secs) for secs in steps]
+        standing = _standing(_to_fastest(steps, fastest))
+        rows.append([placer, *texts, *standing, " to ".join(dict.fromkeys(times))])
+    headers = ["placer", *comparison, "mean", "wins", "time of a run"]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
+def _median(runs: Sequence[Run]) -> float | None:
+    """The step of the median seed, infinite if nothing fitted; None without runs."""
+    steps = _steps(runs)
+    return float(np.median(steps)) if steps else None
+
+
+def _to_fastest(steps: Sequence[float | None], fastest: Sequence[float | None]) -> list[float]:
+    """Divides steps by the fastest ones, where there are both."""
+    return [
+        secs / fastest_secs
+        for secs, fastest_secs in zip(steps, fastest, strict=True)
+        if secs and fastest_secs and np.isfinite(secs)
+    ]
+
+
+def _standing(ratios: Sequence[float]) -> tuple[str, str]:
+    """Formats the geometric mean of ratios to the fastest, and how many are the fastest."""
+    mean = f"{_mean(ratios):.3f}" if ratios else ""
+    return mean, str(sum(ratio <= 1 + _TIE for ratio in ratios))
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(ratios))))
 
 
 def _spreads(comparison: Comparison) -> str:
@@ -293,8 +327,7 @@ def _auto_ratios(comparison: Comparison) -> str:
     headers = ["problem", "seed", "s per step", "fastest other", "ratio", "to lower bound"]
     text = markdown_table([*headers, "above it"], rows, "lrrlrrl")
     if to_bound:
-        mean = float(np.exp(np.mean(np.log(to_bound))))
-        text += f"\n\nGeometric mean of step / lower bound: {mean:.3f}."
+        text += f"\n\nGeometric mean of step / lower bound: {_mean(to_bound):.3f}."
     return text
 
 

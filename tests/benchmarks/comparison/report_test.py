@@ -123,7 +123,7 @@ class ComparisonTest(absltest.TestCase):
             .split("## The median seed")[1]
             .split("## Over the seeds")
         )
-        self.assertIn("\n| post | 0.750 | 2.0 s to 8.0 s |\n", medians)
+        self.assertIn("\n| post | 0.750 | 1.000 | 1 | 2.0 s to 8.0 s |\n", medians)
         [line] = [line for line in spreads.splitlines() if "| post |" in line]
         self.assertEqual(
             line,
@@ -131,11 +131,11 @@ class ComparisonTest(absltest.TestCase):
             "4.0 s | 25% 25% 12% |",
         )
         *_, page = _tables()
-        self.assertIn("| scotch |  | 3.00 | OOM | 2.0 s |", page)
+        self.assertIn("| scotch |  | 3.00 | OOM | 3.000 | 0 | 2.0 s |", page)
         late = run(key, None, samples=0, failures=0, ended="secs", search_secs=600.0)
         comparison = {"nmt_2 on 2xK80": {"post": Cell(None, (late, late))}}
         page = comparison_markdown("Compared", comparison, "by hand")
-        self.assertIn("| post | OOM | 10 min 00 s |", page)
+        self.assertIn("| post | OOM |  | 0 | 10 min 00 s |", page)
         self.assertIn("| post | 2 | 0 | OOM | OOM | OOM |  | 0 |  | 10 min 00 s |", page)
         one = {"nmt_2 on 2xK80": {"post": Cell(None, runs[:1])}}
         self.assertNotIn("## Over the seeds", comparison_markdown("Compared", one, "by hand"))
