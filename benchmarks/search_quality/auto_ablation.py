@@ -186,33 +186,41 @@ def _learned_start(
 
 
 def ablation_table(runs: Sequence[AblationRun]) -> str:
-    """Formats what came out, in Markdown.
+    """Formats what came out, in Markdown: a line for each variant, and one for each problem.
 
     Args:
         runs: each variant on the same problems with the same seeds.
     """
     secs = {(run.problem, run.variant, run.seed): run.step_secs for run in runs}
     problems = list(dict.fromkeys(run.problem for run in runs))
+    variants = list(dict.fromkeys(run.variant for run in runs))
     cases = list(dict.fromkeys((run.problem, run.seed) for run in runs))
     rows = []
-    for name in dict.fromkeys(run.variant for run in runs):
+    for name in variants:
         ratios = np.array([secs[p, name, seed] / secs[p, _WHOLE, seed] for p, seed in cases])
-        means = [
-            float(np.mean([secs[p, name, seed] for p, seed in cases if p == problem]))
-            for problem in problems
-        ]
         rows.append(
             [
                 name,
                 VARIANTS[name].summary,
-                *map(format_step, means),
                 f"{np.exp(np.log(ratios).mean()):.3f}",
                 f"{ratios.min():.3f} to {ratios.max():.3f}",
                 f"{np.count_nonzero(ratios > 1.0)} of {len(ratios)}",
             ]
         )
-    headers = ["variant", "what it is", *problems, "to auto", "from, to", "slower"]
-    return markdown_table(headers, rows, "ll" + "r" * (len(headers) - 2))
+    steps = [
+        [
+            problem,
+            *(
+                format_step(float(np.mean([secs[p, name, s] for p, s in cases if p == problem])))
+                for name in variants
+            ),
+        ]
+        for problem in problems
+    ]
+    headers = ["variant", "what it is", "to auto", "from, to", "slower"]
+    by_variant = markdown_table(headers, rows, "llrrr")
+    by_problem = markdown_table(["problem", *variants], steps, "l" + "r" * len(variants))
+    return f"{by_variant}\n\n{by_problem}"
 
 
 def main() -> None:

@@ -78,15 +78,13 @@ class TableTest(absltest.TestCase):
             AblationRun("p", "one chain", 0, 2.0, 10),
             AblationRun("p", "one chain", 1, 1.0, 10),
         ]
-        *_, auto, one = ablation_table(runs).splitlines()
-        self.assertEqual(
-            [cell.strip() for cell in auto.split("|")[3:-1]],
-            ["1.500 s", "1.000", "1.000 to 1.000", "0 of 2"],
-        )
-        self.assertEqual(
-            [cell.strip() for cell in one.split("|")[3:-1]],
-            ["1.500 s", "1.000", "0.500 to 2.000", "1 of 2"],
-        )
+        by_variant, by_problem = ablation_table(runs).split("\n\n")
+        *_, auto, one = by_variant.splitlines()
+        self.assertEqual(auto, "| auto | all of it | 1.000 | 1.000 to 1.000 | 0 of 2 |")
+        self.assertEqual(one, "| one chain | on one core | 1.000 | 0.500 to 2.000 | 1 of 2 |")
+        headers, _, steps = by_problem.splitlines()
+        self.assertEqual(headers, "| problem | auto | one chain |")
+        self.assertEqual(steps, "| p | 1.500 s | 1.500 s |")
 
 
 class CommandTest(absltest.TestCase):
