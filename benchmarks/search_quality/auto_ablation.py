@@ -255,9 +255,9 @@ def main() -> None:
     made_by = provenance()
     text = (
         f"# The parts of `auto`\n\n{ablation_table(runs)}\n\nSimulated steps after "
-        f"{args.max_secs:g} s on the clock and all cores, mean of {args.seeds} seeds. to auto: "
-        "geometric mean of the step by that of the whole search with the same problem and seed; "
-        "slower: in how many of them it is slower. Made by "
+        f"{args.max_secs:g} s on the clock and all cores (seeds: {args.seeds}; steps are their "
+        "means). to auto: geometric mean of the step by that of the whole search with the same "
+        "problem and seed; slower: in how many of them it is slower. Made by "
         f"`{made_by['command']}` at commit {made_by['commit'] or 'unknown'} on "
         f"{made_by['processor']}, {made_by['cores']} cores."
     )
