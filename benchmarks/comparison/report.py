@@ -56,8 +56,8 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
     if any(len(cell.runs) > 1 for cells in comparison.values() for cell in cells.values()):
         parts += [
             "## The median seed",
-            "Seconds that a step takes. Mean and wins are as above, but of these steps. The last "
-            "column is the time of a search, from the shortest to the longest.",
+            "Seconds that a step takes. Mean and wins are as above, but of these steps. Times are "
+            "those of the shortest and the longest run.",
             _medians(comparison),
             "## Over the seeds",
             "The fastest step of the best, the median and the worst seed. Within 2 %: samples "
@@ -187,14 +187,7 @@ def _ratios(comparison: Comparison) -> str:
     lines: list[tuple[tuple[float, ...], list[str]]] = []
     for placer in next(iter(comparison.values())):
         cells = [of_placer[placer] for of_placer in comparison.values()]
-        texts = [
-            f"{cell.best_secs / fastest_secs:.3f}"
-            if cell.best_secs and fastest_secs
-            else "OOM"
-            if cell.state == "out of memory"
-            else cell.state
-            for cell, fastest_secs in zip(cells, fastest, strict=True)
-        ]
+        texts = [_ratio_text(*each) for each in zip(cells, fastest, strict=True)]
         ratios = _to_fastest([cell.best_secs for cell in cells], fastest)
         # Whoever places more problems comes first: a mean over few says little.
         order = -len(ratios), _mean(ratios) if ratios else np.inf
@@ -202,6 +195,12 @@ def _ratios(comparison: Comparison) -> str:
     headers = ["placer", *comparison, "mean", "wins"]
     rows = [line for _, line in sorted(lines)]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
+def _ratio_text(cell: Cell, fastest_secs: float | None) -> str:
+    if cell.best_secs and fastest_secs:
+        return f"{cell.best_secs / fastest_secs:.3f}"
+    return "OOM" if cell.state == "out of memory" else cell.state
 
 
 def _medians(comparison: Comparison) -> str:
