@@ -16,6 +16,8 @@ __all__ = ["plot_learning_curves", "plot_search_curves"]
 _LINES = ("-", "--", ":", "-.")
 # Numbers of samples that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE = 10
+# Inches that a line of a legend takes.
+_LEGEND_LINE = 0.18
 
 
 def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> None:
@@ -84,12 +86,13 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
         return
     columns = min(4, len(runs))
     rows = -(-len(runs) // columns)
+    labels = sorted({run.key.label for of_problem in runs for run in of_problem})
+    height = max(3.6 * rows, _LEGEND_LINE * (len(labels) + 1))
     figure, panels = pyplot.subplots(
-        rows, columns, figsize=(4.5 * columns, 3.6 * rows), constrained_layout=True, squeeze=False
+        rows, columns, figsize=(4.5 * columns, height), constrained_layout=True, squeeze=False
     )
     for axes in panels.flat[len(runs) :]:
         axes.set_visible(False)
-    labels = sorted({run.key.label for of_problem in runs for run in of_problem})
     lines: dict[str, Any] = {}
     for axes, of_problem in zip(panels.flat, runs, strict=False):
         for run in of_problem:
@@ -121,7 +124,8 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
         loc="outside right upper",
         handlelength=4,
     )
-    figure.suptitle(title)
+    # On the left, where no legend is.
+    figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize="medium")
     save_picture(figure, path)
     pyplot.close(figure)
 

@@ -33,6 +33,20 @@ class SearchCurvesTest(absltest.TestCase):
         for name in ("search.png", "learning.png"):
             self.assertStartsWith((self.folder / name).read_bytes(), b"\x89PNG")
 
+    def test_a_picture_is_as_high_as_its_legend(self):
+        try:
+            from matplotlib import image
+        except ImportError:
+            self.skipTest("needs matplotlib")
+        heights = []
+        for number in (2, 60):
+            keys = [RunKey("nmt_2", "2xK80", "post", (("decay", str(n)),)) for n in range(number)]
+            path = self.folder / f"{number}.png"
+            plot_learning_curves(path, "title", [[run(key, 0.5) for key in keys]])
+            heights.append(image.imread(path).shape[0])
+        # Sixty lines take about three times what one row of panels does.
+        self.assertBetween(heights[1] / heights[0], 2.5, 3.5)
+
     def test_without_a_step_there_is_no_picture(self):
         plot_search_curves(self.folder / "search.png", "title", _RUNS[1:3])
         plot_learning_curves(self.folder / "learning.png", "title", [_RUNS[2:3]])
