@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -190,7 +191,7 @@ def _ratios(comparison: Comparison) -> str:
         texts = [_ratio_text(*each) for each in zip(cells, fastest, strict=True)]
         ratios = _to_fastest([cell.best_secs for cell in cells], fastest)
         # Whoever places more problems comes first: a mean over few says little.
-        order = -len(ratios), _mean(ratios) if ratios else np.inf
+        order = -len(ratios), geometric_mean(ratios) if ratios else np.inf
         lines.append((order, [placer, *texts, *_standing(ratios)]))
     headers = ["placer", *comparison, "mean", "wins"]
     rows = [line for _, line in sorted(lines)]
@@ -242,12 +243,8 @@ def _to_fastest(steps: Sequence[float | None], fastest: Sequence[float | None]) 
 
 def _standing(ratios: Sequence[float]) -> tuple[str, str]:
     """Formats the geometric mean of ratios to the fastest, and how many are the fastest."""
-    mean = f"{_mean(ratios):.3f}" if ratios else ""
+    mean = f"{geometric_mean(ratios):.3f}" if ratios else ""
     return mean, str(sum(ratio <= 1 + _TIE for ratio in ratios))
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(ratios))))
 
 
 def _spreads(comparison: Comparison) -> str:
@@ -326,7 +323,7 @@ def _auto_ratios(comparison: Comparison) -> str:
     headers = ["problem", "seed", "s per step", "fastest other", "ratio", "to lower bound"]
     text = markdown_table([*headers, "above it"], rows, "lrrlrrl")
     if to_bound:
-        text += f"\n\nGeometric mean of step / lower bound: {_mean(to_bound):.3f}."
+        text += f"\n\nGeometric mean of step / lower bound: {geometric_mean(to_bound):.3f}."
     return text
 
 

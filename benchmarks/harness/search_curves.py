@@ -16,8 +16,8 @@ __all__ = ["plot_learning_curves", "plot_search_curves"]
 _LINES = ("-", "--", ":", "-.")
 # Numbers of samples that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE = 10
-# Inches that a line of a legend takes.
-_LEGEND_LINE = 0.18
+# What a line of a legend takes.
+_LEGEND_LINE_INCHES = 0.18
 
 
 def plot_search_curves(path: pathlib.Path, title: str, runs: Sequence[Run]) -> None:
@@ -87,7 +87,7 @@ def plot_learning_curves(path: pathlib.Path, title: str, runs: Sequence[Sequence
     columns = min(4, len(runs))
     rows = -(-len(runs) // columns)
     labels = sorted({run.key.label for of_problem in runs for run in of_problem})
-    height = max(3.6 * rows, _LEGEND_LINE * (len(labels) + 1))
+    height = max(3.6 * rows, _LEGEND_LINE_INCHES * (len(labels) + 1))
     figure, panels = pyplot.subplots(
         rows, columns, figsize=(4.5 * columns, height), constrained_layout=True, squeeze=False
     )
