@@ -4,8 +4,8 @@ A paper leaves settings open, and some that it gives do not work here. Each syst
 settings that were chosen, with each of them changed back alone, and with all of them as the paper
 has them to the letter ("published"), on several problems with several seeds. Networks are small, so
 that the comparison takes an hour or two, not days; --full_size compares what hangs on the size,
-with networks as large as the papers'. Writes readings.md, and readings_runs.jsonl.gz with every run
-that ended: those that are there are not repeated.
+with networks as large as the papers'. Writes readings.md (full_size.md), and readings_runs.jsonl.gz
+(full_size_runs.jsonl.gz) with every run that ended: those that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tf_placer.text.units import format_duration
 __all__ = ["CHOSEN", "FULL_SIZE_READINGS", "READINGS", "Reading", "main", "readings_markdown"]
 
 CHOSEN, _PUBLISHED = "as chosen", "published"
+_TITLE = "Readings of the papers"
+_FULL_SIZE_TITLE = f"{_TITLE}: what hangs on the size of the networks"
 PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
 """Three models that one GPU holds, and one that no GPU does."""
 
@@ -143,10 +145,11 @@ FULL_SIZE_READINGS = (
 _Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
 
 
-def readings_markdown(cells: _Cells, problems: Sequence[str], made_by: str) -> str:
+def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_by: str) -> str:
     """Makes the page.
 
     Args:
+        title: of the page.
         cells: the fastest step of each run in seconds, None where nothing ran, by system, variant
             and problem.
         problems: in the order of the columns.
@@ -158,11 +161,11 @@ def readings_markdown(cells: _Cells, problems: Sequence[str], made_by: str) -> s
         medians = [_median(cells.get((system, variant, problem), ())) for problem in problems]
         chosen = [_median(cells.get((system, CHOSEN, problem), ())) for problem in problems]
         both = [
-            math.log(own / other)
+            own / other
             for own, other in zip(medians, chosen, strict=True)
             if own is not None and other is not None
         ]
-        ratio = f"{math.exp(statistics.fmean(both)):.3f}" if both else "-"
+        ratio = f"{statistics.geometric_mean(both):.3f}" if both else "-"
         if both and len(both) < len(problems):
             ratio += f" ({len(both)} of {len(problems)})"
         rows.append(
@@ -170,7 +173,7 @@ def readings_markdown(cells: _Cells, problems: Sequence[str], made_by: str) -> s
         )
     return "\n".join(
         [
-            "# Readings of the papers",
+            f"# {title}",
             "",
             "The fastest step in seconds, median over the seeds. The last column is the geometric "
             "mean of what a step takes by what it takes with the settings that were chosen. none: "
@@ -220,7 +223,8 @@ def main() -> None:
     keys = _keys(args, problems)
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    kept = KeptRuns(out / "readings_runs.jsonl.gz")
+    name, title = ("full_size", _FULL_SIZE_TITLE) if args.full_size else ("readings", _TITLE)
+    kept = KeptRuns(out / f"{name}_runs.jsonl.gz")
     wanted = list(itertools.chain.from_iterable(keys.values()))
     runs: dict[RunKey, Run] = {
         key: run for key in wanted if (run := kept.get(key, budget)) is not None
@@ -248,8 +252,8 @@ def main() -> None:
         f"{format_duration(sum(took_secs))} of processor time. Made by `{by['command']}` at commit "
         f"{by['commit'] or 'unknown'} with {versions}."
     )
-    page = readings_markdown(cells, problems, made_by)
-    (out / "readings.md").write_text(page, encoding="utf-8")
+    page = readings_markdown(title, cells, problems, made_by)
+    (out / f"{name}.md").write_text(page, encoding="utf-8")
     print(page)
 
 

@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -197,21 +198,21 @@ def ablation_table(runs: Sequence[AblationRun]) -> str:
     cases = list(dict.fromkeys((run.problem, run.seed) for run in runs))
     rows = []
     for name in variants:
-        ratios = np.array([secs[p, name, seed] / secs[p, _WHOLE, seed] for p, seed in cases])
+        ratios = [secs[p, name, seed] / secs[p, _WHOLE, seed] for p, seed in cases]
         rows.append(
             [
                 name,
                 VARIANTS[name].summary,
-                f"{np.exp(np.log(ratios).mean()):.3f}",
-                f"{ratios.min():.3f} to {ratios.max():.3f}",
-                f"{np.count_nonzero(ratios > 1.0)} of {len(ratios)}",
+                f"{statistics.geometric_mean(ratios):.3f}",
+                f"{min(ratios):.3f} to {max(ratios):.3f}",
+                f"{sum(ratio > 1.0 for ratio in ratios)} of {len(ratios)}",
             ]
         )
     steps = [
         [
             problem,
             *(
-                format_step(float(np.mean([secs[p, name, s] for p, s in cases if p == problem])))
+                format_step(statistics.fmean(secs[p, name, s] for p, s in cases if p == problem))
                 for name in variants
             ),
         ]

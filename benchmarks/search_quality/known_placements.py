@@ -17,10 +17,9 @@ import pathlib
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from statistics import geometric_mean
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-import numpy as np
 
 from benchmarks.harness.numbered_runs import read_runs, write_runs
 from benchmarks.harness.pictures import save_picture
@@ -158,7 +157,7 @@ def quality_table(runs: Sequence[KnownRun]) -> str:
     for family, size in _in_order((run.family, run.size) for run in runs):
         some = [run for run in runs if (run.family, run.size) == (family, size)]
         cells = [_cell(some, placer, secs) for _, placer, secs in columns]
-        bound = _mean([run.known_secs / run.bound_secs for run in some])
+        bound = geometric_mean([run.known_secs / run.bound_secs for run in some])
         rows.append([family, f"{some[0].operations:,}", f"{bound:.3f}", *cells])
     every = [_cell(runs, placer, secs) for _, placer, secs in columns]
     worst = [
@@ -187,9 +186,9 @@ def size_table(runs: Sequence[KnownRun]) -> str:
             [
                 f"{size:,}",
                 f"{max_secs:g} s",
-                f"{_mean([run.ratio for run in some]):.3f}",
+                f"{geometric_mean([run.ratio for run in some]):.3f}",
                 f"{max(run.ratio for run in some):.3f}",
-                f"{_mean([run.ratio * run.known_secs / run.bound_secs for run in some]):.3f}",
+                f"{geometric_mean([r.ratio * r.known_secs / r.bound_secs for r in some]):.3f}",
                 f"{reached} of {len(some)}",
                 *(f"{each:.1f} s" if math.isfinite(each) else "-" for each in _typical(secs)),
                 f"{max(run.took_secs for run in some):.1f} s",
@@ -248,11 +247,7 @@ def _typical(secs: Sequence[float]) -> tuple[float, float]:
 
 def _cell(runs: Sequence[KnownRun], placer: str, max_secs: float) -> str:
     ratios = [run.ratio for run in runs if (run.placer, run.max_secs) == (placer, max_secs)]
-    return f"{_mean(ratios):.3f}" if ratios else ""
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(ratios))))
+    return f"{geometric_mean(ratios):.3f}" if ratios else ""
 
 
 def _in_order(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:

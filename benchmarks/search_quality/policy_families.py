@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import math
 import os
 import pathlib
 import statistics
@@ -51,17 +50,17 @@ def families_markdown(
         made_by: line about what made it.
     """
     rows = []
-    logs: list[list[float]] = [[] for _ in _COLUMNS]
+    fitted: list[list[float]] = []
     for (family, problem), steps in found.items():
         ratios = [None if secs is None else secs / auto[problem] for secs in steps]
-        if None not in ratios:
-            for each, ratio in zip(logs, ratios, strict=True):
-                each.append(math.log(ratio or math.nan))
+        known = [ratio for ratio in ratios if ratio is not None]
+        if len(known) == len(ratios):
+            fitted.append(known)
         cells = ["none" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         rows.append([family, problem, f"{auto[problem]:.3g}", *cells])
-    if logs[0]:
-        means = [f"{math.exp(statistics.fmean(each)):.2f}" for each in logs]
-        rows.append(["mean", f"of the {len(logs[0])} that all fit", "", *means])
+    if fitted:
+        means = [f"{statistics.geometric_mean(column):.2f}" for column in zip(*fitted, strict=True)]
+        rows.append(["mean", f"of the {len(fitted)} that all fit", "", *means])
     headers = ["family", "problem", "auto, s per step", *_COLUMNS]
     return "\n".join(
         [

@@ -34,6 +34,7 @@ class ReadingsTest(parameterized.TestCase):
 
     def test_the_page_compares_medians_with_those_of_the_chosen_settings(self):
         page = readings_markdown(
+            "The title",
             {
                 ("a", CHOSEN, "p"): [1.0, 3.0, 2.0],
                 ("a", "published", "p"): [4.0, 4.0, 9.0],
@@ -45,6 +46,7 @@ class ReadingsTest(parameterized.TestCase):
             ["p", "q", "r"],
             "made",
         )
+        self.assertStartsWith(page, "# The title\n")
         rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| a")]
         cells = [[cell.strip() for cell in row] for row in rows]
         self.assertEqual(cells[0], ["a", CHOSEN, "2.000", "1.000", "1.000", "1.000"])
