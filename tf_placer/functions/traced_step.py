@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.unknown_sizes import unknown_sizes
+from tf_placer.functions.iterators import next_elements
 from tf_placer.functions.keras_models import check_model, is_keras_model
 from tf_placer.functions.placed_function import placed_concrete_function, placed_function
 from tf_placer.inputs.initial_state import is_read
@@ -32,6 +33,8 @@ class TracedStep:
         example: what the call was given.
         source: its graph and its step.
         variables: the variables that it reads or writes, by the name of their operations.
+        iterators: the devices of the iterators that it takes elements from, by the names of the
+            operations that take them.
         place: makes the function with devices, from a function of an operation's name that says
             which, "" for none.
     """
@@ -40,6 +43,7 @@ class TracedStep:
     example: Any
     source: Source
     variables: Mapping[str, tf.Variable]
+    iterators: Mapping[str, str]
     place: Callable[[Callable[[str], str]], Any]
 
     @property
@@ -69,8 +73,8 @@ def trace_step(target: Any, example: Any) -> TracedStep:
         The step.
 
     Raises:
-        GraphError: it cannot be traced, is compiled by XLA, or uses what cannot be copied into a
-            session, such as a table.
+        GraphError: it cannot be traced, is compiled by XLA, uses what cannot be copied into a
+            session, such as a table, or takes elements from an iterator that cannot be looked at.
     """
     if not tf.executing_eagerly():
         raise GraphError("functions and models need eager execution: TensorFlow 2's default")
@@ -80,12 +84,10 @@ def trace_step(target: Any, example: Any) -> TracedStep:
         return _trace(target, target.train_step, (_tensors(example),), example, autograph=False)
     arguments = _tensors(example if isinstance(example, tuple) else (example,))
     if isinstance(target, tf.types.experimental.ConcreteFunction):
-        source, variables = _source(target, arguments)
         return TracedStep(
             target,
             example,
-            source,
-            variables,
+            *_source(target, arguments),
             lambda device_of: placed_concrete_function(target, device_of),
         )
     if target._jit_compile:
@@ -132,9 +134,11 @@ def _trace(
                 raise GraphError(
                     f"{_name(target)} cannot be traced with this example: {_first_line(error)}"
                 ) from error
-    source, variables = _source(concrete, arguments)
     return TracedStep(
-        target, example, source, variables, lambda device_of: place(device_of, inline=inline)
+        target,
+        example,
+        *_source(concrete, arguments),
+        lambda device_of: place(device_of, inline=inline),
     )
 
 
@@ -143,8 +147,14 @@ def _nowhere(name: str) -> str:
     return ""
 
 
-def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, tf.Variable]]:
-    """Makes a graph of a function: variables in it, and what it is given as feeds."""
+def _source(
+    concrete: Any, arguments: Sequence[Any]
+) -> tuple[Source, dict[str, tf.Variable], dict[str, str]]:
+    """Makes a graph of a function: variables in it, and what it is given or takes as feeds.
+
+    Returns:
+        The graph and its step; the variables; where the iterators are; as in `TracedStep`.
+    """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}
     captured = concrete.captured_inputs
@@ -156,25 +166,35 @@ def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, 
         )
     feeds: dict[str, np.ndarray] = {}
     variables: dict[str, tf.Variable] = {}
+    iterators: dict[str, str] = {}
     by_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
     for inner, value in zip(concrete.inputs, [*given, *captured], strict=True):
         variable = by_handle.get(id(value))
         if variable is not None:
             variables[inner.op.name] = variable
             _make_variable(nodes[inner.op.name], variable)
+        elif inner.dtype == tf.resource and (taken := next_elements(inner, value)):
+            feeds |= taken
+            iterators |= {name.partition(":")[0]: value.device for name in taken}
         elif inner.dtype in _NOT_TENSORS or not hasattr(value, "numpy"):
             raise GraphError(
                 f"{inner.op.name!r} is a {_kind(inner)} that the function takes from outside: only "
-                "variables and tensors can be; pass what it gives as an argument"
+                "variables, tensors and iterators whose elements it takes outside of loops can be; "
+                "pass what it gives as an argument"
             )
         else:
             feeds[inner.name] = value.numpy()
     outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
     # Their order changes from trace to trace.
-    effects = sorted(operation.name for operation in concrete.graph.control_outputs)
+    effects = sorted(
+        operation.name
+        for operation in concrete.graph.control_outputs
+        if operation.name not in iterators
+    )
     fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
+    _make_fed(graph_def, iterators)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
     op_graph = op_graph.restricted(fetches, list(feeds))
@@ -183,7 +203,20 @@ def _source(concrete: Any, arguments: Sequence[Any]) -> tuple[Source, dict[str, 
     values = {
         name: v.numpy() for name, v in variables.items() if op_graph.needed[op_graph.index[name]]
     }
-    return Source(op_graph, Step(fetches, feeds, restored=values)), variables
+    return Source(op_graph, Step(fetches, feeds, restored=values)), variables, iterators
+
+
+def _make_fed(graph_def: tf.compat.v1.GraphDef, names: Collection[str]) -> None:
+    """Has nothing wait for operations of which all that they give is fed, nor place them."""
+    waited_for = {f"^{name}" for name in names}
+    nodes = {node.name: node for node in graph_def.node}
+    for node in graph_def.node if names else ():
+        if node.name in names:
+            # Where the iterator is, in this process.
+            node.device = nodes[node.input[0]].device = ""
+        inputs = [each for each in node.input if each not in waited_for]
+        if len(inputs) < len(node.input):
+            node.input[:] = inputs
 
 
 def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:

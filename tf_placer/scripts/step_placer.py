@@ -124,6 +124,8 @@ class StepPlacer:
             placed = self._placed(traced)
             if placed is not None:
                 self._functions[function] = placed.function
+                # It is called, too, and has the same step.
+                self._functions[placed.function] = None
         except GraphError as error:
             self._say(f"the training step stays as it came: {error}")
         except Exception:

@@ -98,13 +98,62 @@ class TracedStepTest(tf.test.TestCase):
         self.assertFalse(is_traceable(tf.Graph()))
         self.assertFalse(is_traceable(lambda x: x))
 
+    def test_what_is_taken_from_an_iterator_is_fed_and_comes_all_the_same(self):
+        other = iter(tf.data.Dataset.from_tensors({"b": [2.0], "a": [3.0]}).repeat())
+
+        def numbers():
+            return tf.data.Dataset.range(8).shuffle(8, seed=1).repeat().batch(2)
+
+        def sums(iterator):
+            pairs = next(iterator), next(iterator)
+            last = next(other)
+            return pairs[0] + 10 * pairs[1], last["a"] - last["b"]
+
+        step = tf.function(sums)
+        iterator, expected = iter(numbers()), iter(numbers())
+        for target in (step, step.get_concrete_function(iterator)):
+            traced = trace_step(target, iterator)
+            self.assertLen(traced.source.step.feeds, 4)
+            self.assertEqual({*traced.iterators.values()}, {other._iterator_resource.device})
+            [found] = run_in_session(traced, 1)
+            self.assertAllEqual(found[0], next(expected) + 10 * next(expected))
+            self.assertAllEqual(found[1], [1.0])
+            self.assertAllEqual(step(iterator)[0], found[0])
+        # Data sets shuffle in the order in which they would have.
+        rest = [[next(each).numpy().tolist() for _ in range(20)] for each in (iterator, expected)]
+        self.assertEqual(*rest)
+
+    def test_an_iterator_that_cannot_be_looked_at_is_refused(self):
+        def one(iterator):
+            return next(iterator) + 1
+
+        def total(iterator):
+            result = tf.constant(0, tf.int64)
+            for each in iterator:
+                result += each
+            return result
+
+        ranges = tf.data.Dataset.range(3)
+        ragged = iter(ranges.map(tf.range).ragged_batch(2))
+        generated = tf.data.Dataset.from_generator(lambda: iter(range(3)), tf.int64)
+        started = iter(generated.batch(1))
+        next(started)
+        for function, iterator, message in (
+            (one, iter(ranges.take(0)), "the iterator 'iterator' has no more elements"),
+            (one, ragged, "the iterator 'iterator' gives sparse or ragged tensors"),
+            (one, started, r"the iterator 'iterator' cannot be saved \(Gen.* checkpointing\):"),
+            (total, iter(ranges), "'iterator' is a resource .* outside of loops"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(GraphError, message):
+                trace_step(tf.function(function), iterator)
+
     def test_what_cannot_be_placed_is_refused_in_a_sentence(self):
         table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(["a"], [1]), default_value=0
         )
         one = tf.function(lambda x: x + 1.0)
         for function, example, message in (
-            (tf.function(lambda x: table.lookup(x)), np.array(["a"]), "only variables and tensors"),
+            (tf.function(lambda x: table.lookup(x)), np.array(["a"]), "only variables, tensors"),
             (tf.function(lambda x: x, jit_compile=True), X, "without jit_compile"),
             (one, (X, X), "cannot be called with this example"),
             (one.get_concrete_function(X), (X, X), "takes 1 tensors, but the example has 2"),

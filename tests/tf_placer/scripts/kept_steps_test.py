@@ -203,6 +203,7 @@ class KeptStepsTest(tf.test.TestCase):
         (plain_weights, plain), (weights, train) = make(), make()
         placed = placer.function_called(train, (x,), {"rate": 0.2})
         self.assertIs(placer.function_called(train, (x,), {"rate": 0.2}), placed)
+        self.assertIsNone(placer.function_called(placed, (x,), {"rate": 0.2}), "it is placed")
         for _ in range(3):
             self.assertAllClose(placed(x, rate=0.2), plain(x, rate=0.2))
         self.assertAllClose(weights, plain_weights)

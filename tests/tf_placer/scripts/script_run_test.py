@@ -10,6 +10,8 @@ import textwrap
 
 import tensorflow as tf
 
+from graph_passes.placement import Placement, write_placement
+
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 _ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
@@ -31,6 +33,17 @@ class ScriptRunTest(tf.test.TestCase):
             timeout=300,
         )
         return done.returncode, done.stdout, done.stderr
+
+    def run_plainly(self, *args: str) -> str:
+        """Standard output of the script without tf_placer."""
+        return subprocess.run(
+            [sys.executable, "train.py", *args],
+            cwd=self.directory,
+            env=_ENVIRON,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
 
     def test_a_script_is_the_main_module_and_ends_as_it_ends(self):
         code, output, errors = self.run_script(
@@ -86,20 +99,45 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertEqual((code, again), (0, searched), errors)
         self.assertNotIn("found the training step", errors)
         self.assertNotIn("it has changed", errors)
-        plain = subprocess.run(
-            [sys.executable, "train.py", "4"],
-            cwd=self.directory,
-            env=_ENVIRON,
-            capture_output=True,
-            text=True,
-        )
-        self.assertAllClose(eval(plain.stdout), eval(again), rtol=1e-5)
+        self.assertAllClose(eval(self.run_plainly("4")), eval(again), rtol=1e-5)
         code, _, errors = self.run_script(script, "5")
         self.assertEqual(code, 0, errors)
         self.assertIn("it has changed since, and runs as it came", errors)
         code, output, errors = self.run_script(script, "4", options=("--machine=local:3",))
         self.assertEqual((code, output), (1, ""))
         self.assertRegex(errors, "is a search for machine 'local:2', not 'local:3'")
+
+    def test_a_function_that_takes_from_an_iterator_runs_as_placed(self):
+        script = """
+            import tensorflow as tf
+
+            weights = tf.Variable(tf.ones([3, 2]), name="weights")
+            data = tf.data.Dataset.range(12).map(lambda i: tf.fill([3], tf.cast(i, tf.float32)))
+            iterator = iter(data.shuffle(12, seed=1).repeat().batch(4))
+
+            @tf.function
+            def train(iterator):
+                x = next(iterator)
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean(tf.tanh(tf.matmul(x, weights, name="product")) ** 2)
+                weights.assign_sub(0.1 * tape.gradient(loss, weights))
+                return loss
+
+            print([float(train(iterator)) for _ in range(8)])
+            print(weights.device)
+            """
+        devices = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
+        names = ("product/ReadVariableOp/resource", "product/ReadVariableOp", "product")
+        placement = Placement("", devices, dict.fromkeys(names, devices[1]))
+        write_placement(placement, self.directory / "placement.json")
+        options = ("--machine=local:2", "--placement=placement.json")
+        code, output, errors = self.run_script(script, options=options)
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(errors.count("placed 3 operations of the training step"), 1)
+        losses, device = output.splitlines()
+        self.assertEqual(device, devices[1])
+        plain, _ = self.run_plainly().splitlines()
+        self.assertAllClose(eval(losses), eval(plain))
 
     def test_what_is_not_there_is_named(self):
         for options, message in (
