@@ -17,6 +17,7 @@ from tf_placer.errors import SearchError, require_tensorflow
 if TYPE_CHECKING:
     from graph_passes.errors import GraphError
     from graph_passes.placement import Placement, read_placement
+    from tf_placer.functions.connection import connect
     from tf_placer.inputs.session_hook import PlacementHook
     from tf_placer.live.optimization import optimize
     from tf_placer.live.profiling import profile
@@ -34,6 +35,7 @@ __all__ = [
     "Placement",
     "PlacementHook",
     "SearchError",
+    "connect",
     "find_machine",
     "optimize",
     "profile",
@@ -50,6 +52,7 @@ _MODULES = {
     "OptimizeResult": "tf_placer.live.result",
     "Placement": "graph_passes.placement",
     "PlacementHook": "tf_placer.inputs.session_hook",
+    "connect": "tf_placer.functions.connection",
     "find_machine": "tf_placer.machines.lookup",
     "optimize": "tf_placer.live.optimization",
     "profile": "tf_placer.live.profiling",

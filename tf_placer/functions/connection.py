@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
+from tf_placer.functions.moved_variables import renew_variables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 
@@ -20,7 +21,9 @@ def connect(machine: Machine) -> None:
     """Makes the devices of a machine those that functions of this process can run on.
 
     The servers of a machine "local:N" are started, if that was not done before, and stay until the
-    process ends. Variables and functions of this process stay what they are.
+    process ends. Variables, iterators and functions of this process stay what they are; tables,
+    queues and writers of summaries that it has made before are lost. `result.function` and
+    `result.apply` of `optimize` connect, too.
 
     Args:
         machine: attached to this process, "local:N", or a cluster that the process is connected to,
@@ -55,6 +58,7 @@ def connect(machine: Machine) -> None:
         if cluster is not None:
             cluster.close()
         raise
+    renew_variables()
     _connected[machine.spec] = cluster
     if cluster is not None:
         cluster.keep_until_exit()

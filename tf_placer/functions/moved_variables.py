@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.ops import EagerTensor
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-__all__ = ["move_variables"]
+__all__ = ["move_variables", "renew_variables"]
 
 
 def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
@@ -26,35 +29,71 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
         tf.errors.OpError: a value does not fit into the memory of its device; then all variables
             are where they were.
     """
-    moved = {}
-    for reference, device in devices.items():
-        variable = reference.deref()
-        if variable.device != device:
-            with tf.device(device):
-                moved[reference] = tf.Variable(
-                    variable.read_value(), trainable=False, name=variable.name.partition(":")[0]
-                )
-    handles = {}
-    for reference, new in moved.items():
-        variable = reference.deref()
-        handles[id(variable.handle)] = (variable.handle, new.handle)
+    moved = [
+        (reference.deref(), device)
+        for reference, device in devices.items()
+        if reference.deref().device != device
+    ]
+    _make_again(moved)
+    return len(moved)
+
+
+def renew_variables() -> None:
+    """Makes all variables of this process again where they are.
+
+    When a process connects to a cluster, its devices forget the names of what they hold. Variables
+    from before can be read and updated by their handles, but what is assigned goes by the name, to
+    memory that nobody reads.
+    """
+    variables = [each for each in _living(BaseResourceVariable) if _has_value(each)]
+    _make_again([(each, each.device) for each in variables])
+
+
+def _make_again(variables: Sequence[tuple[tf.Variable, str]]) -> None:
+    made = []
+    handles: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+    for variable, device in variables:
+        old = variable.handle
+        if id(old) in handles:
+            continue
+        with tf.device(device):
+            new = tf.Variable(
+                variable.read_value(),
+                trainable=False,
+                name=variable.name.partition(":")[0],
+                shape=variable.shape,
+            )
+        made.append((variable, new))
+        handles[id(old)] = (old, new.handle)
+    for variable, new in made:
         variable._handle, new._handle = new._handle, variable._handle
         # Whoever deletes the memory of one has to delete that of its own handle.
         deleters = [getattr(each, "_handle_deleter", None) for each in (new, variable)]
         if any(deleter is not None for deleter in deleters):
             variable._handle_deleter, new._handle_deleter = deleters
+    for variable, _ in variables:  # Another object may be the same variable.
+        if id(variable.handle) in handles:
+            variable._handle = handles[id(variable.handle)][1]
     if handles:
         _exchange_captures(handles)
-    return len(moved)
 
 
 def _exchange_captures(handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
     """Makes functions that were traced with the old handles use the new ones."""
-    for function in gc.get_objects():
-        if not isinstance(function, tf.types.experimental.ConcreteFunction):
-            continue
+    for function in _living(tf.types.experimental.ConcreteFunction):
         captured = getattr(function, "_captured_inputs", None)
         if captured and any(id(each) in handles for each in captured):
             function.set_external_captures(
                 [handles[id(each)][1] if id(each) in handles else each for each in captured]
             )
+
+
+def _has_value(variable: tf.Variable) -> bool:
+    """Says whether a variable is one of this process, not of a graph, and was initialised."""
+    handle = getattr(variable, "_handle", None)
+    return isinstance(handle, EagerTensor) and bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
+
+
+def _living(kind: type) -> list[Any]:
+    # Some objects answer when they are asked for their class.
+    return [each for each in gc.get_objects() if issubclass(type(each), kind)]

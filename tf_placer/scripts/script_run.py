@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tf_placer.live.run_directory import RunDirectory, check_writable
-from tf_placer.machines.local_cluster import LocalCluster
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scratch import remove_scratch
@@ -105,14 +105,17 @@ class _Beginning:
 class _Watching:
     """Makes what looks for steps when the script has imported TensorFlow, and has to do with it."""
 
-    def __init__(self, machine: Machine, make: Callable[[_Watching], Any]) -> None:
+    def __init__(
+        self, machine: Machine, make: Callable[[_Watching], Any], *, connects: bool
+    ) -> None:
         """Prepares to watch.
 
         Args:
             machine: where sessions go that name no target.
             make: makes what looks for steps.
+            connects: whether functions and models may be placed on the machine.
         """
-        self._machine, self._make = machine, make
+        self._machine, self._make, self._connects = machine, make, connects
         self.cluster: LocalCluster | None = None
 
     @functools.cached_property
@@ -128,6 +131,16 @@ class _Watching:
             self.cluster.keep_until_exit()
             self.cluster.wait_until_ready()
         return self.cluster.target
+
+    def eager_begins(self) -> None:
+        """Connects to the machine while there is nothing yet that would be lost by that."""
+        if self._connects:
+            from tf_placer.functions.connection import connect
+
+            try:
+                connect(self._machine)
+            except (MachineError, LocalClusterError) as error:
+                _say(f"functions and models run as they came: {error}")
 
     def graph_extended(self, session: Any) -> None:
         """Passes it on."""
@@ -185,7 +198,7 @@ def _seeking(
             begin_again=lambda: beginning.again(watching.cluster),
         )
 
-    return _Watching(found, make)
+    return _Watching(found, make, connects=False)
 
 
 def _placing(path: str, machine: str | None) -> _Watching:
@@ -205,7 +218,8 @@ def _placing(path: str, machine: str | None) -> _Watching:
 
         return StepPlacer(read_kept_step(path), found, say=_say)
 
-    return _Watching(found, make)
+    is_placed = directory.placement.exists() or not os.path.isdir(path)
+    return _Watching(found, make, connects=is_placed)
 
 
 def _check_machine(directory: RunDirectory, machine: str | None) -> None:

@@ -21,6 +21,9 @@ class Watcher(Protocol):
     def target(self) -> str:
         """Says where sessions go that name no target; "" for this process."""
 
+    def eager_begins(self) -> None:
+        """Is told when TensorFlow has its devices, before anything runs on them eagerly."""
+
     def graph_extended(self, session: Any) -> None:
         """Is told before a session is sent what its graph has more than before.
 
@@ -57,6 +60,7 @@ def watch_runs(watcher: Watcher) -> None:
 
     def watch_tensorflow(module: Any) -> None:
         del module
+        _watch_devices(watcher)
         _watch_sessions(watcher)
         _watch_functions(watcher, used)
 
@@ -67,6 +71,21 @@ def watch_runs(watcher: Watcher) -> None:
             _pass_over(module.Model, name, used)
 
     after_import({"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras})
+
+
+def _watch_devices(watcher: Watcher) -> None:
+    from tensorflow.python.eager.context import Context
+
+    initialize = Context.ensure_initialized
+
+    @functools.wraps(initialize)
+    def watched(self: Any) -> None:
+        initialize(self)
+        if self.executing_eagerly() and Context.ensure_initialized is watched:
+            Context.ensure_initialized = initialize
+            watcher.eager_begins()
+
+    Context.ensure_initialized = watched
 
 
 def _watch_sessions(watcher: Watcher) -> None:

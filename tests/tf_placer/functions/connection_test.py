@@ -23,6 +23,10 @@ class ConnectionTest(unittest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.machine = find_machine("local:1")
+        cls.variable = tf.Variable(1.0)
+        cls.same = cls.variable.assign(2.0)
+        cls.adding = [tf.function(lambda: cls.variable.assign(cls.variable + 10.0))]
+        cls.adding[0]()
         cls.traced = [tf.function(tf.sin).get_concrete_function(tf.TensorSpec([], tf.float32))]
         connect(cls.machine)
 
@@ -56,6 +60,16 @@ class ConnectionTest(unittest.TestCase):
         gc.collect()
         context.async_wait()  # Raises what servers answered.
         self.assertTrue(context.context().has_function(name))
+
+    def test_variables_from_before_take_what_is_assigned_to_them(self):
+        self.assertEqual(float(self.variable), 12.0)
+        self.variable.assign(5.0)
+        self.assertEqual(float(self.same), 5.0)
+        self.adding[0]()
+        self.assertEqual(float(self.variable), 15.0)
+        self.variable.assign_add(1.0)
+        self.assertEqual(float(self.variable), 16.0)
+        self.assertIn("/job:localhost/", self.variable.device)
 
     def test_a_process_is_connected_to_one_cluster(self):
         connect(self.machine)

@@ -40,6 +40,13 @@ class MovedVariablesTest(tf.test.TestCase):
         variable.assign(3.0)
         self.assertEqual(read().numpy(), 3.0)
 
+    def test_it_may_have_any_shape_still(self):
+        with tf.device(DEVICES[0]):
+            variable = tf.Variable([1.0], shape=[None])
+        move_variables({variable.ref(): DEVICES[1]})
+        variable.assign([1.0, 2.0, 3.0])
+        self.assertAllEqual(variable, [1.0, 2.0, 3.0])
+
     def test_what_does_not_fit_changes_nothing(self):
         with tf.device(DEVICES[0]):
             first, second = tf.Variable(1.0), tf.Variable(2.0)

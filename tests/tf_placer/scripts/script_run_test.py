@@ -112,6 +112,10 @@ class ScriptRunTest(tf.test.TestCase):
             import tensorflow as tf
 
             weights = tf.Variable(tf.ones([3, 2]), name="weights")
+            # TensorFlow forgets tables when it connects to servers.
+            keys = tf.lookup.KeyValueTensorInitializer(["one"], [1])
+            table = tf.lookup.StaticHashTable(keys, 0)
+            mean = tf.keras.metrics.Mean()
             data = tf.data.Dataset.range(12).map(lambda i: tf.fill([3], tf.cast(i, tf.float32)))
             iterator = iter(data.shuffle(12, seed=1).repeat().batch(4))
 
@@ -124,6 +128,7 @@ class ScriptRunTest(tf.test.TestCase):
                 return loss
 
             print([float(train(iterator)) for _ in range(8)])
+            print(float(mean(table.lookup(tf.constant(["one", "one", "two"])))))
             print(weights.device)
             """
         devices = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
@@ -134,9 +139,10 @@ class ScriptRunTest(tf.test.TestCase):
         code, output, errors = self.run_script(script, options=options)
         self.assertEqual(code, 0, errors)
         self.assertEqual(errors.count("placed 3 operations of the training step"), 1)
-        losses, device = output.splitlines()
+        losses, mean, device = output.splitlines()
         self.assertEqual(device, devices[1])
-        plain, _ = self.run_plainly().splitlines()
+        plain, plain_mean, _ = self.run_plainly().splitlines()
+        self.assertEqual(mean, plain_mean)
         self.assertAllClose(eval(losses), eval(plain))
 
     def test_what_is_not_there_is_named(self):
