@@ -27,7 +27,7 @@ def check_model(model: Any) -> None:
             strategy; the message says what to do.
     """
     name = f"the model {model.name!r}"
-    if not model.built:
+    if not model.built and not _has_variables(model):
         raise GraphError(
             f"{name} has no variables yet: call it on a batch, or build it, before it is placed"
         )
@@ -42,6 +42,14 @@ def check_model(model: Any) -> None:
         )
     if model.distribute_strategy.num_replicas_in_sync > 1:
         raise GraphError(f"{name} is under a distribution strategy, which places it itself")
+
+
+def _has_variables(model: Any) -> bool:
+    """Says whether a model that was not built has parts that were, as a pair of networks has."""
+    try:
+        return bool(model.trainable_variables)
+    except ValueError:  # Keras 2, where something has not.
+        return False
 
 
 def set_train_step(model: Any, function: Any) -> None:

@@ -127,7 +127,7 @@ class StepPlacer:
                 # It is called, too, and has the same step.
                 self._functions[placed.function] = None
         except GraphError as error:
-            self._say(f"the training step stays as it came: {error}")
+            self._stays("the training step", error)
         except Exception:
             return None  # The call itself will say so.
         finally:
@@ -149,7 +149,7 @@ class StepPlacer:
             if placed is not None:
                 placed.apply(model)
         except GraphError as error:
-            self._say(f"the model {model.name!r} stays as it came: {error}")
+            self._stays(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
 
@@ -168,6 +168,10 @@ class StepPlacer:
             f"{self._step.title!r} says"
         )
         return PlacedStep(traced, self._step.machine or self._machine, placement)
+
+    def _stays(self, name: str, error: GraphError) -> None:
+        if not self.has_met_step:  # What comes after it is something else.
+            self._say(f"{name} stays as it came: {error}")
 
     def _met(self) -> None:
         if self._step.placement is None and not self.has_met_step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import weakref
@@ -212,9 +213,13 @@ def check_sent_whole(graph: tf.Graph, fetches: Iterable[str], sent: Iterable[int
 
 
 def build(model: Any, batch: Any) -> None:
-    """Makes the variables of a Keras model that its first batch would make."""
+    """Makes the variables of a Keras model that its first batch would make, where that works.
+
+    A model with a training step of its own need not be what can be called on a batch.
+    """
     if not model.built:
-        model(batch[0] if isinstance(batch, tuple) else batch)
+        with contextlib.suppress(Exception):
+            model(batch[0] if isinstance(batch, tuple) else batch)
 
 
 def fetched_by_caller(fetches: Any) -> Any:

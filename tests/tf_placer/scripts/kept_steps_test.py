@@ -241,6 +241,46 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertAllClose(losses[0], losses[1])
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
+    def test_a_model_may_train_its_parts_without_being_one_that_can_be_called(self):
+        class Pair(tf.keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.parts = [
+                    tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(3)])
+                    for _ in range(2)
+                ]
+
+            def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+                with tf.GradientTape() as tape:
+                    first, last = (part(data) for part in self.parts)
+                    loss = tf.reduce_mean((first - last - 1.0) ** 2)
+                gradients = tape.gradient(loss, self.trainable_variables)
+                self.optimizer.apply_gradients(
+                    zip(gradients, self.trainable_variables, strict=True)
+                )
+                return {"loss": loss}
+
+        def make() -> tf.keras.Model:
+            tf.keras.backend.clear_session()
+            tf.keras.utils.set_random_seed(1)
+            model = Pair()
+            model.compile("sgd", jit_compile=False)
+            return model
+
+        data = tf.data.Dataset.from_tensors(np.ones([4, 3], np.float32)).repeat(3)
+        batch = tf.ones([4, 3])
+        with self.assertRaises(BeginAgainError):
+            self.seeker.model_trains(make(), lambda: batch)
+        self.place()
+        plain, placed, placer = make(), make(), self.placer()
+        placer.model_trains(placed, lambda: batch)
+        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
+        said = len(self.said)
+        placer.model_trains(tf.keras.Sequential(), lambda: batch)
+        self.assertLen(self.said, said, "models after it are others")
+        histories = [model.fit(data, verbose=0, epochs=2).history for model in (plain, placed)]
+        self.assertAllClose(*histories)
+
     def test_what_cannot_be_placed_is_said_once_and_runs_as_it_came(self):
         weights = tf.Variable(np.ones([3, 2], np.float32))
 
