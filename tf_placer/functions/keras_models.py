@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from graph_passes.errors import GraphError
 
-__all__ = ["check_model", "is_keras_model", "set_train_step"]
+__all__ = ["check_model", "has_train_step", "is_keras_model", "set_train_step"]
 
 _PACKAGES = ("keras", "tf_keras")
 
@@ -55,12 +56,26 @@ def _has_variables(model: Any) -> bool:
 def set_train_step(model: Any, function: Any) -> None:
     """Makes `fit` and `train_on_batch` run a function as the training step.
 
+    That ends when the model is compiled again: its step is another one then.
+
     Args:
         model: the model.
         function: takes a batch and returns what the model's own step returns.
     """
+
+    @functools.wraps(model.compile)
+    def compile_again(*args: Any, **kwargs: Any) -> None:
+        del model.train_step, model.compile
+        model.compile(*args, **kwargs)
+
+    model.compile = compile_again
     model.train_step = function
     # They are traced again: one may use variables that have moved.
     model.train_function = model.test_function = model.predict_function = None
     if hasattr(model, "make_train_function"):
         model.make_train_function(force=True)
+
+
+def has_train_step(model: Any) -> bool:
+    """Says whether a model runs a function that was set as its training step."""
+    return "train_step" in vars(model)

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from tf_placer.functions.keras_models import has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
@@ -48,7 +49,8 @@ class StepPlacer:
         self._graphs: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Of Keras models: whether they were placed.
+        self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
     def graph_extended(self, session: Any) -> None:
         """Places what a session is sent of its graph, from when the step is in it."""
@@ -136,9 +138,12 @@ class StepPlacer:
 
     def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
         """Places the training step of a Keras model if it is the one."""
-        if self._is_busy or model in self._models or not tf.executing_eagerly():
+        if self._is_busy or not tf.executing_eagerly():
             return
-        self._models.add(model)
+        is_compiled_again = self._models.get(model, False) and not has_train_step(model)
+        if model in self._models and not is_compiled_again:
+            return
+        self._models[model] = False
         self._is_busy = True
         try:
             batch = self._step.example
@@ -148,6 +153,7 @@ class StepPlacer:
             placed = self._placed(trace_step(model, batch))
             if placed is not None:
                 placed.apply(model)
+                self._models[model] = True
         except GraphError as error:
             self._stays(f"the model {model.name!r}", error)
         finally:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
-from tf_placer.functions.keras_models import is_keras_model
+from tf_placer.functions.keras_models import has_train_step, is_keras_model
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import trace_step
 
@@ -67,6 +67,18 @@ class KerasModelTest(tf.test.TestCase):
         )
         self.assertAllClose(model.predict(X, verbose=0), original.predict(X, verbose=0), rtol=1e-5)
         # The optimiser goes on from where it is.
+        self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+
+    def test_a_model_that_is_compiled_again_trains_as_it_says_now(self):
+        model, original = two_towers(), two_towers()
+        placed(model)
+        for each in (model, original):
+            losses(each)
+            each.compile("sgd", each.loss, jit_compile=False)
+        self.assertFalse(has_train_step(model))
+        self.assertAllClose(losses(model), losses(original), rtol=1e-5)
+        placed(model)
+        self.assertTrue(has_train_step(model))
         self.assertAllClose(losses(model), losses(original), rtol=1e-5)
 
     def test_nothing_hands_on_all_gradients_at_once(self):
