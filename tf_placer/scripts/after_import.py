@@ -28,6 +28,7 @@ def after_import(actions: Mapping[str, Callable[[Any], None]]) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, actions: Mapping[str, Callable[[Any], None]]) -> None:
         self._actions = dict(actions)
+        self._sought: set[str] = set()
 
     def find_spec(
         self,
@@ -36,17 +37,24 @@ class _Finder(importlib.abc.MetaPathFinder):
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
         """Finds a module as others do, if something is to be done behind its import."""
-        action = self._actions.pop(fullname, None)
-        if action is None:
+        # Others are asked, too, and so is this one again.
+        if fullname not in self._actions or fullname in self._sought:
             return None
-        spec = importlib.util.find_spec(fullname)
+        self._sought.add(fullname)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._sought.remove(fullname)
         if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module
 
         def execute_and_act(module: types.ModuleType) -> None:
             execute(module)
-            action(module)
+            # Who looks for a module need not import it, so this is not done before.
+            action = self._actions.pop(fullname, None)
+            if action is not None:
+                action(module)
 
         spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
         return spec

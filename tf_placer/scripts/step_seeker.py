@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.sources import Source, read_source
@@ -154,6 +155,7 @@ class StepSeeker:
         self._is_busy = self.is_over = True
         try:
             source = read()
+            check_given_devices(source.op_graph, self._machine, soft=config.allow_soft_placement)
             caller = check_python_functions_are_here(source, self._machine)
         except GraphError as error:
             self._is_busy = False

@@ -294,6 +294,20 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(line, "^the training step cannot be placed, and runs as it came: .*XLA")
         self.assertFalse(self.directory.has_request)
 
+    def test_a_step_on_devices_that_the_machine_has_not_runs_as_it_came(self):
+        weights = tf.Variable(np.ones([3, 2], np.float32))
+
+        @tf.function
+        def train(x: tf.Tensor) -> tf.Tensor:
+            with tf.device(DEVICES[1].replace("CPU:1", "CPU:7")):
+                product = tf.matmul(x, x @ weights, transpose_a=True)
+            return weights.assign_sub(product)
+
+        self.assertIsNone(self.seeker.function_called(train, (tf.ones([4, 3]),), {}))
+        [line] = self.said
+        self.assertRegex(line, "^the training step cannot be placed, .*: the graph has 'matmul' on")
+        self.assertFalse(self.directory.has_request)
+
     def test_only_what_the_step_needs_counts(self):
         def graph_def(*, extra: bool, scale: float = 2.0) -> tf1.GraphDef:
             with tf.Graph().as_default() as graph:

@@ -76,6 +76,7 @@ class ScriptRunTest(tf.test.TestCase):
     def test_a_model_that_is_fitted_is_searched_for_once(self):
         script = """
             import sys
+            import tensorflow  # looks for Keras
             import keras
             import numpy as np
 
@@ -92,7 +93,7 @@ class ScriptRunTest(tf.test.TestCase):
         options = ("--machine=local:2", "--search_secs=12")
         code, searched, errors = self.run_script(script, "4", options=options)
         self.assertEqual(code, 0, errors)
-        self.assertIn("found the training step", errors)
+        self.assertIn("found the training step: that of the model", errors)
         self.assertRegex(errors, "tf_placer: (placed|unchanged) - ")
         self.assertIn("result.json", os.listdir(self.directory / "train.tf_placer"))
         code, again, errors = self.run_script(script, "4")
