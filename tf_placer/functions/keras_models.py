@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import tensorflow as tf
+
 from graph_passes.errors import GraphError
 
 __all__ = ["check_model", "has_train_step", "is_keras_model", "set_train_step"]
@@ -41,8 +43,11 @@ def check_model(model: Any) -> None:
             f"{name} is compiled by XLA, which runs a step on one device: compile it with "
             "jit_compile=False"
         )
-    if model.distribute_strategy.num_replicas_in_sync > 1:
-        raise GraphError(f"{name} is under a distribution strategy, which places it itself")
+    with model.distribute_strategy.scope():
+        if tf.distribute.has_strategy():
+            raise GraphError(
+                f"{name} is under a distribution strategy, which places it itself: make it without"
+            )
 
 
 def _has_variables(model: Any) -> bool:

@@ -118,11 +118,14 @@ class KerasModelTest(tf.test.TestCase):
         unbuilt = keras.Sequential([keras.layers.Dense(2)])
         unbuilt.compile("sgd", "mse")
         built = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        with tf.distribute.MirroredStrategy(DEVICES[:1]).scope():
+            distributed = two_towers()
         for model, message in (
             (unbuilt, "has no variables yet"),
             (built, "is not compiled"),
             (two_towers(run_eagerly=True), "run_eagerly=False"),
             (two_towers(jit_compile=True), "jit_compile=False"),
+            (distributed, "under a distribution strategy"),
         ):
             with self.assertRaisesRegex(GraphError, message):
                 trace_step(model, BATCH)
