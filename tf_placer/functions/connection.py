@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
+from tf_placer.functions.kept_tables import tables_kept
 from tf_placer.functions.moved_variables import renew_variables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
@@ -21,7 +22,7 @@ def connect(machine: Machine) -> None:
     """Makes the devices of a machine those that functions of this process can run on.
 
     The servers of a machine "local:N" are started, if that was not done before, and stay until the
-    process ends. Variables, iterators and functions of this process stay what they are; tables,
+    process ends. Variables, tables, iterators and functions of this process stay what they are;
     queues and writers of summaries that it has made before are lost. `result.function` and
     `result.apply` of `optimize` connect, too.
 
@@ -51,9 +52,10 @@ def connect(machine: Machine) -> None:
     try:
         if cluster is not None:
             cluster.wait_until_ready()
-        tf.config.experimental_connect_to_cluster(
-            tf.train.ClusterSpec({job: addresses}), protocol="grpc"
-        )
+        with tables_kept():
+            tf.config.experimental_connect_to_cluster(
+                tf.train.ClusterSpec({job: addresses}), protocol="grpc"
+            )
     except BaseException:
         if cluster is not None:
             cluster.close()

@@ -25,6 +25,11 @@ class ConnectionTest(unittest.TestCase):
         cls.machine = find_machine("local:1")
         cls.variable = tf.Variable(1.0)
         cls.same = cls.variable.assign(2.0)
+        keys = tf.lookup.KeyValueTensorInitializer(["one"], [1])
+        cls.table = tf.lookup.StaticHashTable(keys, 0)
+        cls.counts = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+        cls.counts.insert(["a"], [3])
+        cls.numbers = tf.data.Dataset.from_tensors("one").map(cls.table.lookup)
         cls.adding = [tf.function(lambda: cls.variable.assign(cls.variable + 10.0))]
         cls.adding[0]()
         cls.traced = [tf.function(tf.sin).get_concrete_function(tf.TensorSpec([], tf.float32))]
@@ -70,6 +75,13 @@ class ConnectionTest(unittest.TestCase):
         self.variable.assign_add(1.0)
         self.assertEqual(float(self.variable), 16.0)
         self.assertIn("/job:localhost/", self.variable.device)
+
+    def test_tables_from_before_keep_what_is_in_them(self):
+        self.assertEqual(int(self.table.lookup(tf.constant("one"))), 1)
+        self.assertEqual([int(number) for number in self.numbers], [1])
+        self.assertEqual(int(self.counts.lookup(tf.constant("a"))), 3)
+        self.counts.insert(["a"], [4])
+        self.assertEqual(int(self.counts.lookup(tf.constant("a"))), 4)
 
     def test_a_process_is_connected_to_one_cluster(self):
         connect(self.machine)

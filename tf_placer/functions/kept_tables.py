@@ -1,0 +1,34 @@
+"""Lookup tables that stay when a process connects to a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+import tensorflow as tf
+from tensorflow.python.framework.ops import EagerTensor
+from tensorflow.python.trackable.resource import CapturableResource
+
+__all__ = ["tables_kept"]
+
+
+@contextlib.contextmanager
+def tables_kept() -> Iterator[None]:
+    """Makes the tables of this process again behind what is done in it.
+
+    When a process connects to a cluster, its devices forget the names of what they hold, and tables
+    are found by their names: by functions and data sets that have their handles, too. A table of
+    the same name with the same content is the same for all of them.
+    """
+    tables = [each for each in gc.get_objects() if issubclass(type(each), CapturableResource)]
+    tables = [each for each in tables if isinstance(each._resource_handle, EagerTensor)]
+    contents = [each.export() if hasattr(each, "insert") else None for each in tables]
+    yield
+    for table, content in zip(tables, contents, strict=True):
+        # Not every resource can be made a second time.
+        with contextlib.suppress(NotImplementedError, tf.errors.OpError):
+            table._create_resource()
+            table._initialize()
+            if content is not None:
+                table.insert(*content)
