@@ -168,16 +168,19 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_b
         ratio = f"{statistics.geometric_mean(both):.3f}" if both else "-"
         if both and len(both) < len(problems):
             ratio += f" ({len(both)} of {len(problems)})"
-        rows.append(
-            [system, variant, *("none" if m is None else f"{m:.3f}" for m in medians), ratio]
-        )
+        made = [bool(cells.get((system, variant, problem))) for problem in problems]
+        steps = [
+            f"{median:.3f}" if median is not None else "none" if is_made else ""
+            for median, is_made in zip(medians, made, strict=True)
+        ]
+        rows.append([system, variant, *steps, ratio])
     return "\n".join(
         [
             f"# {title}",
             "",
             "The fastest step in seconds, median over the seeds. The last column is the geometric "
             "mean of what a step takes by what it takes with the settings that were chosen. none: "
-            "in most runs nothing fitted.",
+            "in most runs nothing fitted. What is empty is not made yet.",
             "",
             markdown_table(headers, rows, "ll" + "r" * (len(problems) + 1)),
             "",

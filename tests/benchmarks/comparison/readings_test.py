@@ -42,14 +42,19 @@ class ReadingsTest(parameterized.TestCase):
                 ("a", "published", "q"): [8.0, 1.0, 8.0],
                 ("a", CHOSEN, "r"): [1.0],
                 ("a", "published", "r"): [None, None, 1.0],
+                ("b", CHOSEN, "p"): [1.0],
+                ("b", CHOSEN, "q"): [],
             },
             ["p", "q", "r"],
             "made",
         )
         self.assertStartsWith(page, "# The title\n")
-        rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| a")]
+        rows = [
+            line.split("|")[1:-1] for line in page.splitlines() if line.startswith(("| a", "| b"))
+        ]
         cells = [[cell.strip() for cell in row] for row in rows]
         self.assertEqual(cells[0], ["a", CHOSEN, "2.000", "1.000", "1.000", "1.000"])
+        self.assertEqual(cells[2], ["b", CHOSEN, "1.000", "", "", "1.000 (1 of 3)"])
         # By hand: the root of 4/2 * 8/1.
         self.assertEqual(cells[1], ["a", "published", "4.000", "8.000", "none", "4.000 (2 of 3)"])
 
