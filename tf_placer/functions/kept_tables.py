@@ -26,9 +26,11 @@ def tables_kept() -> Iterator[None]:
     contents = [each.export() if hasattr(each, "insert") else None for each in tables]
     yield
     for table, content in zip(tables, contents, strict=True):
-        # Not every resource can be made a second time.
-        with contextlib.suppress(NotImplementedError, tf.errors.OpError):
+        try:
             table._create_resource()
             table._initialize()
-            if content is not None:
-                table.insert(*content)
+        except (NotImplementedError, tf.errors.OpError):
+            # Such as one of a file that is gone: TensorFlow tells whoever uses it.
+            continue
+        if content is not None:
+            table.insert(*content)

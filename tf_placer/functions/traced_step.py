@@ -194,7 +194,7 @@ def _source(
     fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
-    _make_fed(graph_def, iterators)
+    _make_fed(nodes, iterators)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
     op_graph = op_graph.restricted(fetches, list(feeds))
@@ -206,17 +206,15 @@ def _source(
     return Source(op_graph, Step(fetches, feeds, restored=values)), variables, iterators
 
 
-def _make_fed(graph_def: tf.compat.v1.GraphDef, names: Collection[str]) -> None:
+def _make_fed(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
     """Has nothing wait for operations of which all that they give is fed, nor place them."""
+    for name in names:
+        # Where the iterator is, in this process.
+        nodes[name].device = nodes[nodes[name].input[0]].device = ""
     waited_for = {f"^{name}" for name in names}
-    nodes = {node.name: node for node in graph_def.node}
-    for node in graph_def.node if names else ():
-        if node.name in names:
-            # Where the iterator is, in this process.
-            node.device = nodes[node.input[0]].device = ""
-        inputs = [each for each in node.input if each not in waited_for]
-        if len(inputs) < len(node.input):
-            node.input[:] = inputs
+    for node in nodes.values() if names else ():
+        if not waited_for.isdisjoint(node.input):
+            node.input[:] = [each for each in node.input if each not in waited_for]
 
 
 def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:

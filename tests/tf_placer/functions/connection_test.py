@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import tensorflow as tf
@@ -29,6 +30,14 @@ class ConnectionTest(unittest.TestCase):
         cls.table = tf.lookup.StaticHashTable(keys, 0)
         cls.counts = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
         cls.counts.insert(["a"], [3])
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("one\n")
+            file.flush()
+            lines = tf.lookup.TextFileInitializer(
+                *(file.name, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE),
+                *(tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER),
+            )
+            cls.of_file = tf.lookup.StaticHashTable(lines, -1)
         cls.numbers = tf.data.Dataset.from_tensors("one").map(cls.table.lookup)
         cls.adding = [tf.function(lambda: cls.variable.assign(cls.variable + 10.0))]
         cls.adding[0]()
@@ -80,6 +89,8 @@ class ConnectionTest(unittest.TestCase):
         self.assertEqual(int(self.table.lookup(tf.constant("one"))), 1)
         self.assertEqual([int(number) for number in self.numbers], [1])
         self.assertEqual(int(self.counts.lookup(tf.constant("a"))), 3)
+        with self.assertRaises(tf.errors.OpError):  # Its file is gone.
+            self.of_file.lookup(tf.constant("one"))
         self.counts.insert(["a"], [4])
         self.assertEqual(int(self.counts.lookup(tf.constant("a"))), 4)
 
