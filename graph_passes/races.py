@@ -27,6 +27,9 @@ _HANDS_ON = frozenset(
 _SWITCHES = frozenset(["Switch", "RefSwitch"])
 _ASKS = frozenset(["IsVariableInitialized", "VarIsInitializedOp", "VariableShape"])
 _READS = frozenset(["ReadVariableOp", "ResourceGather", "ResourceGatherNd"])
+# TensorFlow marks by it which variables the functions of an operation only read, and goes by it
+# where it orders reads and writes.
+_ONLY_READ = "_read_only_resource_inputs"
 # Their outputs are in the memory of the variable that they read, so what reads them reads that.
 _ALIASES = frozenset(
     [
@@ -169,13 +172,25 @@ def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
                 continue
             if source in found.conditional or op_type in _SWITCHES:
                 found.conditional.add(taker)
-            if op_type in _READS:
+            if op_type in _READS or _only_reads(graph, taker, source):
                 found.readers.append(taker)
                 continue
             found.sources.append(taker)
             if op_type not in _HANDS_ON:
                 found.writers.append(taker)
     return found
+
+
+def _only_reads(graph: OpGraph, taker: int, source: int) -> bool:
+    """Whether an operation runs functions that read what it is given by the source, but not write.
+
+    A handle that is given twice is marked twice where it is only read.
+    """
+    node = graph.graph_def.node[taker]
+    if _ONLY_READ not in node.attr:
+        return False
+    given = {i for i, text in enumerate(node.input) if text.split(":")[0] == graph.names[source]}
+    return given <= set(node.attr[_ONLY_READ].list.i)
 
 
 def _reads(

@@ -100,6 +100,17 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(find_races(read(graph, "y")), [])
             self.assertLen(find_races(read(graph, "y", "z")), 1)
 
+    def test_a_branch_that_only_reads_a_variable_does_not_write_it(self):
+        with new_graph() as graph, control_flow(v2=True):
+            v = tf1.get_variable("v", [2], use_resource=True)
+            p = tf1.placeholder(tf.bool, [])
+            tf.tanh(v.read_value(), name="y")
+            tf1.cond(p, lambda: tf.exp(v), lambda: tf.tanh(v), name="reads")
+            tf1.cond(p, lambda: v.assign_add([1.0, 1.0]), lambda: v.read_value(), name="writes")
+        self.assertEqual(find_races(read(graph, "y", "reads")), [])
+        [(_, reader, _, writer)] = self.described(read(graph, "reads", "writes"))
+        self.assertEqual((reader, writer), ("reads", "writes"))
+
     @parameterized.parameters(
         *("v1_ref_variables", "resource_variables", "while_loop_v1", "while_loop_v2"),
         *("lstm", "small_convnet", "residual_convnet", "cond_v1", "cond_v2"),

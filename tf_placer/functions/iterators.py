@@ -9,9 +9,14 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["next_elements"]
+__all__ = ["fed_value", "next_elements"]
 
 _TAKES = "IteratorGetNext"
+
+
+def fed_value(value: tf.Tensor) -> np.ndarray:
+    """Makes an array of a tensor; a single string is no array by itself."""
+    return np.asarray(value.numpy(), object if value.dtype == tf.string else None)
 
 
 def next_elements(inner: tf.Tensor, iterator: tf.Tensor) -> dict[str, np.ndarray]:
@@ -51,7 +56,7 @@ def next_elements(inner: tf.Tensor, iterator: tf.Tensor) -> dict[str, np.ndarray
             for tensor, value in zip(operation.outputs, values, strict=True):
                 if tensor.dtype == tf.variant:
                     raise _refused(inner, "gives sparse or ragged tensors, or data sets")
-                found[tensor.name] = value.numpy()
+                found[tensor.name] = fed_value(value)
     except tf.errors.OutOfRangeError as error:
         raise GraphError(f"the iterator {inner.op.name!r} has no more elements") from error
     except tf.errors.OpError as error:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["check_model", "has_train_step", "is_keras_model", "set_train_step"]
+__all__ = ["check_model", "has_train_step", "is_keras_model", "set_train_step", "train_step_of"]
 
 _PACKAGES = ("keras", "tf_keras")
+_VERSION_2 = ".engine."
 
 
 def is_keras_model(target: Any) -> bool:
     """Says whether something is a Keras model, of version 2 or 3, without importing Keras."""
-    return any(
-        kind.__name__ == "Model" and kind.__module__.partition(".")[0] in _PACKAGES
-        for kind in type(target).__mro__
-    )
+    return bool(_module(target))
+
+
+def _module(target: Any) -> str:
+    """Finds the module that has the class of all Keras models, if this is one."""
+    for kind in type(target).__mro__:
+        if kind.__name__ == "Model" and kind.__module__.partition(".")[0] in _PACKAGES:
+            return kind.__module__
+    return ""
 
 
 def check_model(model: Any) -> None:
@@ -56,6 +63,21 @@ def _has_variables(model: Any) -> bool:
         return bool(model.trainable_variables)
     except ValueError:  # Keras 2, where something has not.
         return False
+
+
+def train_step_of(model: Any) -> Callable[..., Any]:
+    """Returns the training step of a model, to be traced as `fit` has it traced.
+
+    In Keras 2, AutoGraph converts what layers and losses do, so that what they compute may decide
+    about their control flow; in Keras 3 it converts nothing.
+    """
+    if _VERSION_2 not in _module(model):
+        return model.train_step
+    autograph = tf.__internal__.autograph
+    # The step itself is left as it is, as Keras does.
+    return autograph.tf_convert(
+        model.train_step, autograph.control_status_ctx(), convert_by_default=False
+    )
 
 
 def set_train_step(model: Any, function: Any) -> None:

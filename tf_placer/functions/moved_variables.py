@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-__all__ = ["move_variables", "renew_variables"]
+__all__ = ["move_variables", "renew_variables", "variables_behind"]
 
 
 def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
@@ -36,6 +36,23 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
     ]
     _make_again(moved)
     return len(moved)
+
+
+def variables_behind(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
+    """Finds the variables that handles belong to.
+
+    Functions list those that they read. Others only their operations know, such as the slots of
+    optimisers of Keras up to 2.10.
+
+    Args:
+        handles: tensors that functions have captured.
+
+    Returns:
+        The variables by the `id` of their handles; what is no variable is left out.
+    """
+    wanted = {id(handle) for handle in handles}
+    found = _living(BaseResourceVariable) if wanted else []
+    return {id(each._handle): each for each in found if id(each._handle) in wanted}
 
 
 def renew_variables() -> None:

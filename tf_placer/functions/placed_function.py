@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_functions
+from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.framework.ops import EagerTensor
 
 __all__ = ["placed_concrete_function", "placed_function"]
 
@@ -49,6 +51,7 @@ def placed_function(
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(graph.device(device))
+            stack.enter_context(_named_captures())
             stack.enter_context(_reductions_of_nothing())
             if inline:
                 stack.enter_context(_inlined_calls())
@@ -75,6 +78,27 @@ def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> 
     return concrete_functions.ConcreteFunction.from_func_graph(
         function.graph, function.function_type, {}
     )
+
+
+@contextlib.contextmanager
+def _named_captures() -> Iterator[None]:
+    """Gives what comes from outside a name of its own where TensorFlow counts what it has made.
+
+    That count depends on all that the process has done before.
+    """
+    capture = FuncGraph.capture
+
+    @functools.wraps(capture)
+    def named(self: Any, tensor: Any, name: str | None = None, shape: Any = None) -> Any:
+        if name is None and isinstance(tensor, EagerTensor):
+            name = "captured"
+        return capture(self, tensor, name, shape)
+
+    FuncGraph.capture = named
+    try:
+        yield
+    finally:
+        FuncGraph.capture = capture
 
 
 @contextlib.contextmanager

@@ -73,4 +73,4 @@ class PlacedStep:
             for name, variable in traced.variables.items()
         }
         move_variables(targets)
-        return traced.place(lambda name: traced.iterators.get(name, devices.get(name, default)))
+        return traced.place(lambda name: traced.kept.get(name, devices.get(name, default)))

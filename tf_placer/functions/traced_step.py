@@ -12,8 +12,10 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.unknown_sizes import unknown_sizes
-from tf_placer.functions.iterators import next_elements
-from tf_placer.functions.keras_models import check_model, is_keras_model
+from tf_placer.functions.captured_tables import table_content
+from tf_placer.functions.iterators import fed_value, next_elements
+from tf_placer.functions.keras_models import check_model, is_keras_model, train_step_of
+from tf_placer.functions.moved_variables import variables_behind
 from tf_placer.functions.placed_function import placed_concrete_function, placed_function
 from tf_placer.inputs.initial_state import is_read
 from tf_placer.inputs.sources import Source
@@ -22,6 +24,7 @@ from tf_placer.inputs.step import Step
 __all__ = ["TracedStep", "is_traceable", "trace_step"]
 
 _NOT_TENSORS = (tf.resource, tf.variant)
+_THIS_PROCESS = "/job:localhost/replica:0/task:0"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,8 +36,8 @@ class TracedStep:
         example: what the call was given.
         source: its graph and its step.
         variables: the variables that it reads or writes, by the name of their operations.
-        iterators: the devices of the iterators that it takes elements from, by the names of the
-            operations that take them.
+        kept: where the iterators and tables are that it uses, which do not move: their devices, by
+            the names of the operations that use them.
         place: makes the function with devices, from a function of an operation's name that says
             which, "" for none.
     """
@@ -43,7 +46,7 @@ class TracedStep:
     example: Any
     source: Source
     variables: Mapping[str, tf.Variable]
-    iterators: Mapping[str, str]
+    kept: Mapping[str, str]
     place: Callable[[Callable[[str], str]], Any]
 
     @property
@@ -74,14 +77,15 @@ def trace_step(target: Any, example: Any) -> TracedStep:
 
     Raises:
         GraphError: it cannot be traced, is compiled by XLA, uses what cannot be copied into a
-            session, such as a table, or takes elements from an iterator that cannot be looked at.
+            session, such as a queue, or takes elements from an iterator that cannot be looked at.
     """
     if not tf.executing_eagerly():
         raise GraphError("functions and models need eager execution: TensorFlow 2's default")
     if is_keras_model(target):
         check_model(target)
         # The step takes the batch as one argument.
-        return _trace(target, target.train_step, (_tensors(example),), example, autograph=False)
+        step = train_step_of(target)
+        return _trace(target, step, (_tensors(example),), example, autograph=False)
     arguments = _tensors(example if isinstance(example, tuple) else (example,))
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         return TracedStep(
@@ -153,7 +157,7 @@ def _source(
     """Makes a graph of a function: variables in it, and what it is given or takes as feeds.
 
     Returns:
-        The graph and its step; the variables; where the iterators are; as in `TracedStep`.
+        The graph and its step; the variables; where iterators and tables are; as in `TracedStep`.
     """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}
@@ -166,8 +170,13 @@ def _source(
         )
     feeds: dict[str, np.ndarray] = {}
     variables: dict[str, tf.Variable] = {}
-    iterators: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    takers: set[str] = set()
+    initializers: list[str] = []
     by_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
+    by_handle |= variables_behind(
+        [each for each in captured if each.dtype == tf.resource and id(each) not in by_handle]
+    )
     for inner, value in zip(concrete.inputs, [*given, *captured], strict=True):
         variable = by_handle.get(id(value))
         if variable is not None:
@@ -175,26 +184,30 @@ def _source(
             _make_variable(nodes[inner.op.name], variable)
         elif inner.dtype == tf.resource and (taken := next_elements(inner, value)):
             feeds |= taken
-            iterators |= {name.partition(":")[0]: value.device for name in taken}
+            takers |= {operation.name for operation in inner.consumers()}
+            kept |= {operation.name: value.device for operation in inner.consumers()}
+        elif inner.dtype == tf.resource and (content := table_content(inner, value)) is not None:
+            kept |= {operation.name: value.device for operation in inner.consumers()}
+            table, *others = content.nodes(inner.op.name)
+            nodes[inner.op.name].CopyFrom(table)
+            graph_def.node.extend(others)
+            initializers.append(others[-1].name)
         elif inner.dtype in _NOT_TENSORS or not hasattr(value, "numpy"):
-            raise GraphError(
-                f"{inner.op.name!r} is a {_kind(inner)} that the function takes from outside: only "
-                "variables, tensors and iterators whose elements it takes outside of loops can be; "
-                "pass what it gives as an argument"
-            )
+            raise GraphError(f"{inner.op.name!r} is {_refusal(inner)}")
         else:
-            feeds[inner.name] = value.numpy()
+            feeds[inner.name] = fed_value(value)
     outputs = [tensor.name for tensor in concrete.outputs if tensor.dtype not in _NOT_TENSORS]
     # Their order changes from trace to trace.
     effects = sorted(
         operation.name
         for operation in concrete.graph.control_outputs
-        if operation.name not in iterators
+        if operation.name not in takers
     )
     fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
-    _make_fed(nodes, iterators)
+    _make_fed(nodes, takers)
+    _leave_process(graph_def)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
     op_graph = op_graph.restricted(fetches, list(feeds))
@@ -203,7 +216,8 @@ def _source(
     values = {
         name: v.numpy() for name, v in variables.items() if op_graph.needed[op_graph.index[name]]
     }
-    return Source(op_graph, Step(fetches, feeds, restored=values)), variables, iterators
+    step = Step(fetches, feeds, tuple(initializers), restored=values)
+    return Source(op_graph, step), variables, kept
 
 
 def _make_fed(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
@@ -215,6 +229,18 @@ def _make_fed(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str])
     for node in nodes.values() if names else ():
         if not waited_for.isdisjoint(node.input):
             node.input[:] = [each for each in node.input if each not in waited_for]
+
+
+def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Has no operation bound to a device of this process.
+
+    Nobody writes such a name: it is where a variable is, to whose device `tf.group` and optimisers
+    bind what they compute. Variables move.
+    """
+    for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
+        for node in nodes:
+            if node.device.startswith(_THIS_PROCESS):
+                node.device = ""
 
 
 def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
@@ -239,8 +265,19 @@ def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
     return [leaf for leaf in flat if isinstance(leaf, tf.Tensor)]
 
 
-def _kind(tensor: tf.Tensor) -> str:
-    return "resource" if tensor.dtype in _NOT_TENSORS else "tensor of another graph"
+def _refusal(inner: tf.Tensor) -> str:
+    """Says what a function takes that it cannot take, and what to do."""
+    if any("Dataset" in operation.type for operation in inner.consumers()):
+        return (
+            "a data set that the function goes through: only what it does with a batch can be "
+            "placed; have a loop outside call a tf.function for each batch"
+        )
+    kind = "resource" if inner.dtype in _NOT_TENSORS else "tensor of another graph"
+    return (
+        f"a {kind} that the function takes from outside: only variables, tensors, tables and "
+        "iterators can be, and of the latter two only what it takes outside of loops; pass what it "
+        "gives as an argument"
+    )
 
 
 def _name(target: Any) -> str:

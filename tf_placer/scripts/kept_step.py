@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,7 +24,8 @@ from tf_placer.machines.machine import Machine
 
 __all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
 
-_EXAMPLE, _TRAINED_BY = "example.pb", "trained_by.json"
+_EXAMPLE, _TRAINED_BY = "batch.pb", "trained_by.json"
+_ITEMS = "items"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ def keep_step(
     directory.path.mkdir(parents=True, exist_ok=True)
     if example is not None:
         specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), example)
-        coded = nested_structure_coder.encode_structure(specs)
+        coded = nested_structure_coder.encode_structure(_with_order(specs))
         write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
     write_json(directory.path / _TRAINED_BY, [*trained_by])
     directory.write_request(
@@ -181,9 +182,31 @@ def _read_example(path: pathlib.Path) -> Any:
     if not path.exists():
         return None
     coded = struct_pb2.StructuredValue.FromString(path.read_bytes())
-    specs = nested_structure_coder.decode_proto(coded)
+    specs = _from_order(nested_structure_coder.decode_proto(coded))
     with tf.init_scope():
         return tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
+
+
+def _with_order(batch: Any) -> Any:
+    """Makes lists of dictionaries: TensorFlow writes these in no order, but a step may go by it."""
+    if isinstance(batch, Mapping):
+        return {_ITEMS: [[key, _with_order(value)] for key, value in batch.items()]}
+    if isinstance(batch, tuple | list):
+        return _like(batch, [_with_order(each) for each in batch])
+    return batch
+
+
+def _from_order(batch: Any) -> Any:
+    """Turns what `_with_order` made into what it was given."""
+    if isinstance(batch, Mapping):
+        return {key: _from_order(value) for key, value in batch[_ITEMS]}
+    if isinstance(batch, tuple | list):
+        return _like(batch, [_from_order(each) for each in batch])
+    return batch
+
+
+def _like(one: Any, parts: list[Any]) -> Any:
+    return type(one)(*parts) if hasattr(one, "_fields") else type(one)(parts)
 
 
 def _operation(name: str) -> str:

@@ -19,6 +19,7 @@ __all__ = ["function_trains", "operations_behind", "step_trains"]
 _OPTIMIZERS = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 _ASSIGNMENTS = re.compile(r"Assign((Add|Sub)?(VariableOp)?)?$|(Resource)?Scatter[A-Z]")
 _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
+_CALLS = ("PartitionedCall", "While", "If", "Case", "ReduceDataset", "ScanDataset")
 # Where data comes from, or what is computed of it: a step may train on constants.
 _DATA = re.compile(r"Iterator.*GetNext|(Queue|Reader).*|.*(MatMul|Conv|Einsum|RNN|LSTM|GRU).*")
 _READS_VARIABLE, _READS_DATA = 1, 2
@@ -66,7 +67,7 @@ def _trains(
         kind = operation.type
         if _OPTIMIZERS.match(kind):
             return True
-        if kind.endswith(("PartitionedCall", "While", "If", "Case")):
+        if kind.endswith(_CALLS):
             library = library or FunctionLibrary(graph.as_graph_def())
             if _calls_training(library, operation):
                 return True

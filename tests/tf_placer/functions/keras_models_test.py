@@ -114,6 +114,35 @@ class KerasModelTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
             step.apply(two_towers(optimizer="sgd"))
 
+    def test_autograph_converts_what_keras_2_has_it_convert(self):
+        """Keras 2 has layers converted as its `Layer` does it here, unless that is switched off."""
+        autograph = tf.__internal__.autograph
+
+        class Model:
+            name, built, optimizer, run_eagerly, jit_compile = "m", True, "sgd", False, False
+            distribute_strategy = tf.distribute.get_strategy()
+
+            def train_step(self, x):
+                def call(x):
+                    if tf.reduce_sum(x) > 0.0:
+                        return x
+                    return -x
+
+                return autograph.tf_convert(call, autograph.control_status_ctx())(x)
+
+        for module, is_converted in (
+            ("keras.src.engine.training", True),
+            ("tf_keras.src.engine.training", True),
+            ("keras.src.models.model", False),
+        ):
+            Model.__module__ = module
+            if is_converted:
+                graph_def = trace_step(Model(), tf.ones([2])).source.graph_def
+                self.assertIn("If", {node.op.removeprefix("Stateless") for node in graph_def.node})
+            else:
+                with self.assertRaisesRegex(GraphError, "symbolic"):
+                    trace_step(Model(), tf.ones([2]))
+
     def test_models_that_have_no_step_say_what_to_do(self):
         unbuilt = keras.Sequential([keras.layers.Dense(2)])
         unbuilt.compile("sgd", "mse")

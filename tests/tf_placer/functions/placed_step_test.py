@@ -119,6 +119,26 @@ class PlacedFunctionTest(tf.test.TestCase):
         on = {each.name: each.device for each in placed.graph.get_operations()}
         self.assertEqual((on["mul"], on["Neg"]), (DEVICES[1], DEVICES[0]))
 
+    def test_tables_stay_where_they_are(self):
+        weights = tf.Variable(tf.ones([3]))
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), default_value=0
+        )
+
+        @tf.function
+        def step(x):
+            weights.scatter_add(tf.IndexedSlices(tf.ones([2]), table.lookup(x)))
+            return weights * 2.0
+
+        x = tf.constant(["b", "c"])
+        traced = trace_step(step, x)
+        expected = [step(x), step(x)]
+        weights.assign(tf.ones([3]))
+        for placement in random_placements(traced.source, 4):
+            placed = PlacedStep(traced, MACHINE, placement).function
+            self.assertAllEqual([placed(x), placed(x)], expected)
+            weights.assign(tf.ones([3]))
+
     def test_without_a_placement_it_is_the_function_itself(self):
         training = Training()
         step = PlacedStep(trace_step(training.train, X), MACHINE)

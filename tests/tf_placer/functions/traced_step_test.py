@@ -19,6 +19,7 @@ def run_in_session(traced: TracedStep, steps: int) -> list[list[np.ndarray]]:
         tf.import_graph_def(traced.source.graph_def, name="")
         assignments = assignments_of(graph, step.restored)
         with tf1.Session(graph=graph) as session:
+            session.run([graph.get_operation_by_name(name) for name in step.initializers])
             for operations, feeds in assignments:
                 session.run(operations, feeds)
             tensors = [name for name in step.fetches if ":" in name]
@@ -114,7 +115,7 @@ class TracedStepTest(tf.test.TestCase):
         for target in (step, step.get_concrete_function(iterator)):
             traced = trace_step(target, iterator)
             self.assertLen(traced.source.step.feeds, 4)
-            self.assertEqual({*traced.iterators.values()}, {other._iterator_resource.device})
+            self.assertEqual({*traced.kept.values()}, {other._iterator_resource.device})
             [found] = run_in_session(traced, 1)
             self.assertAllEqual(found[0], next(expected) + 10 * next(expected))
             self.assertAllEqual(found[1], [1.0])
@@ -147,13 +148,86 @@ class TracedStepTest(tf.test.TestCase):
             with self.subTest(message), self.assertRaisesRegex(GraphError, message):
                 trace_step(tf.function(function), iterator)
 
+    def test_tables_are_filled_with_what_is_in_them(self):
+        numbers = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), default_value=0
+        )
+        vectors = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, [0.0, 0.0])
+        vectors.insert(np.array([2, 1]), [[3.0, 4.0], [1.0, 2.0]])
+        step = tf.function(lambda x: vectors.lookup(tf.cast(numbers.lookup(x), tf.int64)))
+        traced = trace_step(step, np.array(["b", "a", "c"]))
+        self.assertAllEqual(run_in_session(traced, 1)[0][0], [[3, 4], [1, 2], [0, 0]])
+        found = {node.name: node for node in traced.source.graph_def.node}
+        self.assertEqual({found[name].op for name in traced.kept}, {"LookupTableFindV2"})
+        self.assertLen(traced.kept, 2)
+        # The order of what a table gives is chance.
+        keys = [n.attr["value"].tensor for name, n in found.items() if name.endswith("placer_keys")]
+        self.assertIn([1, 2], [tf.make_ndarray(each).tolist() for each in keys])
+
+    def test_names_do_not_depend_on_what_the_process_did_before(self):
+        weights = tf.Variable(tf.ones([3, 2]))
+        small, large, text = tf.constant(2.0), tf.ones([3, 2, 500]), tf.constant("three")
+
+        def lookup(x):
+            rows = tf.nn.embedding_lookup(weights, tf.cast(x, tf.int32))
+            return tf.cond(x[0, 0] > 0, lambda: rows * small, lambda: rows) + tf.reduce_sum(large)
+
+        step = tf.function(lambda x: lookup(x) + tf.cast(tf.strings.length(text), tf.float32))
+        graphs = []
+        for _ in range(2):
+            traced = trace_step(step, X % 3)
+            graphs.append([(node.name, node.op) for node in traced.source.graph_def.node])
+            self.assertAllEqual(run_in_session(traced, 1)[0][0], step(X % 3))
+        self.assertEqual(*graphs)
+
+    def test_variables_that_only_operations_know_are_variables(self):
+        weights, mean, square = (tf.Variable(tf.fill([3], value)) for value in (1.0, 0.5, 0.25))
+
+        @tf.function
+        def step(x):
+            tf.raw_ops.ResourceApplyAdam(
+                **{"var": weights.handle, "m": mean.handle, "v": square.handle},
+                **{"beta1_power": 0.9, "beta2_power": 0.9, "beta1": 0.9, "beta2": 0.9},
+                **{"lr": 0.1, "epsilon": 1e-7, "grad": tf.reduce_sum(x, 0) * weights},
+            )
+            return weights.read_value()
+
+        traced = trace_step(step, X)
+        self.assertEqual(
+            {each.ref() for each in traced.variables.values()},
+            {each.ref() for each in (weights, mean, square)},
+        )
+        for values in run_in_session(traced, 2):
+            self.assertAllClose(values[0], step(X))
+
+    def test_nothing_is_bound_to_where_variables_are(self):
+        first, second = tf.Variable(1.0), tf.Variable(2.0)
+
+        @tf.function
+        def step(x):
+            with tf.device(first.device):
+                total = tf.reduce_sum(x)
+            tf.group(first.assign(total), second.assign(total), name="both")
+            with tf.device("CPU:1"):
+                return total + 1.0
+
+        graph = trace_step(step, X).source.graph_def
+        devices = {node.name: node.device for node in graph.node if node.device}
+        self.assertEqual(devices, {"add": "/device:CPU:1", "add/y": "/device:CPU:1"})
+
     def test_what_cannot_be_placed_is_refused_in_a_sentence(self):
         table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(["a"], [1]), default_value=0
         )
+        words = tf.data.Dataset.from_tensors(["a"])
         one = tf.function(lambda x: x + 1.0)
         for function, example, message in (
-            (tf.function(lambda x: table.lookup(x)), np.array(["a"]), "only variables, tensors"),
+            (
+                tf.function(lambda x: tf.cond(x == "a", lambda: table.lookup(x), lambda: 2)),
+                np.array("a"),
+                "only variables, tensors, tables",
+            ),
+            (tf.function(lambda x: x.reduce("", lambda a, b: a + b)), words, "'x' is a data set"),
             (tf.function(lambda x: x, jit_compile=True), X, "without jit_compile"),
             (one, (X, X), "cannot be called with this example"),
             (one.get_concrete_function(X), (X, X), "takes 1 tensors, but the example has 2"),

@@ -241,6 +241,34 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertAllClose(losses[0], losses[1])
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
+    def test_a_batch_is_kept_with_the_order_of_its_parts(self):
+        class Ordered(tf.keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.scale = self.add_weight(shape=[], initializer="ones", name="scale")
+
+            def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+                scaled = {name: self.scale * part for name, part in data[0]["parts"].items()}
+                self.scale.assign(tf.add_n([*scaled.values()]) + data[1])
+                return scaled
+
+        def make() -> tf.keras.Model:
+            tf.keras.backend.clear_session()
+            model = Ordered()
+            model.compile("sgd", jit_compile=False)
+            return model
+
+        names = [f"part_{i}" for i in (3, 1, 4, 5, 9, 2, 6, 8, 7, 0)]
+        batch = ({"parts": {name: tf.ones([]) for name in names}}, tf.ones([]))
+        with self.assertRaises(BeginAgainError):
+            self.seeker.model_trains(make(), lambda: batch)
+        self.place()
+        example = read_kept_step(self.path).example
+        self.assertEqual([*example[0]["parts"]], names)
+        self.assertIsInstance(example, tuple)
+        self.placer().model_trains(make(), lambda: batch)
+        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
+
     def test_a_model_may_train_its_parts_without_being_one_that_can_be_called(self):
         class Pair(tf.keras.Model):
             def __init__(self) -> None:
@@ -299,7 +327,7 @@ class KeptStepsTest(tf.test.TestCase):
 
         @tf.function
         def train(x: tf.Tensor) -> tf.Tensor:
-            with tf.device(DEVICES[1].replace("CPU:1", "CPU:7")):
+            with tf.device("CPU:7"):
                 product = tf.matmul(x, x @ weights, transpose_a=True)
             return weights.assign_sub(product)
 

@@ -107,6 +107,18 @@ class FunctionStepTest(tf.test.TestCase):
         inner = tf.function(lambda x: self.weights.assign_sub(self.gradient(x)))
         self.assertTrue(self.trains(lambda x: inner(x) + 1.0))
 
+    def test_a_function_that_goes_through_a_data_set_trains(self):
+        batches = tf.data.Dataset.from_tensors(self.x)
+
+        def epoch(_: tf.Tensor) -> tf.Tensor:
+            total = tf.constant(0.0)
+            for x in batches:
+                self.weights.assign_sub(self.gradient(x))
+                total += 1.0
+            return total
+
+        self.assertTrue(self.trains(epoch))
+
     def test_predictions_counters_and_metrics_do_not_train(self):
         count = tf.Variable(0.0)
         total = tf.Variable(0.0, trainable=False)
