@@ -212,20 +212,26 @@ def fit_placement(
 
     Every colocation group gets one device that it may go to, or none: a member that the placement
     does not name goes with the others, and a group that the placement tears apart stays as it is.
+    Where a step is marked, its operations decide: names of others may mean something else now, and
+    a group of these that is torn apart is passed over.
 
     Args:
-        graph: the graph.
+        graph: the graph, with what the step needs marked, if that is known.
         colocation: its colocation groups.
         placement: the placement.
 
     Returns:
         What to write, and what did not match.
     """
-    asked: dict[int, set[str]] = {}
+    by_step: dict[int, set[str]] = {}
+    by_others: dict[int, set[str]] = {}
     for name, device in placement.assignment.items():
         i = graph.index.get(name)
         if i is not None:
-            asked.setdefault(int(colocation.group[i]), set()).add(device)
+            asking = by_step if graph.needed[i] else by_others
+            asking.setdefault(int(colocation.group[i]), set()).add(device)
+    by_others = {group: devices for group, devices in by_others.items() if len(devices) == 1}
+    asked = by_others | by_step
     refused: dict[str, str] = {}
     device_of: dict[int, str] = {}
     for colocated, devices in asked.items():

@@ -267,6 +267,24 @@ class FitTest(tf.test.TestCase):
         self.assertEqual(fitted.assignment, {"value": DEVICES[0]})
         self.assertIn("variable", fitted.unplaced)
 
+    def test_what_no_step_needs_does_not_tear_a_group_apart(self):
+        graph = self.small_graph()
+        with graph.as_default():
+            other = tf.constant(2.0, name="other")
+            with tf1.colocate_with(other.op):
+                tf.identity(other, name="first")
+                tf.identity(other, name="second")
+        assignment = {"variable": DEVICES[0], "variable/Assign": DEVICES[1]}
+        assignment |= {"first": DEVICES[0], "second": DEVICES[1]}
+        op_graph = OpGraph.from_graph_def(graph.as_graph_def(), ("product",))
+        self.assertFalse(op_graph.needed[op_graph.index["variable/Assign"]])
+        fitted = fit_placement(
+            op_graph, find_colocation_groups(op_graph), Placement("", DEVICES, assignment)
+        )
+        self.assertEqual(fitted.assignment["variable/Assign"], DEVICES[0])
+        self.assertEqual(fitted.refused, {})
+        self.assertTrue(fitted.assignment.keys().isdisjoint(["other", "first", "second"]))
+
     def test_device_without_kernels_is_refused(self):
         with tf.Graph().as_default() as graph:
             value = tf.constant([3, 1], name="value")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -17,7 +18,12 @@ __all__ = ["PlacementHook", "apply_placement"]
 
 
 def apply_placement(
-    graph: tf.Graph, placement: Placement, *, may_grow: bool = False, sent: int = 0
+    graph: tf.Graph,
+    placement: Placement,
+    *,
+    fetches: Sequence[str] = (),
+    may_grow: bool = False,
+    sent: int = 0,
 ) -> int:
     """Puts a placement on a graph, in place.
 
@@ -27,6 +33,7 @@ def apply_placement(
     Args:
         graph: the graph; it may be finalised, and it may have been built anew since.
         placement: the placement.
+        fetches: what the step fetches that the placement is of, if that is known.
         may_grow: whether operations that the graph lacks are to come, and not worth a warning.
         sent: how many operations, the first ones, sessions know; these stay as they are.
 
@@ -36,7 +43,7 @@ def apply_placement(
     Raises:
         GraphError: nothing of the placement fits the graph.
     """
-    op_graph = OpGraph.from_graph_def(graph.as_graph_def())
+    op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches)
     fitted = fit(op_graph, placement)
     known = {operation.name for operation in graph.get_operations()[:sent]}
     assignment = {n: device for n, device in fitted.assignment.items() if n not in known}

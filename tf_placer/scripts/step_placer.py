@@ -67,7 +67,11 @@ class StepPlacer:
             if is_whole and self._step.is_in(graph.as_graph_def()):
                 self._graphs[graph] = self._place_graph(graph, sent[:-1])
         elif self._graphs[graph]:
-            self._apply(graph, sent[-2])
+            try:
+                self._apply(graph, sent[-2])
+            except GraphError as error:
+                self._graphs[graph] = False
+                self._say(f"what is new in the graph stays as it came: {error}")
 
     def _place_graph(self, graph: tf.Graph, sent: Sequence[int]) -> bool:
         """Places the graph that has the step; says whether it could."""
@@ -87,8 +91,13 @@ class StepPlacer:
 
     def _apply(self, graph: tf.Graph, sent: int) -> int:
         assert self._step.placement is not None
-        known = self._step.fingerprint is not None
-        return apply_placement(graph, self._step.placement, may_grow=known, sent=sent)
+        return apply_placement(
+            graph,
+            self._step.placement,
+            fetches=self._step.trained_by,
+            may_grow=self._step.fingerprint is not None,
+            sent=sent,
+        )
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Says so if a session is about to train something else."""

@@ -118,6 +118,39 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertIn("it has changed since", self.said[2])
         self.assertFalse(placer.has_met_step)
 
+    def test_operations_beside_the_step_may_have_each_others_names(self):
+        """As in Keras' graph mode, which looks at variables in an order of chance."""
+
+        def build(order: list[int]) -> tuple[list[tf.Variable], tf.Operation]:
+            variables = [
+                tf1.get_variable(f"v{i}", initializer=tf.ones([2]), use_resource=True)
+                for i in range(4)
+            ]
+            loss = tf.add_n([tf.reduce_sum(tf.tanh(each)) for each in variables])
+            train = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+            for i in order:
+                tf1.is_variable_initialized(variables[i])
+            return variables, train
+
+        with tf.Graph().as_default(), tf1.Session() as session:
+            _, train = build([0, 1, 2, 3])
+            session.run(tf1.global_variables_initializer())
+            with self.assertRaises(BeginAgainError):
+                self.seeker.session_runs(session, train, None)
+        placement = self.place()
+        placer = self.placer()
+        with tf.Graph().as_default(), tf1.Session() as session:
+            variables, _ = build([3, 2, 1, 0])
+            placer.graph_extended(session)
+            tf.no_op("later")
+            placer.graph_extended(session)
+        self.assertEqual(
+            {each.op.name: each.op.device for each in variables},
+            {f"v{i}": placement.assignment[f"v{i}"] for i in range(4)},
+        )
+        self.assertLen({each.op.device for each in variables}, 2)
+        self.assertLen(self.said, 2)
+
     def test_what_a_step_fetches_may_come_after_the_initialisers_but_not_what_trains(self):
         config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
         values = {"x:0": np.ones([4, 3], np.float32)}
