@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from tf_placer.inputs.step import Step
 __all__ = ["TracedStep", "is_traceable", "trace_step"]
 
 _NOT_TENSORS = (tf.resource, tf.variant)
+_WRITES = re.compile(r"Write\w*Summary|FlushSummaryWriter")
 _THIS_PROCESS = "/job:localhost/replica:0/task:0"
 
 
@@ -36,8 +38,8 @@ class TracedStep:
         example: what the call was given.
         source: its graph and its step.
         variables: the variables that it reads or writes, by the name of their operations.
-        kept: where the iterators and tables are that it uses, which do not move: their devices, by
-            the names of the operations that use them.
+        kept: where the iterators, tables and writers of summaries are that it uses, which do not
+            move: their devices, by the names of the operations that use them.
         place: makes the function with devices, from a function of an operation's name that says
             which, "" for none.
     """
@@ -157,7 +159,7 @@ def _source(
     """Makes a graph of a function: variables in it, and what it is given or takes as feeds.
 
     Returns:
-        The graph and its step; the variables; where iterators and tables are; as in `TracedStep`.
+        The graph and its step; the variables; what is kept where it is; as in `TracedStep`.
     """
     graph_def = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph_def.node}
@@ -184,6 +186,9 @@ def _source(
             _make_variable(nodes[inner.op.name], variable)
         elif inner.dtype == tf.resource and (taken := next_elements(inner, value)):
             feeds |= taken
+            takers |= {operation.name for operation in inner.consumers()}
+            kept |= {operation.name: value.device for operation in inner.consumers()}
+        elif inner.dtype == tf.resource and _is_writer(inner):
             takers |= {operation.name for operation in inner.consumers()}
             kept |= {operation.name: value.device for operation in inner.consumers()}
         elif inner.dtype == tf.resource and (content := table_content(inner, value)) is not None:
@@ -220,10 +225,18 @@ def _source(
     return Source(op_graph, step), variables, kept
 
 
+def _is_writer(inner: tf.Tensor) -> bool:
+    """Says whether a function is given a writer of summaries, and only writes to it."""
+    return all(_WRITES.fullmatch(operation.type) for operation in inner.consumers())
+
+
 def _make_fed(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
-    """Has nothing wait for operations of which all that they give is fed, nor place them."""
+    """Has nothing wait for operations that stay in this process, nor places them.
+
+    What they give is fed.
+    """
     for name in names:
-        # Where the iterator is, in this process.
+        # Where the iterator or the writer is.
         nodes[name].device = nodes[nodes[name].input[0]].device = ""
     waited_for = {f"^{name}" for name in names}
     for node in nodes.values() if names else ():

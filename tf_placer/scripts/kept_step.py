@@ -109,7 +109,7 @@ def keep_step(
     """
     directory.path.mkdir(parents=True, exist_ok=True)
     if example is not None:
-        specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec(leaf.shape, leaf.dtype), example)
+        specs = tf.nest.map_structure(tf.type_spec_from_value, example)
         coded = nested_structure_coder.encode_structure(_with_order(specs))
         write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
     write_json(directory.path / _TRAINED_BY, [*trained_by])
@@ -184,7 +184,19 @@ def _read_example(path: pathlib.Path) -> Any:
     coded = struct_pb2.StructuredValue.FromString(path.read_bytes())
     specs = _from_order(nested_structure_coder.decode_proto(coded))
     with tf.init_scope():
-        return tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), specs)
+        return tf.nest.map_structure(_zeros, specs)
+
+
+def _zeros(spec: tf.TypeSpec) -> Any:
+    if isinstance(spec, tf.SparseTensorSpec):
+        rank = len(spec.shape)
+        return tf.SparseTensor(tf.zeros([0, rank], tf.int64), tf.zeros([0], spec.dtype), spec.shape)
+    if isinstance(spec, tf.RaggedTensorSpec):
+        # One element in each row: a model may be called on it.
+        ones = tf.ones([spec.shape[0]], spec.row_splits_dtype)
+        values = tf.zeros([spec.shape[0], *spec.shape[spec.ragged_rank + 1 :]], spec.dtype)
+        return tf.RaggedTensor.from_nested_row_lengths(values, [ones] * spec.ragged_rank)
+    return tf.zeros(spec.shape, spec.dtype)
 
 
 def _with_order(batch: Any) -> Any:

@@ -139,6 +139,33 @@ class PlacedFunctionTest(tf.test.TestCase):
             self.assertAllEqual([placed(x), placed(x)], expected)
             weights.assign(tf.ones([3]))
 
+    def test_summaries_are_written_as_they_were(self):
+        folder = self.create_tempdir().full_path
+        writer = tf.summary.create_file_writer(folder)
+        step_number = tf.Variable(0, dtype=tf.int64)
+
+        @tf.function
+        def step(x):
+            step_number.assign_add(1)
+            with writer.as_default():
+                tf.summary.write("sum", tf.reduce_sum(x), step=step_number)
+            return tf.reduce_sum(x) * 2.0
+
+        traced = trace_step(step, X)
+        for placement in random_placements(traced.source, 2):
+            placed = PlacedStep(traced, MACHINE, placement).function
+            for _ in range(2):
+                self.assertAllClose(placed(X), 2.0 * X.sum())
+        writer.close()
+        [path] = tf.io.gfile.glob(f"{folder}/*")
+        values = [
+            (event.step, tf.make_ndarray(value.tensor))
+            for event in tf.compat.v1.train.summary_iterator(path)
+            for value in event.summary.value
+        ]
+        self.assertEqual([number for number, _ in values], [1, 2, 3, 4])
+        self.assertAllClose([value for _, value in values], [X.sum()] * 4)
+
     def test_without_a_placement_it_is_the_function_itself(self):
         training = Training()
         step = PlacedStep(trace_step(training.train, X), MACHINE)

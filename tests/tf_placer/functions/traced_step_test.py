@@ -164,6 +164,25 @@ class TracedStepTest(tf.test.TestCase):
         keys = [n.attr["value"].tensor for name, n in found.items() if name.endswith("placer_keys")]
         self.assertIn([1, 2], [tf.make_ndarray(each).tolist() for each in keys])
 
+    def test_summaries_are_not_written_by_a_search(self):
+        folder = self.create_tempdir().full_path
+        writer = tf.summary.create_file_writer(folder)
+        total = tf.Variable(0.0)
+
+        @tf.function
+        def step(x):
+            total.assign_add(tf.reduce_sum(x))
+            with writer.as_default(step=1):
+                tf.summary.write("total", total)
+                tf.summary.write("x", x)
+            return total + 1.0
+
+        traced = trace_step(step, X)
+        types = {node.name: node.op for node in traced.source.graph_def.node}
+        kept = {types[name] for name in traced.kept}
+        self.assertEqual(kept, {"WriteSummary", "FlushSummaryWriter"})
+        self.assertAllEqual(run_in_session(traced, 2), [[16.0], [31.0]])
+
     def test_names_do_not_depend_on_what_the_process_did_before(self):
         weights = tf.Variable(tf.ones([3, 2]))
         small, large, text = tf.constant(2.0), tf.ones([3, 2, 500]), tf.constant("three")

@@ -302,6 +302,37 @@ class KeptStepsTest(tf.test.TestCase):
         self.placer().model_trains(make(), lambda: batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
+    def test_a_batch_may_have_sparse_and_ragged_tensors(self):
+        class Sums(tf.keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.total = self.add_weight(shape=[], initializer="zeros", name="total")
+
+            def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+                sparse, rows, words = data
+                by_row = tf.reduce_sum(rows, axis=2).to_tensor()
+                self.total.assign_add(tf.reduce_sum(sparse.values) + tf.reduce_sum(by_row))
+                return {"total": self.total + tf.cast(tf.size(words), tf.float32)}
+
+        def make() -> tf.keras.Model:
+            tf.keras.backend.clear_session()
+            model = Sums()
+            model.compile("sgd", jit_compile=False)
+            return model
+
+        batch = (
+            tf.sparse.from_dense([[0.0, 2.0, 0.0], [3.0, 0.0, 0.0]]),
+            tf.ragged.constant([[[1.0], [2.0, 3.0]], [[4.0]]]),
+            tf.constant([["a"], ["b"]]),
+        )
+        with self.assertRaises(BeginAgainError):
+            self.seeker.model_trains(make(), lambda: batch)
+        self.place()
+        model = make()
+        self.placer().model_trains(model, lambda: batch)
+        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
+        self.assertAllEqual(model.train_step(batch)["total"], 17.0)
+
     def test_a_model_may_train_its_parts_without_being_one_that_can_be_called(self):
         class Pair(tf.keras.Model):
             def __init__(self) -> None:
