@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,8 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.unknown_sizes import unknown_sizes
-from tf_placer.functions.captured_tables import table_content
-from tf_placer.functions.iterators import fed_value, next_elements
+from tf_placer.functions.iterators import fed_value
+from tf_placer.functions.kept_resources import keep_resource
 from tf_placer.functions.keras_models import check_model, is_keras_model, train_step_of
 from tf_placer.functions.moved_variables import variables_behind
 from tf_placer.functions.placed_function import placed_concrete_function, placed_function
@@ -25,7 +24,6 @@ from tf_placer.inputs.step import Step
 __all__ = ["TracedStep", "is_traceable", "trace_step"]
 
 _NOT_TENSORS = (tf.resource, tf.variant)
-_WRITES = re.compile(r"Write\w*Summary|FlushSummaryWriter")
 _THIS_PROCESS = "/job:localhost/replica:0/task:0"
 
 
@@ -38,8 +36,8 @@ class TracedStep:
         example: what the call was given.
         source: its graph and its step.
         variables: the variables that it reads or writes, by the name of their operations.
-        kept: where the iterators, tables and writers of summaries are that it uses, which do not
-            move: their devices, by the names of the operations that use them.
+        kept: the devices of what it uses that does not move, by the names of the operations that
+            use it; see `keep_resource`.
         place: makes the function with devices, from a function of an operation's name that says
             which, "" for none.
     """
@@ -173,7 +171,7 @@ def _source(
     feeds: dict[str, np.ndarray] = {}
     variables: dict[str, tf.Variable] = {}
     kept: dict[str, str] = {}
-    takers: set[str] = set()
+    outside: set[str] = set()
     initializers: list[str] = []
     by_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
     by_handle |= variables_behind(
@@ -184,19 +182,15 @@ def _source(
         if variable is not None:
             variables[inner.op.name] = variable
             _make_variable(nodes[inner.op.name], variable)
-        elif inner.dtype == tf.resource and (taken := next_elements(inner, value)):
-            feeds |= taken
-            takers |= {operation.name for operation in inner.consumers()}
-            kept |= {operation.name: value.device for operation in inner.consumers()}
-        elif inner.dtype == tf.resource and _is_writer(inner):
-            takers |= {operation.name for operation in inner.consumers()}
-            kept |= {operation.name: value.device for operation in inner.consumers()}
-        elif inner.dtype == tf.resource and (content := table_content(inner, value)) is not None:
-            kept |= {operation.name: value.device for operation in inner.consumers()}
-            table, *others = content.nodes(inner.op.name)
-            nodes[inner.op.name].CopyFrom(table)
-            graph_def.node.extend(others)
-            initializers.append(others[-1].name)
+        elif inner.dtype == tf.resource and (found := keep_resource(inner, value)) is not None:
+            kept |= dict.fromkeys(found.users, value.device)
+            feeds |= found.feeds
+            if found.table:
+                nodes[inner.op.name].CopyFrom(found.table[0])
+                graph_def.node.extend(found.table[1:])
+                initializers.append(found.table[-1].name)
+            else:
+                outside |= found.users
         elif inner.dtype in _NOT_TENSORS or not hasattr(value, "numpy"):
             raise GraphError(f"{inner.op.name!r} is {_refusal(inner)}")
         else:
@@ -206,12 +200,12 @@ def _source(
     effects = sorted(
         operation.name
         for operation in concrete.graph.control_outputs
-        if operation.name not in takers
+        if operation.name not in outside
     )
     fetches = tuple(dict.fromkeys([*outputs, *effects]))
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
-    _make_fed(nodes, takers)
+    _leave_out(nodes, outside)
     _leave_process(graph_def)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
@@ -225,16 +219,8 @@ def _source(
     return Source(op_graph, step), variables, kept
 
 
-def _is_writer(inner: tf.Tensor) -> bool:
-    """Says whether a function is given a writer of summaries, and only writes to it."""
-    return all(_WRITES.fullmatch(operation.type) for operation in inner.consumers())
-
-
-def _make_fed(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
-    """Has nothing wait for operations that stay in this process, nor places them.
-
-    What they give is fed.
-    """
+def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]) -> None:
+    """Has nothing wait for operations that sessions do not run, nor place them."""
     for name in names:
         # Where the iterator or the writer is.
         nodes[name].device = nodes[nodes[name].input[0]].device = ""

@@ -151,6 +151,25 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertLen({each.op.device for each in variables}, 2)
         self.assertLen(self.said, 2)
 
+    def test_a_placement_that_fits_no_more_leaves_what_is_new_as_it_came(self):
+        path = self.path / "elsewhere.json"
+        first, second = DEVICES
+        assignment = {"x": first, "y": second, "weights": second, "weights/Assign": first}
+        write_placement(Placement("", DEVICES, assignment), path)
+        placer = StepPlacer(read_kept_step(path), MACHINE, say=self.said.append)
+        with tf.Graph().as_default() as graph, tf1.Session() as session:
+            x = tf.constant(1.0, name="x")
+            tf.exp(x, name="y")
+            placer.graph_extended(session)
+            tf1.get_variable("weights", initializer=1.0)
+            for _ in range(2):
+                placer.graph_extended(session)
+            devices = {each.name: each.device for each in graph.get_operations()}
+        self.assertEqual((devices["x"], devices["y"], devices["weights"]), (first, second, ""))
+        self.assertRegex(self.said[0], "^placed 2 operations of the graph")
+        self.assertRegex(self.said[1], "^what is new in the graph stays as it came: .*'weights/")
+        self.assertLen(self.said, 2)
+
     def test_what_a_step_fetches_may_come_after_the_initialisers_but_not_what_trains(self):
         config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
         values = {"x:0": np.ones([4, 3], np.float32)}
