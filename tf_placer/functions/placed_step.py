@@ -8,6 +8,7 @@ from typing import Any
 
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
+from graph_passes.renaming import names_in, renamed_placement
 from tf_placer.functions.connection import connect, full_name
 from tf_placer.functions.keras_models import set_train_step
 from tf_placer.functions.moved_variables import move_variables
@@ -38,7 +39,9 @@ class PlacedStep:
         Raises:
             MachineError: this process is not connected to the cluster.
         """
-        return self.traced.target if self.placement is None else self._placed(self.traced)
+        if self.placement is None:
+            return self.traced.target
+        return self._placed(self.traced, self.placement)
 
     def apply(self, model: Any) -> None:
         """Puts the devices into a Keras model.
@@ -49,25 +52,23 @@ class PlacedStep:
         """
         if self.placement is None:
             return
-        traced = self.traced
+        traced, placement = self.traced, self.placement
         if model is not traced.target:
             traced = trace_step(model, traced.example)
-            here, there = (set(each.source.op_graph.names) for each in (traced, self.traced))
-            if here != there:
-                example = min(here ^ there)
+            names = names_in(self.traced.source.graph_def, traced.source.graph_def)
+            if names is None:
                 raise GraphError(
-                    f"the model {model.name!r} is not the one that was placed: its step differs, "
-                    f"first in {example!r}"
+                    f"the model {model.name!r} is not the one that was placed: its step differs"
                 )
-        set_train_step(model, self._placed(traced))
+            placement = renamed_placement(placement, names)
+        set_train_step(model, self._placed(traced, placement))
 
-    def _placed(self, traced: TracedStep) -> Any:
-        assert self.placement is not None
+    def _placed(self, traced: TracedStep, placement: Placement) -> Any:
         connect(self.machine)
         first = self.machine.devices[0].name
         # In a session, what has no device is on the machine; in a function, in this process.
         default = "" if self.machine.kind == "attached" else first
-        devices = self.placement.assignment
+        devices = placement.assignment
         targets = {
             variable.ref(): full_name(devices.get(name, default) or variable.device)
             for name, variable in traced.variables.items()

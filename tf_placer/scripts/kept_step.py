@@ -38,6 +38,7 @@ class KeptStep:
         machine: the machine that it was placed on; None where that is not known.
         trained_by: what it fetches that trains; nothing where that is not known.
         fingerprint: of the operations that these need; None where they are not known.
+        graph_def: the graph that they are in; None where it is not known.
         example: of a Keras model, a batch of the shapes and types that it was placed with; else
             None.
     """
@@ -47,6 +48,7 @@ class KeptStep:
     machine: Machine | None = None
     trained_by: tuple[str, ...] = ()
     fingerprint: str | None = None
+    graph_def: tf.compat.v1.GraphDef | None = None
     example: Any = None
 
     def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
@@ -155,6 +157,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         request.machine,
         tuple(trained_by),
         fingerprint,
+        graph_def,
         _read_example(directory.path / _EXAMPLE),
     )
 

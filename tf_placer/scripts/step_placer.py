@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.renaming import names_in, renamed_placement
 from tf_placer.functions.keras_models import has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
@@ -170,14 +171,21 @@ class StepPlacer:
 
     def _placed(self, traced: TracedStep) -> PlacedStep | None:
         """Makes what places a traced step; None if it is another one, or stays as it came."""
-        if not self._step.is_in(traced.source.graph_def):
-            if not self.has_met_step:
-                self._changed()
-            return None
+        graph_def, placement = traced.source.graph_def, self._step.placement
+        names = None
+        if not self._step.is_in(graph_def):
+            # Names of Keras count upwards: the next model that is built alike has others.
+            if self._step.graph_def is not None:
+                names = names_in(self._step.graph_def, graph_def)
+            if names is None:
+                if not self.has_met_step:
+                    self._changed()
+                return None
         self._met()
-        placement = self._step.placement
         if placement is None:
             return None
+        if names is not None:
+            placement = renamed_placement(placement, names)
         self._say(
             f"placed {len(placement.assignment)} operations of the training step as "
             f"{self._step.title!r} says"

@@ -114,6 +114,29 @@ class KerasModelTest(tf.test.TestCase):
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
             step.apply(two_towers(optimizer="sgd"))
 
+    def test_its_names_may_be_others_outside_of_loops(self):
+        def layers(width: int = 4) -> keras.Model:
+            keras.utils.set_random_seed(3)
+            x = keras.Input((6,))
+            left, right = (keras.layers.Dense(width, activation="tanh")(x) for _ in range(2))
+            model = keras.Model(x, keras.layers.Dense(3)(keras.layers.add([left, right])))
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("adam", loss, jit_compile=False)
+            return model
+
+        traced = trace_step(layers(), BATCH)
+        [placement] = random_placements(traced.source, 1)
+        step = PlacedStep(traced, MACHINE, placement)
+        for _ in range(9):  # Of names that end in 9 and 10, the latter is sorted first.
+            layers()
+        model = layers()
+        step.apply(model)
+        self.assertAllClose(losses(model), losses(layers()), rtol=1e-6)
+        devices = {getattr(each, "value", each).device for each in model.trainable_variables}
+        self.assertLen(devices, 2)
+        with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
+            step.apply(layers(width=5))
+
     def test_autograph_converts_what_keras_2_has_it_convert(self):
         """Keras 2 has layers converted as its `Layer` does it here, unless that is switched off."""
         autograph = tf.__internal__.autograph

@@ -293,6 +293,33 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertAllClose(losses[0], losses[1])
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
+    def test_models_that_are_built_alike_are_all_placed(self):
+        """As in a cross validation; names of Keras count upwards."""
+
+        def make(activation: str = "tanh") -> tf.keras.Model:
+            tf.keras.utils.set_random_seed(1)
+            x = tf.keras.Input([3])
+            hidden = tf.keras.layers.Dense(4, activation=activation)(x)
+            model = tf.keras.Model(x, tf.keras.layers.Dense(2)(hidden))
+            model.compile("adam", "mse", jit_compile=False)
+            return model
+
+        x, y = np.ones([4, 3], np.float32), np.zeros([4, 2], np.float32)
+        with self.assertRaises(BeginAgainError):
+            self.seeker.model_trains(make(), lambda: (tf.constant(x), tf.constant(y)))
+        self.place()
+        placer, losses = self.placer(), []
+        for i in range(3):
+            model = make()
+            if i < 2:
+                placer.model_trains(model, lambda: None)
+            losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
+        self.assertAllClose(losses[:2], [losses[2]] * 2)
+        placer.model_trains(make("relu"), lambda: None)
+        self.assertLen(self.said, 3)
+        for line in self.said[1:]:
+            self.assertRegex(line, r"^placed \d+ operations of the training step")
+
     def test_a_batch_is_kept_with_the_order_of_its_parts(self):
         class Ordered(tf.keras.Model):
             def __init__(self) -> None:

@@ -1,0 +1,62 @@
+"""Tests of graphs that differ in names only."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from graph_passes.placement import Placement
+from graph_passes.renaming import names_in, renamed_placement
+from tests.graph_parts import control_flow, new_graph
+
+tf1 = tf.compat.v1
+FIRST, SECOND = (f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2))
+
+
+def build(prefix: str, *, width: int = 2, scale: float = 2.0, swapped: bool = False) -> tf.Graph:
+    with new_graph() as graph:
+        x = tf1.placeholder(tf.float32, [None, 3], name=f"{prefix}x")
+        weights = tf1.get_variable(f"{prefix}w", [3, width], use_resource=True)
+        with tf1.colocate_with(weights.op):
+            product = tf.matmul(x, weights, name=f"{prefix}product")
+        with tf.control_dependencies([product]):
+            parts = [product, product * scale]
+            tf.subtract(*(reversed(parts) if swapped else parts), name=f"{prefix}y")
+    return graph
+
+
+class NamesInTest(tf.test.TestCase):
+    def test_operations_correspond_whatever_they_are_called(self):
+        one, other = build("a_").as_graph_def(), build("model/b_").as_graph_def()
+        names = names_in(one, other)
+        self.assertEqual([names[node.name] for node in one.node], [n.name for n in other.node])
+        self.assertEqual(names["a_product"], "model/b_product")
+        self.assertEqual(names_in(one, one), {node.name: node.name for node in one.node})
+
+    def test_graphs_that_differ_in_more_do_not_correspond(self):
+        one = build("a_").as_graph_def()
+        for other in (build("b_", width=5), build("b_", scale=3.0), build("b_", swapped=True)):
+            self.assertIsNone(names_in(one, other.as_graph_def()))
+        longer = build("b_")
+        with longer.as_default():
+            tf.no_op("more")
+        self.assertIsNone(names_in(one, longer.as_graph_def()))
+
+    def test_functions_that_do_something_else_do_not_correspond(self):
+        graphs = []
+        for scale in (2.0, 2.0, 3.0):
+            with new_graph() as graph, control_flow(v2=True):
+                x = tf1.placeholder(tf.float32, [], name=f"x_{len(graphs)}")
+                tf.while_loop(lambda v: v < 9.0, lambda v, scale=scale: v * scale, [x])
+            graphs.append(graph.as_graph_def())
+        self.assertEqual(names_in(graphs[0], graphs[1])["x_0"], "x_1")
+        self.assertIsNone(names_in(graphs[0], graphs[2]))
+
+    def test_a_placement_follows_the_names(self):
+        placement = Placement("f", (FIRST, SECOND), {"a": FIRST, "b": SECOND})
+        renamed = renamed_placement(placement, {"a": "c", "b": "d", "more": "e"})
+        self.assertEqual(renamed.assignment, {"c": FIRST, "d": SECOND})
+        self.assertEqual(renamed.devices, placement.devices)
+
+
+if __name__ == "__main__":
+    tf.test.main()
