@@ -55,12 +55,14 @@ class PlacedStep:
         traced, placement = self.traced, self.placement
         if model is not traced.target:
             traced = trace_step(model, traced.example)
-            names = names_in(self.traced.source.graph_def, traced.source.graph_def)
-            if names is None:
-                raise GraphError(
-                    f"the model {model.name!r} is not the one that was placed: its step differs"
-                )
-            placement = renamed_placement(placement, names)
+            here, there = (each.source.op_graph for each in (self.traced, traced))
+            if set(here.names) != set(there.names):
+                names = names_in(here.graph_def, there.graph_def)
+                if names is None:
+                    raise GraphError(
+                        f"the model {model.name!r} is not the one that was placed: its step differs"
+                    )
+                placement = renamed_placement(placement, names)
         set_train_step(model, self._placed(traced, placement))
 
     def _placed(self, traced: TracedStep, placement: Placement) -> Any:

@@ -132,8 +132,8 @@ class KerasModelTest(tf.test.TestCase):
         model = layers()
         step.apply(model)
         self.assertAllClose(losses(model), losses(layers()), rtol=1e-6)
-        devices = {getattr(each, "value", each).device for each in model.trainable_variables}
-        self.assertLen(devices, 2)
+        variables = trace_step(model, BATCH).variables.values()
+        self.assertLen({each.device for each in variables}, 2)
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
             step.apply(layers(width=5))
 
