@@ -157,9 +157,9 @@ class _Watching:
         placed: Callable[..., Any] | None = self._steps.function_called(function, args, kwargs)
         return placed
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Passes it on."""
-        self._steps.model_trains(model, first_batch)
+        self._steps.model_trains(model, first_batch, data)
 
     def say_if_no_step(self, script: str) -> None:
         """Says at the end of the script if it did not train."""

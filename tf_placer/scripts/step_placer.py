@@ -146,7 +146,7 @@ class StepPlacer:
             self._is_busy = False
         return self._functions[function]
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Places the training step of a Keras model if it is the one."""
         if self._is_busy or not tf.executing_eagerly():
             return
@@ -159,6 +159,10 @@ class StepPlacer:
             batch = self._step.example
             if batch is None:
                 batch = first_batch()
+            elif not model.built and not self._may_build(batch, data):
+                if not self.has_met_step:
+                    self._changed()
+                return
             build(model, batch)
             placed = self._placed(trace_step(model, batch))
             if placed is not None:
@@ -168,6 +172,15 @@ class StepPlacer:
             self._stays(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
+
+    def _may_build(self, batch: Any, data: Any) -> bool:
+        """Says whether to build a model on a batch: on another shape it could not be trained then.
+
+        To look at the data of the script would change what it gives later. Of the first model that
+        is trained on what tells no shapes, such as a generator, the batch is taken to be the one.
+        """
+        fits = _fits(batch, data)
+        return not self.has_met_step if fits is None else fits
 
     def _placed(self, traced: TracedStep) -> PlacedStep | None:
         """Makes what places a traced step; None if it is another one, or stays as it came."""
@@ -211,6 +224,30 @@ class StepPlacer:
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
                 "and runs as it came; another --log_dir has it searched for"
             )
+
+
+def _fits(batch: Any, data: Any) -> bool | None:
+    """Says whether data has what a model takes of a batch; None if it does not tell its shapes."""
+    if isinstance(data, tf.data.Dataset):
+        data = _inputs(data.element_spec)
+    given, taken = tf.nest.flatten(data), tf.nest.flatten(_inputs(batch))
+    if not all(hasattr(each, "shape") for each in given):
+        return None
+    return len(given) == len(taken) and all(
+        _row_shape(one).is_compatible_with(_row_shape(other))
+        for one, other in zip(given, taken, strict=True)
+    )
+
+
+def _inputs(batch: Any) -> Any:
+    """Returns what a model takes of (x, y), (x, y, sample_weight) or x."""
+    return batch[0] if isinstance(batch, tuple) else batch
+
+
+def _row_shape(leaf: Any) -> tf.TensorShape:
+    shape = tf.TensorShape(leaf.shape)
+    # Keras makes rows of single numbers.
+    return tf.TensorShape([1]) if shape.rank == 1 else shape[1:]
 
 
 def _has(graph: tf.Graph, name: str) -> bool:

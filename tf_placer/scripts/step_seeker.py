@@ -126,8 +126,9 @@ class StepSeeker:
             name = getattr(function.python_function, "__name__", "without a name")
             self._found(f"the function {name!r}", read)
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Takes the training step of a Keras model."""
+        del data
         if self.is_over or self._is_busy or not tf.executing_eagerly():
             return
         self._is_busy = True

@@ -45,12 +45,13 @@ class Watcher(Protocol):
     ) -> Callable[..., Any] | None:
         """Is told before a tf.function is called eagerly; may name another one to be called."""
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any]) -> None:
+    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Is told before a Keras model is trained.
 
         Args:
             model: the model.
             first_batch: finds out what its training step is given first.
+            data: what it is trained on, the argument `x`.
         """
 
 
@@ -170,7 +171,7 @@ def _watch_training(model_class: Any, name: str, watcher: Watcher, used: list[An
         used.append(self)
         try:
             if len(used) == 1:
-                watcher.model_trains(self, first_batch)
+                watcher.model_trains(self, first_batch, args[0] if args else kwargs.get("x"))
             return train(self, *args, **kwargs)
         finally:
             used.pop()

@@ -277,7 +277,7 @@ class KeptStepsTest(tf.test.TestCase):
         tf.keras.backend.clear_session()
         model = make()
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(model, lambda: (tf.constant(x), tf.constant(y)))
+            self.seeker.model_trains(model, lambda: (tf.constant(x), tf.constant(y)), None)
         self.place()
 
         def no_batch() -> Any:
@@ -288,7 +288,7 @@ class KeptStepsTest(tf.test.TestCase):
             tf.keras.backend.clear_session()
             model = make()
             if is_placed:
-                self.placer().model_trains(model, no_batch)
+                self.placer().model_trains(model, no_batch, None)
             losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
         self.assertAllClose(losses[0], losses[1])
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
@@ -306,19 +306,49 @@ class KeptStepsTest(tf.test.TestCase):
 
         x, y = np.ones([4, 3], np.float32), np.zeros([4, 2], np.float32)
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: (tf.constant(x), tf.constant(y)))
+            self.seeker.model_trains(make(), lambda: (tf.constant(x), tf.constant(y)), None)
         self.place()
         placer, losses = self.placer(), []
         for i in range(3):
             model = make()
             if i < 2:
-                placer.model_trains(model, lambda: None)
+                placer.model_trains(model, lambda: None, None)
             losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
         self.assertAllClose(losses[:2], [losses[2]] * 2)
-        placer.model_trains(make("relu"), lambda: None)
+        placer.model_trains(make("relu"), lambda: None, None)
         self.assertLen(self.said, 3)
         for line in self.said[1:]:
             self.assertRegex(line, r"^placed \d+ operations of the training step")
+
+    def test_models_that_are_built_by_their_data_are_built_by_no_other(self):
+        def make() -> tf.keras.Model:
+            tf.keras.backend.clear_session()
+            tf.keras.utils.set_random_seed(1)
+            model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+            model.compile("sgd", "mse", jit_compile=False)
+            return model
+
+        def batches(width: int) -> tf.data.Dataset:
+            return tf.data.Dataset.from_tensors((tf.ones([4, width]), tf.zeros([4, 2])))
+
+        with self.assertRaises(BeginAgainError):
+            self.seeker.model_trains(make(), lambda: next(iter(batches(3))), batches(3))
+        self.place()
+        placer = self.placer()
+        for data, is_placed in ((batches(3), True), (batches(5), False), (iter([]), False)):
+            model = make()
+            placer.model_trains(model, lambda: None, data)
+            self.assertEqual(model.built, is_placed)
+        model.fit(batches(5), verbose=0)
+        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
+        # The script has changed.
+        placer, said = self.placer(), len(self.said)
+        for data in (np.ones([8, 5]), {"x": np.ones([8, 3]), "more": np.ones([8])}):
+            model = make()
+            placer.model_trains(model, lambda: None, data)
+            self.assertFalse(model.built)
+        self.assertLen(self.said, said + 1)
+        self.assertIn("it has changed since", self.said[-1])
 
     def test_a_batch_is_kept_with_the_order_of_its_parts(self):
         class Ordered(tf.keras.Model):
@@ -340,12 +370,12 @@ class KeptStepsTest(tf.test.TestCase):
         names = [f"part_{i}" for i in (3, 1, 4, 5, 9, 2, 6, 8, 7, 0)]
         batch = ({"parts": {name: tf.ones([]) for name in names}}, tf.ones([]))
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: batch)
+            self.seeker.model_trains(make(), lambda: batch, None)
         self.place()
         example = read_kept_step(self.path).example
         self.assertEqual([*example[0]["parts"]], names)
         self.assertIsInstance(example, tuple)
-        self.placer().model_trains(make(), lambda: batch)
+        self.placer().model_trains(make(), lambda: batch, None)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
     def test_a_batch_may_have_sparse_and_ragged_tensors(self):
@@ -372,10 +402,10 @@ class KeptStepsTest(tf.test.TestCase):
             tf.constant([["a"], ["b"]]),
         )
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: batch)
+            self.seeker.model_trains(make(), lambda: batch, None)
         self.place()
         model = make()
-        self.placer().model_trains(model, lambda: batch)
+        self.placer().model_trains(model, lambda: batch, None)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         self.assertAllEqual(model.train_step(batch)["total"], 17.0)
 
@@ -408,13 +438,13 @@ class KeptStepsTest(tf.test.TestCase):
         data = tf.data.Dataset.from_tensors(np.ones([4, 3], np.float32)).repeat(3)
         batch = tf.ones([4, 3])
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: batch)
+            self.seeker.model_trains(make(), lambda: batch, None)
         self.place()
         plain, placed, placer = make(), make(), self.placer()
-        placer.model_trains(placed, lambda: batch)
+        placer.model_trains(placed, lambda: batch, None)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         said = len(self.said)
-        placer.model_trains(tf.keras.Sequential(), lambda: batch)
+        placer.model_trains(tf.keras.Sequential(), lambda: batch, None)
         self.assertLen(self.said, said, "models after it are others")
         histories = [model.fit(data, verbose=0, epochs=2).history for model in (plain, placed)]
         self.assertAllClose(*histories)
