@@ -182,7 +182,7 @@ def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
 
 
 def _only_reads(graph: OpGraph, taker: int, source: int) -> bool:
-    """Whether an operation runs functions that read what it is given by the source, but not write.
+    """Says whether an operation runs functions that read what the source gives it, and write none.
 
     A handle that is given twice is marked twice where it is only read.
     """

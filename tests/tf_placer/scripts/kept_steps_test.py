@@ -28,6 +28,15 @@ def begin_again() -> None:
     raise BeginAgainError
 
 
+def compiled(model_class: type[tf.keras.Model]) -> tf.keras.Model:
+    """Makes a model with a training step of its own, the same each time."""
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(1)
+    model = model_class()
+    model.compile("sgd", jit_compile=False)
+    return model
+
+
 class KeptStepsTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
@@ -361,21 +370,15 @@ class KeptStepsTest(tf.test.TestCase):
                 self.scale.assign(tf.add_n([*scaled.values()]) + data[1])
                 return scaled
 
-        def make() -> tf.keras.Model:
-            tf.keras.backend.clear_session()
-            model = Ordered()
-            model.compile("sgd", jit_compile=False)
-            return model
-
         names = [f"part_{i}" for i in (3, 1, 4, 5, 9, 2, 6, 8, 7, 0)]
         batch = ({"parts": {name: tf.ones([]) for name in names}}, tf.ones([]))
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: batch, None)
+            self.seeker.model_trains(compiled(Ordered), lambda: batch, None)
         self.place()
         example = read_kept_step(self.path).example
         self.assertEqual([*example[0]["parts"]], names)
         self.assertIsInstance(example, tuple)
-        self.placer().model_trains(make(), lambda: batch, None)
+        self.placer().model_trains(compiled(Ordered), lambda: batch, None)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
     def test_a_batch_may_have_sparse_and_ragged_tensors(self):
@@ -390,21 +393,15 @@ class KeptStepsTest(tf.test.TestCase):
                 self.total.assign_add(tf.reduce_sum(sparse.values) + tf.reduce_sum(by_row))
                 return {"total": self.total + tf.cast(tf.size(words), tf.float32)}
 
-        def make() -> tf.keras.Model:
-            tf.keras.backend.clear_session()
-            model = Sums()
-            model.compile("sgd", jit_compile=False)
-            return model
-
         batch = (
             tf.sparse.from_dense([[0.0, 2.0, 0.0], [3.0, 0.0, 0.0]]),
             tf.ragged.constant([[[1.0], [2.0, 3.0]], [[4.0]]]),
             tf.constant([["a"], ["b"]]),
         )
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: batch, None)
+            self.seeker.model_trains(compiled(Sums), lambda: batch, None)
         self.place()
-        model = make()
+        model = compiled(Sums)
         self.placer().model_trains(model, lambda: batch, None)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         self.assertAllEqual(model.train_step(batch)["total"], 17.0)
@@ -428,19 +425,12 @@ class KeptStepsTest(tf.test.TestCase):
                 )
                 return {"loss": loss}
 
-        def make() -> tf.keras.Model:
-            tf.keras.backend.clear_session()
-            tf.keras.utils.set_random_seed(1)
-            model = Pair()
-            model.compile("sgd", jit_compile=False)
-            return model
-
         data = tf.data.Dataset.from_tensors(np.ones([4, 3], np.float32)).repeat(3)
         batch = tf.ones([4, 3])
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: batch, None)
+            self.seeker.model_trains(compiled(Pair), lambda: batch, None)
         self.place()
-        plain, placed, placer = make(), make(), self.placer()
+        plain, placed, placer = compiled(Pair), compiled(Pair), self.placer()
         placer.model_trains(placed, lambda: batch, None)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         said = len(self.said)
