@@ -19,8 +19,8 @@ import re
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.comparison.report import comparison_markdown, write_comparison_csv
-from benchmarks.harness.kept_runs import KeptRuns
-from benchmarks.harness.placement_runs import Run, RunKey, run_all
+from benchmarks.harness.kept_runs import kept_or_made
+from benchmarks.harness.placement_runs import Run, RunKey
 from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_placers import ALL_PLACERS, check_placer, uses_seed
 from benchmarks.harness.search_curves import plot_learning_curves, plot_search_curves
@@ -80,7 +80,14 @@ def main() -> None:
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
     try:
-        runs = _all_runs(list(itertools.chain.from_iterable(keys.values())), budget, args, out)
+        runs = kept_or_made(
+            list(itertools.chain.from_iterable(keys.values())),
+            budget,
+            out / f"{budget.folder}_runs.jsonl.gz",
+            args.runs_dir,
+            jobs=1 if budget.is_wall else args.jobs,
+            only_kept=args.only_kept,
+        )
     except (MachineError, ValueError) as error:
         parser.error(str(error))
     comparison = {
@@ -157,37 +164,6 @@ def _budget(args: argparse.Namespace) -> SearchBudget:
     if args.core_secs is not None:
         return SearchBudget(args.core_secs)
     return SearchBudget(args.max_secs, args.samples)
-
-
-def _all_runs(
-    keys: list[RunKey], budget: SearchBudget, args: argparse.Namespace, out: pathlib.Path
-) -> dict[RunKey, Run]:
-    """Collects the runs that are kept, and makes the others, unless they are not to be made."""
-    kept = KeptRuns(out / f"{budget.folder}_runs.jsonl.gz")
-    # Under another budget, a run may have ended alike: most baselines take seconds under any.
-    others = [KeptRuns(path) for path in sorted(out.glob("*_runs.jsonl.gz")) if path != kept.path]
-    wanted = list(dict.fromkeys(keys))
-    runs: dict[RunKey, Run] = {}
-    for key in wanted:
-        known = (run for each in (kept, *others) if (run := each.get(key, budget)) is not None)
-        if (run := next(known, None)) is not None:
-            runs[key] = run
-    kept.add(*runs.values())
-    if runs:
-        print(f"{len(runs)} of {len(wanted)} runs are in {kept.path}", flush=True)
-    missing = [key for key in wanted if key not in runs]
-    if missing and not args.only_kept:
-        runs |= run_all(
-            missing,
-            budget,
-            args.runs_dir,
-            jobs=1 if budget.is_wall else args.jobs,
-            report=lambda line: print(line, flush=True),
-            ended=kept.add,
-        )
-    if not runs:
-        raise ValueError(f"--only_kept: no runs are kept in {kept.path}")
-    return runs
 
 
 def _draw_curves(

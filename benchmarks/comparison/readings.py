@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.harness.kept_runs import KeptRuns
-from benchmarks.harness.placement_runs import Run, RunKey, run_all
+from benchmarks.harness.kept_runs import kept_or_made
+from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.timed_search import SearchBudget
+from tf_placer.machines.machine import MachineError
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
@@ -227,22 +228,19 @@ def main() -> None:
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
     name, title = ("full_size", _FULL_SIZE_TITLE) if args.full_size else ("readings", _TITLE)
-    kept = KeptRuns(out / f"{name}_runs.jsonl.gz")
-    wanted = list(itertools.chain.from_iterable(keys.values()))
-    runs: dict[RunKey, Run] = {
-        key: run for key in wanted if (run := kept.get(key, budget)) is not None
-    }
     # Seed by seed, so that all cells fill up together.
-    missing = sorted((key for key in wanted if key not in runs), key=lambda key: key.seed)
-    if missing and not args.only_kept:
-        runs |= run_all(
-            missing,
+    wanted = sorted(itertools.chain.from_iterable(keys.values()), key=lambda key: key.seed)
+    try:
+        runs = kept_or_made(
+            wanted,
             budget,
+            out / f"{name}_runs.jsonl.gz",
             args.runs_dir,
             jobs=args.jobs,
-            report=lambda line: print(line, flush=True),
-            ended=kept.add,
+            only_kept=args.only_kept,
         )
+    except (MachineError, ValueError) as error:
+        parser.error(str(error))
     cells = {
         cell: [run.found.best_secs for key in own if (run := runs.get(key)) and run.found]
         for cell, own in keys.items()

@@ -8,18 +8,20 @@ comparison goes on where it was stopped on another machine, too.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gzip
 import json
 import math
 import os
 import pathlib
+from collections.abc import Sequence
 
-from benchmarks.harness.placement_runs import Run, RunKey
+from benchmarks.harness.placement_runs import Run, RunKey, run_all
 from benchmarks.harness.timed_search import SearchBudget
 from tf_placer.files import write_bytes
 from tf_placer.placers import AUTO
 
-__all__ = ["KeptRuns"]
+__all__ = ["KeptRuns", "kept_or_made"]
 
 
 class KeptRuns:
@@ -94,3 +96,63 @@ class KeptRuns:
         text = "".join(f"{self._lines[each]}\n" for each in keys)
         # Without a time, the same runs make the same file.
         write_bytes(self.path, gzip.compress(text.encode(), mtime=0))
+
+
+def kept_or_made(
+    keys: Sequence[RunKey],
+    budget: SearchBudget,
+    path: pathlib.Path,
+    runs_dir: str | os.PathLike[str],
+    *,
+    jobs: int,
+    model_jobs: int = 1,
+    only_kept: bool = False,
+) -> dict[RunKey, Run]:
+    """Collects the runs that are kept, and makes and keeps the others; prints how far it is.
+
+    Args:
+        keys: which runs; one that is there twice is made once.
+        budget: of each.
+        path: of the runs that are kept. Other files of runs in its folder are read, too: under
+            another budget a run may have ended alike, and most baselines take seconds under any.
+        runs_dir: where problems and placements go.
+        jobs: runs at a time; 1 where the budget is one of time on the clock.
+        model_jobs: models whose costs to compute at a time.
+        only_kept: whether to make no runs.
+
+    Returns:
+        All runs, those that failed included; without those that are not kept, if no runs are made.
+
+    Raises:
+        MachineError: there is no such machine.
+        OSError: a file of runs cannot be read or written.
+        ValueError: there is no such model, a line of a file is no run, or no runs are to be made
+            and none are kept.
+    """
+    kept = KeptRuns(path)
+    others = [
+        KeptRuns(each) for each in sorted(path.parent.glob("*_runs.jsonl.gz")) if each != path
+    ]
+    wanted = list(dict.fromkeys(keys))
+    runs: dict[RunKey, Run] = {}
+    for key in wanted:
+        known = (run for each in (kept, *others) if (run := each.get(key, budget)) is not None)
+        if (run := next(known, None)) is not None:
+            runs[key] = run
+    kept.add(*runs.values())
+    if runs:
+        print(f"{len(runs)} of {len(wanted)} runs are in {path}", flush=True)
+    missing = [key for key in wanted if key not in runs]
+    if missing and not only_kept:
+        runs |= run_all(
+            missing,
+            budget,
+            runs_dir,
+            jobs=jobs,
+            model_jobs=model_jobs,
+            report=functools.partial(print, flush=True),
+            ended=kept.add,
+        )
+    if not runs:
+        raise ValueError(f"--only_kept: no runs are kept in {path}")
+    return runs

@@ -112,6 +112,7 @@ class PaperTable:
         )
 
 
+_PUBLISHED = ":published"
 _MERGED = ("model_expert", (("rule", "expert_merged"),))
 # ColocRL cuts Inception-V3 into contiguous parts because nobody places it on several GPUs.
 _CUTS = ("expert", ())
@@ -119,6 +120,16 @@ _CUTS = ("expert", ())
 
 def _baseline(title: str, placer: str | None, method: str | None = None) -> Column:
     return Column(title, placer, method=method, is_baseline=True)
+
+
+def _learned(*columns: Column) -> tuple[Column, ...]:
+    """Adds, behind systems that are to the letter of their papers, what they are by default."""
+    now = [
+        Column(f"{column.title}, now", column.placer.removesuffix(_PUBLISHED), column.options)
+        for column in columns
+        if column.placer and column.placer.endswith(_PUBLISHED)
+    ]
+    return (*columns, *now)
 
 
 _COLOCRL_2 = PaperTable(
@@ -141,7 +152,7 @@ _COLOCRL_2 = PaperTable(
         _baseline("Scotch", "scotch", "Scotch"),
         _baseline("MinCut", "mincut", "MinCut"),
         _baseline("Expert", None, "Expert"),
-        Column("RL-based", "colocrl:published", method="RL-based"),
+        *_learned(Column("RL-based", "colocrl:published", method="RL-based")),
     ),
     gain=Gain(
         "RL-based over the fastest baseline",
@@ -168,8 +179,10 @@ _COLOCRL_LARGE = PaperTable(
         _baseline("Greedy fill", "greedy_fill"),
         _baseline("m-ETF", "m_etf"),
         _baseline("m-SCT", "m_sct"),
-        Column("RL-based", "colocrl:published", method="RL-based"),
-        Column("Post", "post:published"),
+        *_learned(
+            Column("RL-based", "colocrl:published", method="RL-based"),
+            Column("Post", "post:published"),
+        ),
     ),
     note="The paper does not say how many GPUs there were; 4 are assumed.",
 )
@@ -198,11 +211,13 @@ _POST_1 = PaperTable(
         _baseline("Single GPU", "single_gpu", "Single GPU"),
         _baseline("Expert", None, "Expert"),
         _baseline("Metis", "metis", "Metis"),
-        Column("Policy Gradient", "policy_gradient:published", method="Policy Gradient"),
-        Column("Post", "post:published", method="Post"),
-        # The paper shows these two as curves only.
-        Column("PPO only", "post_ppo:published"),
-        Column("CE only", "post_ce"),
+        *_learned(
+            Column("Policy Gradient", "policy_gradient:published", method="Policy Gradient"),
+            Column("Post", "post:published", method="Post"),
+            # The paper shows these two as curves only.
+            Column("PPO only", "post_ppo:published"),
+            Column("CE only", "post_ce"),
+        ),
     ),
     gain=Gain("Post over Policy Gradient", "Post", ("Policy Gradient",), is_reduction=True),
 )
@@ -224,7 +239,7 @@ def _eagle(number: int, title: str, columns: tuple[Column, ...], note: str = "")
         columns=(
             _baseline("Single GPU", "single_gpu", "Single GPU" if number == 4 else None),
             _baseline("Human Experts", None, "Human Experts" if number == 4 else None),
-            *columns,
+            *_learned(*columns),
         ),
         note=note,
     )

@@ -1,9 +1,10 @@
 """The tables of the papers, found again: ours in simulation beside what was printed.
 
 Each cell is a run of a placer on the full-size model of the row on the simulated machine of the
-paper. Runs are kept in `--runs_dir`; those that are there are not repeated, so the benchmark goes
-on where it was stopped. For each table it writes NAME.md, NAME.csv and NAME.png, a picture of what
-was sampled while learning (NAME_learning.png), and what made them (provenance.json).
+paper. For each table it writes NAME.md, NAME.csv and NAME.png, a picture of what was sampled while
+learning (NAME_learning.png), and what made them (provenance.json). BUDGET_runs.jsonl.gz keeps
+every run that ended: those that are there are not repeated, so the benchmark goes on where it was
+stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.harness.placement_runs import Run, RunKey, run_all
+from benchmarks.harness.kept_runs import kept_or_made
+from benchmarks.harness.placement_runs import Run, RunKey
 from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_placers import uses_seed
 from benchmarks.harness.search_curves import plot_learning_curves
@@ -149,8 +151,13 @@ def main() -> None:
         problems_dir = pathlib.Path(args.runs_dir, "problems")
         report(write_count_table(out, problems_dir, args.quick, note, report=report))
     model_jobs = args.jobs if args.quick else 1
-    runs = run_all(
-        keys, budget, args.runs_dir, jobs=args.jobs, model_jobs=model_jobs, report=report
+    runs = kept_or_made(
+        keys,
+        budget,
+        out / f"{budget.folder}_runs.jsonl.gz",
+        args.runs_dir,
+        jobs=args.jobs,
+        model_jobs=model_jobs,
     )
     for table in tables:
         report(_write(table, out, runs, args, note))

@@ -55,6 +55,15 @@ class PublishedTablesTest(absltest.TestCase):
                 gpus = len(described_machine(row.machine).devices) - 1
                 self.assertEqual(gpus, row.num_gpus or 4, row)
 
+    def test_what_is_to_the_letter_is_there_as_it_is_by_default_too(self):
+        for table in TABLES.values():
+            columns = {column.title: column for column in table.columns}
+            for column in table.columns:
+                name, colon, _ = (column.placer or "").partition(":published")
+                if colon:
+                    now = columns[f"{column.title}, now"]
+                    self.assertEqual((now.placer, now.options), (name, column.options))
+
     def test_placers_exist(self):
         placers = {
             column.placer_for(row)[0]

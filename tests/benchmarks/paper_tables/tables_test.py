@@ -11,6 +11,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from benchmarks.comparison import comparison
+from benchmarks.harness import kept_runs
 from benchmarks.harness.kept_runs import KeptRuns
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.timed_search import SearchBudget
@@ -64,7 +65,7 @@ class CommandsTest(absltest.TestCase):
         return printed.getvalue(), status
 
     def test_tables_are_written(self):
-        with mock.patch.object(tables, "run_all", _made_up):
+        with mock.patch.object(kept_runs, "run_all", _made_up):
             text, status = self.call(tables, "--tables=post_1,eagle_4", "--seeds=0,1")
         self.assertEqual(status, 0)
         self.assertIn("# Post, table 1", text)
@@ -75,6 +76,14 @@ class CommandsTest(absltest.TestCase):
         page = (self.folder / "out" / "eagle_4.md").read_text()
         self.assertIn("--tables=post_1,eagle_4", page)
         self.assertIn("seeds: 0, 1", page)
+
+    def test_tables_go_on_from_what_is_kept_beside_them(self):
+        with mock.patch.object(kept_runs, "run_all", side_effect=_made_up) as run_all:
+            self.call(tables, "--tables=colocrl_large")
+            wanted = run_all.call_args.args[0]
+            self.call(tables, "--tables=colocrl_large")
+            again = run_all.call_args.args[0]
+        self.assertEqual(again, wanted[::2])  # every other one had failed
 
     def test_counts_stand_beside_those_of_the_paper(self):
         keys = [ProblemKey(m, "4xK80", small=True) for m in ("rnnlm_2", "nmt_2", "inception_v3")]
@@ -101,7 +110,7 @@ class CommandsTest(absltest.TestCase):
 
     def test_a_comparison_is_written(self):
         flags = ("--problems=nmt_2:2xK80,bert_base:4xP100", "--placers=random,post:batch_size=24")
-        with mock.patch.object(comparison, "run_all", _made_up):
+        with mock.patch.object(kept_runs, "run_all", _made_up):
             text, status = self.call(comparison, *flags, "--wall_secs=60")
         self.assertEqual(status, 0, text)
         self.assertIn("| post batch_size=24 |", text)
@@ -116,7 +125,7 @@ class CommandsTest(absltest.TestCase):
         self.assertEqual(status, 2, text)
         self.assertRegex(text, "no runs are kept in .*60-core-secs_runs.jsonl.gz")
         for wanted in (["heft", "random", "post"], ["heft", "post"], ["heft"]):
-            with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
+            with mock.patch.object(kept_runs, "run_all", side_effect=_made_up) as run_all:
                 text, status = self.call(comparison, *flags)
             self.assertEqual(status, 0, text)
             self.assertEqual([key.placer for key in run_all.call_args.args[0]], wanted)
@@ -124,7 +133,7 @@ class CommandsTest(absltest.TestCase):
             self.assertEqual(status, 0, text)
             self.assertIn("| heft | none |", text)
         self.assertIn("| random | 1.000 |", text)
-        with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
+        with mock.patch.object(kept_runs, "run_all", side_effect=_made_up) as run_all:
             self.call(comparison, *flags[:2], "--core_secs=61")
         self.assertLen(run_all.call_args.args[0], 3)
 
@@ -137,9 +146,9 @@ class CommandsTest(absltest.TestCase):
                 settings["ended"](run(key, 0.5, budget, ended=how))
             return {}
 
-        with mock.patch.object(comparison, "run_all", ended):
+        with mock.patch.object(kept_runs, "run_all", ended):
             self.call(comparison, *flags, "--core_secs=60")
-        with mock.patch.object(comparison, "run_all", side_effect=_made_up) as run_all:
+        with mock.patch.object(kept_runs, "run_all", side_effect=_made_up) as run_all:
             text, status = self.call(comparison, *flags, "--core_secs=10")
         self.assertEqual(status, 0, text)
         self.assertEqual([key.placer for key in run_all.call_args.args[0]], ["random"])
@@ -153,10 +162,10 @@ class CommandsTest(absltest.TestCase):
         def other(keys, budget, runs_dir, **settings):
             return {key: run(key, 0.5, budget, problem_digest="other") for key in keys}
 
-        with mock.patch.object(comparison, "run_all", _made_up):
+        with mock.patch.object(kept_runs, "run_all", _made_up):
             text, _ = self.call(comparison, *flags)
         self.assertNotIn("versions of their problem", text)
-        with mock.patch.object(comparison, "run_all", other):
+        with mock.patch.object(kept_runs, "run_all", other):
             text, _ = self.call(comparison, *flags)
         self.assertIn("nmt_2 on 2xK80: runs are of different versions of their problem", text)
 
