@@ -7,8 +7,15 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.autograph.core import ag_ctx
 from tensorflow.python.eager.polymorphic_function import concrete_function as concrete_functions
+from tensorflow.python.eager.polymorphic_function.autograph_util import py_func_from_autograph
+from tensorflow.python.eager.polymorphic_function.function_type_utils import (
+    canonicalize_function_inputs,
+)
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.framework.ops import EagerTensor
 
@@ -104,12 +111,35 @@ def _named_captures() -> Iterator[None]:
 @contextlib.contextmanager
 def _inlined_calls() -> Iterator[None]:
     """Has functions that are called add their operations to the graph that is traced."""
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
+    call = Function.__call__
+
+    @functools.wraps(call)
+    def inlined(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # What is eager makes a variable's first value, for instance; XLA compiles calls as a whole.
+        if tf.executing_eagerly() or self._jit_compile:
+            return call(self, *args, **kwargs)
+        # The rest is what TensorFlow does when it traces a function: numbers and arrays become
+        # tensors, and AutoGraph has control flow become operations.
+        bound = canonicalize_function_inputs(
+            args, kwargs, self._function_type, self._default_values
+        )
+        args, kwargs = tf.nest.map_structure(_array_as_tensor, (bound.args, bound.kwargs))
+        function, status = self.python_function, ag_ctx.Status.DISABLED
+        options = self._experimental_autograph_options
+        if self._autograph:
+            function, status = py_func_from_autograph(function, options), ag_ctx.Status.ENABLED
+        with ag_ctx.ControlStatusCtx(status, options):
+            return function(*args, **kwargs)
+
+    Function.__call__ = inlined
     try:
         yield
     finally:
-        tf.config.run_functions_eagerly(before)
+        Function.__call__ = call
+
+
+def _array_as_tensor(value: Any) -> Any:
+    return tf.constant(value) if isinstance(value, np.ndarray | np.generic) else value
 
 
 @contextlib.contextmanager

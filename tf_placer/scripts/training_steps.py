@@ -1,7 +1,8 @@
 """Whether what a script runs is a step of its training.
 
-A training step changes trainable variables by what it computes from their values and from data.
-That tells it from initialisers, restored checkpoints, counters, copies of variables, and metrics.
+A training step changes trainable variables by what it computes from their values and from data, or
+gives back their gradients, for the script to do so. That tells it from initialisers, restored
+checkpoints, counters, copies of variables, and metrics.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 _CALLS = ("PartitionedCall", "While", "If", "Case", "ReduceDataset", "ScanDataset")
 # Where data comes from, or what is computed of it: a step may train on constants.
 _DATA = re.compile(r"Iterator.*GetNext|(Queue|Reader).*|.*(MatMul|Conv|Einsum|RNN|LSTM|GRU).*")
+# Scopes in which tf.GradientTape and tf.gradients make their operations.
+_GRADIENTS = re.compile(r"(.*/)?gradient(s|_tape)(_\d+)?/")
 _READS_VARIABLE, _READS_DATA = 1, 2
 
 
@@ -35,8 +38,11 @@ def step_trains(graph: tf.Graph, fetches: Iterable[str], feeds: Iterable[str]) -
     """
     variables = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     trainable = {variable.op.name for variable in variables}
-    fetched = [graph.get_operation_by_name(_operation(name)) for name in fetches]
-    return _trains(graph, fetched, {_operation(name) for name in feeds}, trainable)
+    fetched = [graph.as_graph_element(name) for name in fetches]
+    ends = [each if isinstance(each, tf.Operation) else each.op for each in fetched]
+    given = [each for each in fetched if isinstance(each, tf.Tensor)]
+    fed = {_operation(name) for name in feeds}
+    return _trains(graph, ends, fed, trainable) or _gives_gradients(given, variables)
 
 
 def operations_behind(graph: tf.Graph, fetches: Iterable[str]) -> set[str]:
@@ -51,10 +57,31 @@ def function_trains(graph: Any) -> bool:
     Args:
         graph: the FuncGraph of the function.
     """
-    handles = {id(variable.handle) for variable in graph.trainable_variables}
+    variables = graph.trainable_variables
+    handles = {id(variable.handle) for variable in variables}
     trainable = {inner.op.name for outer, inner in graph.captures if id(outer) in handles}
     ends = [*graph.control_outputs, *(tensor.op for tensor in graph.outputs)]
-    return _trains(graph, ends, set(), trainable)
+    return _trains(graph, ends, set(), trainable) or _gives_gradients(graph.outputs, variables)
+
+
+def _gives_gradients(tensors: Iterable[tf.Tensor], variables: Sequence[Any]) -> bool:
+    """Says whether one of these is the gradient of a variable, or of all of them in one vector."""
+    shapes = [variable.shape for variable in variables]
+    in_one = tf.TensorShape([sum(shape.num_elements() or 0 for shape in shapes)])
+    # How long a vector is may not be known: tf.dynamic_stitch does not tell.
+    likely = [
+        each
+        for each in tensors
+        if each.shape.rank and (each.shape in shapes or in_one.is_compatible_with(each.shape))
+    ]
+    if not (variables and likely):
+        return False
+    behind = list(_behind_what_they_need(each.op for each in likely))
+    library = FunctionLibrary(likely[0].graph.as_graph_def())
+    called = {name for each in behind for name in library.run_by(each.node_def)}
+    names = [each.name for each in behind]
+    names += [node.name for function in called for node in library.body(function)]
+    return any(_GRADIENTS.match(name) for name in names)
 
 
 def _trains(

@@ -62,18 +62,47 @@ class TracedStepTest(tf.test.TestCase):
         types = [node.op for node in traced.source.graph_def.node]
         self.assertEqual(types.count("Mul"), 3)
         self.assertFalse([op for op in types if op.endswith("PartitionedCall")])
-        self.assertFalse(tf.config.functions_run_eagerly())
+        called = tf.function(lambda x: double(x) + 1.0)
+        self.assertAllEqual(called(X), X * 2.0 + 1.0)
+        types = [node.op for node in called.get_concrete_function(X).graph.as_graph_def().node]
+        self.assertLen([op for op in types if op.endswith("PartitionedCall")], 1)
 
-    def test_one_that_cannot_be_is_one_operation(self):
+    def test_what_tensorflow_does_to_functions_that_are_called_is_done(self):
         @tf.function
         def positive(x):
             if tf.reduce_sum(x) > 0:  # AutoGraph makes this a conditional
                 return x
             return -x
 
-        traced = trace_step(tf.function(lambda x: positive(x) + 1.0, autograph=False), X)
-        types = [node.op for node in traced.source.graph_def.node]
-        self.assertLen([op for op in types if op.endswith("PartitionedCall")], 1)
+        @tf.function
+        def doubled(x):
+            x.ref()  # arrays have none
+            return x * 2
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.float64)])
+        def halved(x):
+            return x / 2
+
+        def step(x):
+            return positive(x), doubled(np.ones([2])), halved(3)
+
+        traced = trace_step(tf.function(step, autograph=False), X)
+        self.assertNotIn("Call", " ".join(node.op for node in traced.source.graph_def.node))
+        found = run_in_session(traced, 1)[0]
+        self.assertEqual([each.tolist() for each in found], [X.tolist(), [2, 2], 1.5])
+
+    def test_one_that_cannot_be_is_one_operation(self):
+        @tf.function
+        def alone(x):
+            if tf.compat.v1.get_default_graph().name != "alone":
+                raise ValueError("it wants a graph of its own")
+            return x
+
+        compiled = tf.function(lambda x: x + 1.0, jit_compile=True)
+        for called in (alone, compiled):
+            traced = trace_step(tf.function(lambda x, f=called: f(x) + 1.0), X)
+            types = [node.op for node in traced.source.graph_def.node]
+            self.assertLen([op for op in types if op.endswith("PartitionedCall")], 1)
 
     def test_the_first_call_may_make_variables(self):
         made = []

@@ -49,6 +49,16 @@ class SessionStepTest(tf.test.TestCase):
             )
             self.assertTrue(self.trains(done))
 
+    def test_gradients_that_a_script_applies_itself_train(self):
+        gradients = tf.gradients(self.loss**2, self.variables)
+        clipped, norm = tf.clip_by_global_norm(gradients, 1.0)
+        in_one = tf.concat([tf.reshape(each, [-1]) for each in gradients], 0)
+        for given in (gradients[1], clipped[0], in_one):
+            self.assertTrue(self.trains(self.loss, given))
+        of_data = tf.gradients(self.loss**2, self.x)[0]
+        for given in (norm, of_data, in_one[:3], self.weights + 1.0):
+            self.assertFalse(self.trains(self.loss, given))
+
     def test_initialisers_do_not_train(self):
         copy = tf1.get_variable("copy", initializer=self.old.initialized_value())
         self.assertFalse(self.trains(tf1.global_variables_initializer()))
@@ -102,6 +112,15 @@ class FunctionStepTest(tf.test.TestCase):
         self.assertTrue(
             self.trains(lambda x: optimizer.apply_gradients([(self.gradient(x), self.weights)]))
         )
+
+    def test_functions_that_give_back_gradients_train(self):
+        self.assertTrue(self.trains(self.gradient))
+        places = tf.reshape(tf.range(6), [3, 2])
+        self.assertTrue(self.trains(lambda x: tf.dynamic_stitch([places], [self.gradient(x)])))
+        inner = tf.function(self.gradient)
+        self.assertTrue(self.trains(lambda x: (1.0, [inner(x)])))
+        self.assertFalse(self.trains(lambda x: tf.reduce_sum(self.gradient(x))))
+        self.assertFalse(self.trains(lambda x: self.weights + x[0, 0]))
 
     def test_a_function_that_calls_one_that_trains_trains(self):
         inner = tf.function(lambda x: self.weights.assign_sub(self.gradient(x)))
