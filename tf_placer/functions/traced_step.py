@@ -173,7 +173,9 @@ def _source(
     kept: dict[str, str] = {}
     outside: set[str] = set()
     initializers: list[str] = []
-    by_handle = {id(variable.handle): variable for variable in concrete.graph.variables}
+    leaves = tf.nest.flatten(list(arguments))
+    passed = [leaf for leaf in leaves if isinstance(leaf, tf.Variable)]
+    by_handle = {id(variable.handle): variable for variable in (*concrete.graph.variables, *passed)}
     by_handle |= variables_behind(
         [each for each in captured if each.dtype == tf.resource and id(each) not in by_handle]
     )
@@ -261,6 +263,7 @@ def _tensors(example: Any) -> Any:
 
 def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
     flat = tf.nest.flatten(list(arguments), expand_composites=True)
+    flat = [leaf.handle if isinstance(leaf, tf.Variable) else leaf for leaf in flat]
     return [leaf for leaf in flat if isinstance(leaf, tf.Tensor)]
 
 

@@ -60,6 +60,13 @@ def function_trains(graph: Any) -> bool:
     variables = graph.trainable_variables
     handles = {id(variable.handle) for variable in variables}
     trainable = {inner.op.name for outer, inner in graph.captures if id(outer) in handles}
+    # Variables that are arguments.
+    captured = {id(inner) for _, inner in graph.captures}
+    trainable |= {
+        each.op.name
+        for each in graph.inputs
+        if each.dtype == tf.resource and id(each) not in captured
+    }
     ends = [*graph.control_outputs, *(tensor.op for tensor in graph.outputs)]
     return _trains(graph, ends, set(), trainable) or _gives_gradients(graph.outputs, variables)
 

@@ -52,6 +52,7 @@ class PlacedFunctionTest(tf.test.TestCase):
     def check_devices(self, run: Callable[[], Any], placement: Placement) -> Any:
         """Makes sure that what runs for the first time is where it should be."""
         context.enable_run_metadata()
+        context.export_run_metadata()  # of what ran before
         result = run()
         metadata = context.export_run_metadata()
         context.disable_run_metadata()
@@ -98,6 +99,28 @@ class PlacedFunctionTest(tf.test.TestCase):
         original = Training()
         found = self.check_devices(lambda: three_steps(function, more), placement)
         self.assertAllClose(found, three_steps(original.train, more))
+
+    def test_variables_that_are_arguments_move(self):
+        def trained(image, scale):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(image @ image) * scale)
+            image.assign_sub(0.1 * tape.gradient(loss, image))
+            image.assign(tf.clip_by_value(image, 0.0, 1.0))
+            return {"loss": loss}
+
+        function, start = tf.function(trained), tf.eye(3) * 0.5
+        original, moved = tf.Variable(start), tf.Variable(start)
+        expected = [function(original, 2.0)["loss"] for _ in range(3)]
+        step = trace_step(function, (moved, 2.0))
+        for placement in random_placements(step.source, 3):
+            moved.assign(start)
+            placed = PlacedStep(step, MACHINE, placement).function
+            found = self.check_devices(
+                lambda placed=placed: [placed(moved, 2.0)["loss"] for _ in range(3)], placement
+            )
+            self.assertAllEqual(found, expected)
+            self.assertAllEqual(moved, original)
+            self.assertEqual(moved.device, placement.assignment["image"])
 
     def test_a_concrete_function_stays_one(self):
         variable = tf.Variable(2.0)

@@ -113,6 +113,18 @@ class FunctionStepTest(tf.test.TestCase):
             self.trains(lambda x: optimizer.apply_gradients([(self.gradient(x), self.weights)]))
         )
 
+    def test_variables_that_are_arguments_are_trained(self):
+        def step(image: tf.Variable, x: tf.Tensor) -> None:
+            image.assign_sub(0.1 * image * tf.reduce_sum(x @ image))
+
+        def copy(image: tf.Variable, x: tf.Tensor) -> None:
+            image.assign(x[:3, :2])
+
+        for function, trains in ((step, True), (copy, False)):
+            function = tf.function(function)
+            graph = function.get_concrete_function(self.weights, self.x).graph
+            self.assertEqual(function_trains(graph), trains)
+
     def test_functions_that_give_back_gradients_train(self):
         self.assertTrue(self.trains(self.gradient))
         places = tf.reshape(tf.range(6), [3, 2])
