@@ -6,9 +6,10 @@ import functools
 from collections.abc import Iterable
 
 import tensorflow as tf
+from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import op_def_registry
 
-__all__ = ["FunctionLibrary"]
+__all__ = ["FunctionLibrary", "called_functions"]
 
 
 class FunctionLibrary:
@@ -65,6 +66,24 @@ class FunctionLibrary:
             elif value.HasField("list"):
                 names += [function.name for function in value.list.func]
         return tuple(names)
+
+
+def called_functions(graph_def: tf.compat.v1.GraphDef) -> function_pb2.FunctionDefLibrary:
+    """Copies the functions that the operations of a graph run, and the gradients of these."""
+    library = FunctionLibrary(graph_def)
+    gradient_of = {each.function_name: each.gradient_func for each in graph_def.library.gradient}
+    called = {name for node in graph_def.node for name in library.run_by(node)}
+    waiting = [gradient_of[name] for name in called if name in gradient_of]
+    while waiting:
+        name = waiting.pop()
+        inner = {each for node in library.body(name) for each in library.run_by(node)}
+        new = {name, *inner} - called
+        called |= new
+        waiting += [gradient_of[each] for each in new if each in gradient_of]
+    return function_pb2.FunctionDefLibrary(
+        function=[each for each in graph_def.library.function if each.signature.name in called],
+        gradient=[each for each in graph_def.library.gradient if each.function_name in called],
+    )
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import itertools
 
 import tensorflow as tf
 
-from graph_passes.functions import FunctionLibrary
+from graph_passes.functions import FunctionLibrary, called_functions
 
 tf1 = tf.compat.v1
 
@@ -44,6 +44,16 @@ class FunctionLibraryTest(tf.test.TestCase):
         for name in "ab":
             self.assertEqual(functions.run_by(call_of(name)), {"a", "b", "c"})
         self.assertEqual(functions.run_by(call_of("c")), {"c"})
+
+    def test_functions_that_are_called_are_taken_over_with_their_gradients(self):
+        graph_def = library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
+        graph_def.library.gradient.add(function_name="b", gradient_func="d")
+        graph_def.library.gradient.add(function_name="c", gradient_func="f")
+        graph_def.node.append(call_of("a"))
+        called = called_functions(graph_def)
+        self.assertEqual([each.signature.name for each in called.function], ["a", "b", "d", "e"])
+        self.assertEqual([each.function_name for each in called.gradient], ["b"])
+        self.assertEqual(called.function[0], graph_def.library.function[0])
 
     def test_nesting_may_be_deep(self):
         names = [f"f{i}" for i in range(5000)]

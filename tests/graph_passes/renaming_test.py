@@ -41,15 +41,24 @@ class NamesInTest(tf.test.TestCase):
             tf.no_op("more")
         self.assertIsNone(names_in(one, longer.as_graph_def()))
 
-    def test_functions_that_do_something_else_do_not_correspond(self):
-        graphs = []
-        for scale in (2.0, 2.0, 3.0):
+    def test_functions_correspond_if_they_do_the_same(self):
+        def looped(number: int, scale: float, *, swapped: bool) -> tf1.GraphDef:
+            def body(v: tf.Tensor) -> tf.Tensor:
+                with tf.name_scope(f"layer_{number}"):
+                    parts = [v * scale, tf.sin(weights, name=f"sin_{number}")]
+                    return tf.subtract(*(reversed(parts) if swapped else parts))
+
             with new_graph() as graph, control_flow(v2=True):
-                x = tf1.placeholder(tf.float32, [], name=f"x_{len(graphs)}")
-                tf.while_loop(lambda v: v < 9.0, lambda v, scale=scale: v * scale, [x])
-            graphs.append(graph.as_graph_def())
-        self.assertEqual(names_in(graphs[0], graphs[1])["x_0"], "x_1")
-        self.assertIsNone(names_in(graphs[0], graphs[2]))
+                x = tf1.placeholder(tf.float32, [], name=f"x_{number}")
+                weights = tf1.placeholder(tf.float32, [], name=f"weights_{number}")
+                y = tf.nest.flatten(tf.while_loop(lambda v: v < 9.0, body, [x]))[0]
+                tf.cond(x > 0.0, lambda: tf.exp(x, name=f"e_{number}"), lambda: y, name="if")
+            return graph.as_graph_def()
+
+        one = looped(0, 2.0, swapped=False)
+        self.assertEqual(names_in(one, looped(1, 2.0, swapped=False))["x_0"], "x_1")
+        self.assertIsNone(names_in(one, looped(2, 3.0, swapped=False)))
+        self.assertIsNone(names_in(one, looped(3, 2.0, swapped=True)))
 
     def test_a_placement_follows_the_names(self):
         placement = Placement("f", (FIRST, SECOND), {"a": FIRST, "b": SECOND})

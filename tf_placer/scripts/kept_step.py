@@ -14,7 +14,7 @@ from tensorflow.python.saved_model import nested_structure_coder
 
 from graph_passes.errors import GraphError
 from graph_passes.fingerprint import graph_fingerprint
-from graph_passes.functions import FunctionLibrary
+from graph_passes.functions import called_functions
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
 from tf_placer.files import read_json, write_bytes, write_json
@@ -78,13 +78,7 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
             waiting += [_operation(name) for name in nodes[name].input]
     step = tf.compat.v1.GraphDef(library=graph_def.library)
     step.node.extend(nodes[name] for name in needed)
-    library = FunctionLibrary(step)
-    called = {name for node in step.node for name in library.run_by(node)}
-    functions = [each for each in step.library.function if each.signature.name in called]
-    gradients = [each for each in step.library.gradient if each.function_name in called]
-    step.library.Clear()
-    step.library.function.extend(functions)
-    step.library.gradient.extend(gradients)
+    step.library.CopyFrom(called_functions(step))
     return graph_fingerprint(step)
 
 

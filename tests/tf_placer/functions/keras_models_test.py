@@ -102,40 +102,19 @@ class KerasModelTest(tf.test.TestCase):
         model.load_weights(f"{path}.weights.h5")
         self.assertAllClose(model.predict(X, verbose=0), original.predict(X, verbose=0), rtol=1e-5)
 
-    def test_another_model_that_is_built_alike_can_be_placed(self):
-        keras.backend.clear_session()  # names of optimisers and layers are counted from here on
+    def test_another_model_that_is_built_alike_can_be_placed_whatever_its_names(self):
         traced = trace_step(two_towers(), BATCH)
         [placement] = random_placements(traced.source, 1)
         step = PlacedStep(traced, MACHINE, placement)
-        keras.backend.clear_session()
+        for _ in range(9):  # Of names that end in 9 and 10, the latter is sorted first.
+            two_towers()
         model = two_towers()
         step.apply(model)
         self.assertAllClose(losses(model), losses(two_towers()), rtol=1e-6)
-        with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
-            step.apply(two_towers(optimizer="sgd"))
-
-    def test_its_names_may_be_others_outside_of_loops(self):
-        def layers(width: int = 4) -> keras.Model:
-            keras.utils.set_random_seed(3)
-            x = keras.Input((6,))
-            left, right = (keras.layers.Dense(width, activation="tanh")(x) for _ in range(2))
-            model = keras.Model(x, keras.layers.Dense(3)(keras.layers.add([left, right])))
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile("adam", loss, jit_compile=False)
-            return model
-
-        traced = trace_step(layers(), BATCH)
-        [placement] = random_placements(traced.source, 1)
-        step = PlacedStep(traced, MACHINE, placement)
-        for _ in range(9):  # Of names that end in 9 and 10, the latter is sorted first.
-            layers()
-        model = layers()
-        step.apply(model)
-        self.assertAllClose(losses(model), losses(layers()), rtol=1e-6)
         variables = trace_step(model, BATCH).variables.values()
         self.assertLen({each.device for each in variables}, 2)
         with self.assertRaisesRegex(GraphError, "is not the one that was placed"):
-            step.apply(layers(width=5))
+            step.apply(two_towers(optimizer="sgd"))
 
     def test_autograph_converts_what_keras_2_has_it_convert(self):
         """Keras 2 has layers converted as its `Layer` does it here, unless that is switched off."""
