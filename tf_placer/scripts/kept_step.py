@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +41,8 @@ class KeptStep:
         trained_by: what it fetches that trains; nothing where that is not known.
         fingerprint: of the operations that these need; None where they are not known.
         graph_def: the graph that they are in; None where it is not known.
-        example: of a Keras model, a batch of the shapes and types that it was placed with; else
-            None.
+        coded_example: of a Keras model, the shapes and types of the batch that it was placed with,
+            if TensorFlow can write them down; else None.
     """
 
     title: str
@@ -49,7 +51,23 @@ class KeptStep:
     trained_by: tuple[str, ...] = ()
     fingerprint: str | None = None
     graph_def: tf.compat.v1.GraphDef | None = None
-    example: Any = None
+    coded_example: bytes | None = None
+
+    @functools.cached_property
+    def example(self) -> Any:
+        """A batch of zeros of these shapes and types; None if they are not known.
+
+        Types of a library are known when the script has imported it.
+        """
+        if self.coded_example is None:
+            return None
+        coded = struct_pb2.StructuredValue.FromString(self.coded_example)
+        try:
+            specs = _from_order(nested_structure_coder.decode_proto(coded))
+            with tf.init_scope():
+                return tf.nest.map_structure(_zeros, specs)
+        except (nested_structure_coder.NotEncodableError, TypeError, ValueError):
+            return None
 
     def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
         """Says whether a graph has this step, or, where only devices are known, what has them."""
@@ -106,8 +124,9 @@ def keep_step(
     directory.path.mkdir(parents=True, exist_ok=True)
     if example is not None:
         specs = tf.nest.map_structure(tf.type_spec_from_value, example)
-        coded = nested_structure_coder.encode_structure(_with_order(specs))
-        write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
+        with contextlib.suppress(nested_structure_coder.NotEncodableError):
+            coded = nested_structure_coder.encode_structure(_with_order(specs))
+            write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
     write_json(directory.path / _TRAINED_BY, [*trained_by])
     directory.write_request(
         request, source.graph_def.SerializeToString(), session_config.SerializeToString()
@@ -145,6 +164,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
         ) from error
+    example = directory.path / _EXAMPLE
     return KeptStep(
         os.fspath(path),
         placement,
@@ -152,7 +172,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         tuple(trained_by),
         fingerprint,
         graph_def,
-        _read_example(directory.path / _EXAMPLE),
+        example.read_bytes() if example.exists() else None,
     )
 
 
@@ -174,16 +194,6 @@ def kept_source(directory: RunDirectory) -> tuple[Source, Request, tf.compat.v1.
     return Source(graph, step), request, tf.compat.v1.ConfigProto.FromString(config)
 
 
-def _read_example(path: pathlib.Path) -> Any:
-    """Makes a batch of zeros of the shapes and types that were written down."""
-    if not path.exists():
-        return None
-    coded = struct_pb2.StructuredValue.FromString(path.read_bytes())
-    specs = _from_order(nested_structure_coder.decode_proto(coded))
-    with tf.init_scope():
-        return tf.nest.map_structure(_zeros, specs)
-
-
 def _zeros(spec: tf.TypeSpec) -> Any:
     if isinstance(spec, tf.SparseTensorSpec):
         rank = len(spec.shape)
@@ -193,7 +203,11 @@ def _zeros(spec: tf.TypeSpec) -> Any:
         ones = tf.ones([spec.shape[0]], spec.row_splits_dtype)
         values = tf.zeros([spec.shape[0], *spec.shape[spec.ragged_rank + 1 :]], spec.dtype)
         return tf.RaggedTensor.from_nested_row_lengths(values, [ones] * spec.ragged_rank)
-    return tf.zeros(spec.shape, spec.dtype)
+    if isinstance(spec, tf.TensorSpec):
+        return tf.zeros(spec.shape, spec.dtype)
+    parts = tf.nest.flatten(spec, expand_composites=True)
+    zeros = [tf.zeros([size or 0 for size in part.shape], part.dtype) for part in parts]
+    return tf.nest.pack_sequence_as(spec, zeros, expand_composites=True)
 
 
 def _with_order(batch: Any) -> Any:

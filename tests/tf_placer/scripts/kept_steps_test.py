@@ -406,6 +406,36 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         self.assertAllEqual(model.train_step(batch)["total"], 17.0)
 
+    def test_a_batch_may_have_types_of_a_library(self):
+        class Pair(tf.experimental.ExtensionType):
+            left: tf.Tensor
+            right: tf.Tensor
+
+        class Sums(tf.keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.total = self.add_weight(shape=[], initializer="zeros", name="total")
+
+            def train_step(self, data: Any) -> dict[str, tf.Tensor]:
+                parts = tf.nest.flatten(data, expand_composites=True)
+                sums = [tf.reduce_sum(tf.cast(part, tf.float32)) for part in parts]
+                self.total.assign_add(tf.add_n(sums))
+                return {"total": self.total + 0.0}
+
+        # TensorFlow can write down the type of the first one.
+        diagonal = tf.linalg.LinearOperatorDiag(tf.ones([3]))
+        for batch, kind in ((diagonal, type(diagonal)), (Pair([2.0, 1.0], 9.0), type(None))):
+            self.setUp()
+            with self.assertRaises(BeginAgainError):
+                self.seeker.model_trains(compiled(Sums), lambda batch=batch: batch, None)
+            self.place()
+            self.assertIsInstance(read_kept_step(self.path).example, kind)
+            model = compiled(Sums)
+            self.placer().model_trains(model, lambda batch=batch: batch, None)
+            self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
+            expected = sum(float(np.sum(p)) for p in tf.nest.flatten(batch, expand_composites=True))
+            self.assertAllEqual(model.train_step(batch)["total"], expected)
+
     def test_a_model_may_train_its_parts_without_being_one_that_can_be_called(self):
         class Pair(tf.keras.Model):
             def __init__(self) -> None:
