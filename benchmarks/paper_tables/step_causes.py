@@ -4,8 +4,9 @@ The seconds above the bound are told apart by simulating the same placement agai
 lack one obstacle:
 
 - transfers: what the step loses where every transfer takes no time.
-- turns: what it then still takes beyond its busiest device and its longest chain of operations.
-  Devices wait for each other, as where one part of a chain after the other is on another device.
+- turns: what it then still takes beyond its busiest device, its longest chain of operations and the
+  bound. Devices wait for each other, as where one part of a chain after the other is on another
+  device.
 - imbalance: what the busiest device has to do beyond the bound, or chain: what the longest chain of
   operations takes beyond it on the devices that they are on. The larger of the two counts.
 
@@ -85,7 +86,7 @@ class StepCauses:
         The first is negative where the step is longer without transfers, as can happen because
         operations then start in another order.
         """
-        at_least_secs = max(self.busiest_secs, self.chain_secs)
+        at_least_secs = max(self.busiest_secs, self.chain_secs, self.bound_secs)
         last = "imbalance" if self.busiest_secs >= self.chain_secs else "chain"
         return {
             "transfers": self.step_secs - self.free_secs,

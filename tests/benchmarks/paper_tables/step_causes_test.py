@@ -9,7 +9,12 @@ import math
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.paper_tables.step_causes import break_even_factor, step_causes, with_slower_links
+from benchmarks.paper_tables.step_causes import (
+    StepCauses,
+    break_even_factor,
+    step_causes,
+    with_slower_links,
+)
 from benchmarks.problems.small import SMALL_PROBLEMS
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
@@ -102,6 +107,12 @@ class CauseTest(absltest.TestCase):
         self.assertEqual(causes.cause, "out of memory")
         self.assertAlmostEqual(causes.full, 1.2)
         self.assertEqual(causes.fullest, "/device:GPU:0")
+
+    def test_what_no_placement_can_avoid_is_not_lost_to_turns(self):
+        causes = StepCauses(
+            9.0, 6.0, True, 8.0, 5.0, 4.0, False, 0.5, 0.5, 0.0, [1.0], 0, 0, "GPU:0", 0.5
+        )
+        self.assertEqual(causes.losses, {"transfers": 1.0, "turns": 2.0, "imbalance": 0.0})
 
     def test_losses_add_up_for_every_kind_of_problem(self):
         generator = np.random.default_rng(0)
