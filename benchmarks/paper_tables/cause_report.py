@@ -40,12 +40,13 @@ def causes_markdown(
         "# Why placements take as long as they do",
         "Simulated steps of full-size models; nothing here is measured. The seconds above the "
         "lower bound are lost to: **transfers**, what the step gains where every transfer takes no "
-        "time; **turns**, what it then still takes beyond its busiest device, its longest chain and "
-        "the bound, because devices wait for each other; and **imbalance** of the busiest device or "
-        "**chain** of operations beyond the bound. The cause is the largest; **slow device**: the "
-        "device, or most of the chain, is the CPU. OOM: does not fit; the step is what it would "
-        "take. *found*: the fastest placement of the runs that were there. *until one GPU*: how "
-        "many times longer all transfers may take until everything on one GPU is as fast.",
+        "time; **turns**, what it then still takes beyond its busiest device, its longest chain "
+        "and the bound, because devices wait for each other; and **imbalance** of the busiest "
+        "device or **chain** of operations beyond the bound. The cause is the largest; **slow "
+        "device**: the device, or most of the chain, is the CPU. OOM: does not fit; the step is "
+        "what it would take. *found*: the fastest placement of the runs that were there. *until "
+        "one GPU*: how many times longer all transfers may take until everything on one GPU is as "
+        "fast.",
         "## Problems",
         _summary(placed),
     ]
