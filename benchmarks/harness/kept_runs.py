@@ -153,6 +153,6 @@ def kept_or_made(
             report=functools.partial(print, flush=True),
             ended=kept.add,
         )
-    if not runs:
+    if wanted and not runs:
         raise ValueError(f"--only_kept: no runs are kept in {path}")
     return runs

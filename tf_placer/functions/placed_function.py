@@ -19,7 +19,15 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.framework.ops import EagerTensor
 
-__all__ = ["placed_concrete_function", "placed_function"]
+__all__ = ["arrays_as_tensors", "placed_concrete_function", "placed_function"]
+
+
+def arrays_as_tensors(arguments: Any) -> Any:
+    """Makes arrays in a structure tensors, as a function does that is called with them."""
+    return tf.nest.map_structure(
+        lambda leaf: tf.constant(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf,
+        arguments,
+    )
 
 
 def placed_function(
@@ -123,7 +131,7 @@ def _inlined_calls() -> Iterator[None]:
         bound = canonicalize_function_inputs(
             args, kwargs, self._function_type, self._default_values
         )
-        args, kwargs = tf.nest.map_structure(_array_as_tensor, (bound.args, bound.kwargs))
+        args, kwargs = arrays_as_tensors((bound.args, bound.kwargs))
         function, status = self.python_function, ag_ctx.Status.DISABLED
         options = self._experimental_autograph_options
         if self._autograph:
@@ -136,10 +144,6 @@ def _inlined_calls() -> Iterator[None]:
         yield
     finally:
         Function.__call__ = call
-
-
-def _array_as_tensor(value: Any) -> Any:
-    return tf.constant(value) if isinstance(value, np.ndarray | np.generic) else value
 
 
 @contextlib.contextmanager

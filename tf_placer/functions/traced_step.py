@@ -16,7 +16,11 @@ from tf_placer.functions.iterators import fed_value
 from tf_placer.functions.kept_resources import keep_resource
 from tf_placer.functions.keras_models import check_model, is_keras_model, train_step_of
 from tf_placer.functions.moved_variables import variables_behind
-from tf_placer.functions.placed_function import placed_concrete_function, placed_function
+from tf_placer.functions.placed_function import (
+    arrays_as_tensors,
+    placed_concrete_function,
+    placed_function,
+)
 from tf_placer.inputs.initial_state import is_read
 from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
@@ -85,8 +89,8 @@ def trace_step(target: Any, example: Any) -> TracedStep:
         check_model(target)
         # The step takes the batch as one argument.
         step = train_step_of(target)
-        return _trace(target, step, (_tensors(example),), example, autograph=False)
-    arguments = _tensors(example if isinstance(example, tuple) else (example,))
+        return _trace(target, step, (arrays_as_tensors(example),), example, autograph=False)
+    arguments = arrays_as_tensors(example if isinstance(example, tuple) else (example,))
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         return TracedStep(
             target,
@@ -251,14 +255,6 @@ def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
     node.attr["dtype"].type = variable.dtype.as_datatype_enum
     node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
     node.attr["shared_name"].s = node.name.encode()
-
-
-def _tensors(example: Any) -> Any:
-    """Makes arrays tensors, as a function does that is called with them."""
-    return tf.nest.map_structure(
-        lambda leaf: tf.constant(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf,
-        example,
-    )
 
 
 def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:

@@ -84,11 +84,14 @@ def _gives_gradients(tensors: Iterable[tf.Tensor], variables: Sequence[Any]) -> 
     if not (variables and likely):
         return False
     behind = list(_behind_what_they_need(each.op for each in likely))
+    if any(_GRADIENTS.match(each.name) for each in behind):
+        return True
+    calls = [each.node_def for each in behind if each.type.endswith(_CALLS)]
+    if not calls:  # To write down the graph takes time.
+        return False
     library = FunctionLibrary(likely[0].graph.as_graph_def())
-    called = {name for each in behind for name in library.run_by(each.node_def)}
-    names = [each.name for each in behind]
-    names += [node.name for function in called for node in library.body(function)]
-    return any(_GRADIENTS.match(name) for name in names)
+    called = {name for call in calls for name in library.run_by(call)}
+    return any(_GRADIENTS.match(node.name) for name in called for node in library.body(name))
 
 
 def _trains(

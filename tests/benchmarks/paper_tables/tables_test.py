@@ -92,6 +92,11 @@ class CommandsTest(absltest.TestCase):
         self.assertIn("| NMT | 22097 | 9 | 8 | 280 | 8 |", page)
         self.assertEqual((self.folder / "colocrl_1.md").read_text(), page + "\n")
 
+    def test_the_table_of_counts_needs_no_runs(self):
+        with mock.patch.object(tables, "write_count_table", return_value="counted"):
+            text, status = self.call(tables, "--tables=colocrl_1")
+        self.assertEqual((text, status), ("counted\n", 0))
+
     def test_a_quick_table_has_the_first_models_once(self):
         quick = tables.quick_table(TABLES["colocrl_2"])
         self.assertEqual([row.model for row in quick.rows], ["rnnlm_2", "nmt_2"])
