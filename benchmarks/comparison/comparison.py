@@ -90,12 +90,14 @@ def main() -> None:
         )
     except (MachineError, ValueError) as error:
         parser.error(str(error))
+    labels = {key.label for key in runs}
     comparison = {
         f"{model} on {machine}": {
-            keys[(model, machine), placer][0].label: Cell(
+            label: Cell(
                 None, tuple(runs[key] for key in keys[(model, machine), placer] if key in runs)
             )
             for placer in placers
+            if (label := keys[(model, machine), placer][0].label) in labels
         }
         for model, machine in problems
     }
@@ -150,7 +152,9 @@ def _parser() -> argparse.ArgumentParser:
         "--jobs", type=int, default=2, help="runs at a time, where each has one core (default 2)"
     )
     parser.add_argument(
-        "--only_kept", action="store_true", help="make no runs: tables of those that are kept"
+        "--only_kept",
+        action="store_true",
+        help="make no runs: tables of those that are kept, without placers that have none",
     )
     parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")

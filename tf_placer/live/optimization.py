@@ -156,9 +156,8 @@ def optimize(
         MachineError: there is no such machine, or it is only described.
         LogError: the log is damaged, in use, or of another search.
         SearchError: the graph does not run, or the search died.
-        ImportError: a report is wanted, and what it needs is not installed.
+        ImportError: a report or workers are wanted, and what they need is not installed.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
-        ImportError: workers need Ray, which is not installed.
         OSError: the log cannot be written.
 
     Example:
