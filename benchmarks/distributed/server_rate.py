@@ -26,12 +26,12 @@ from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
 from tf_placer.search.distributed.workers import Workers, require_ray
 
-__all__ = ["NETWORKS", "main", "server_rate"]
+__all__ = ["main", "server_rate"]
 
 _MAX_SECS = 300.0
 _SMALL = {"hidden_units": 32, "attention_units": 32}
 #: What is trained, by name: the networks of `waiting_workers`, and those of the paper.
-NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+_NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Post": ("post", {}),
     "ColocRL, 32 units, batch of 4": ("colocrl", {**_SMALL, "batch_size": 4}),
     "ColocRL, 512 units, batch of 8": ("colocrl", {"batch_size": 8}),
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     require_ray()
     rates = {}
     with connected(Workers("ray")):
-        for name, (placer, options) in NETWORKS.items():
+        for name, (placer, options) in _NETWORKS.items():
             rates[name] = server_rate(placer, options, args.updates)
             print(json.dumps({name: rates[name]}), flush=True)
     path = pathlib.Path(args.out_dir, "server_rates.json")

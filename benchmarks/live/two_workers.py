@@ -27,14 +27,14 @@ from tf_placer.search.distributed.workers import require_ray
 from tf_placer.search.trial_log import read_log
 from tf_placer.text.table import table
 
-__all__ = ["main", "placed_sums", "sums_of_variables"]
+__all__ = ["main"]
 
 
 tf1 = tf.compat.v1
 _ROWS, _COLUMNS = 4096, 1024
 
 
-def sums_of_variables() -> tuple[tf.Graph, str]:
+def _sums_of_variables() -> tuple[tf.Graph, str]:
     """Builds a step that sums up four variables, two on each device; and its initialiser."""
     with tf.Graph().as_default() as graph:
         sums = []
@@ -46,7 +46,7 @@ def sums_of_variables() -> tuple[tf.Graph, str]:
         return graph, tf1.global_variables_initializer().name
 
 
-def placed_sums(graph: tf.Graph) -> list[str]:
+def _placed_sums(graph: tf.Graph) -> list[str]:
     """Lists the devices of the four sums; empty text for those that have none."""
     return [graph.get_operation_by_name(f"sum_{number}").device for number in range(4)]
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     require_ray()
     rows, found, parts = [], [], []
     for name, workers in (("in one process", None), ("by two workers", 2)):
-        graph, initializer = sums_of_variables()
+        graph, initializer = _sums_of_variables()
         directory = pathlib.Path(args.log_dir, name.replace(" ", "_"))
         result = tf_placer.optimize(
             graph,
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             workers=None if workers is None else "ray",
             num_workers=workers,
         )
-        found.append(placed_sums(graph))
+        found.append(_placed_sums(graph))
         _, trials = read_log(directory / "trials.jsonl")
         rows.append(_row(name, result, len(trials), found[-1]))
         parts += [f"{name}: {result.reason}", workers_table(trials)]

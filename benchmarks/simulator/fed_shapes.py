@@ -26,7 +26,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["Planned", "main", "plan_model", "without_batch_sizes"]
+__all__ = ["Planned", "main"]
 
 _NAMES = ("inception_v3", "resnet_50", "nasnet_a", "rnnlm_2", "two_towers")
 _MACHINE = "1xH200"
@@ -50,7 +50,7 @@ class Planned:
 
 
 @contextlib.contextmanager
-def without_batch_sizes() -> Iterator[None]:
+def _without_batch_sizes() -> Iterator[None]:
     """Makes placeholders whose first dimension is unknown, as most training scripts do."""
     placeholder = tf.compat.v1.placeholder
 
@@ -61,7 +61,7 @@ def without_batch_sizes() -> Iterator[None]:
         yield
 
 
-def plan_model(graph: tf.Graph, loss: str, feeds: Mapping[str, np.ndarray] | None) -> Planned:
+def _plan_model(graph: tf.Graph, loss: str, feeds: Mapping[str, np.ndarray] | None) -> Planned:
     """Plans a model for one GPU.
 
     Args:
@@ -94,11 +94,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows: list[list[Any]] = []
     for name in args.models:
         model = build_model(name, small=args.small)
-        with without_batch_sizes():
+        with _without_batch_sizes():
             fed = build_model(name, small=args.small)
         feeds = next(model.feeds())
-        known = plan_model(model.graph, model.loss, feeds)
-        of_fed = plan_model(fed.graph, fed.loss, feeds)
+        known = _plan_model(model.graph, model.loss, feeds)
+        of_fed = _plan_model(fed.graph, fed.loss, feeds)
         rows.append(
             [
                 name,

@@ -34,7 +34,7 @@ from tf_placer.text.units import format_duration
 if TYPE_CHECKING:
     from benchmarks.zoo.graph_parts import StepGraph
 
-__all__ = ["count_kind", "count_kinds", "main"]
+__all__ = ["count_kind", "main"]
 
 _BATCH = 25
 _LIMIT_SECS = 6 * 3600.0
@@ -111,7 +111,7 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
         append_counts(file, _planned(made, fresh))
 
 
-def count_kinds(kinds: Sequence[str], placements: int, runs: str, seed: int = 0) -> None:
+def _count_kinds(kinds: Sequence[str], placements: int, runs: str, seed: int = 0) -> None:
     """Runs the placements of several kinds that are missing, and says where it stands.
 
     Args:
@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     shares = [kinds[job :: args.jobs] for job in range(args.jobs)]
     while shares:
         calls = [
-            Call(count_kinds, (share, each, str(runs), args.seed), _LIMIT_SECS) for share in shares
+            Call(_count_kinds, (share, each, str(runs), args.seed), _LIMIT_SECS) for share in shares
         ]
         left = []
         for ended in run_calls(calls, args.jobs):

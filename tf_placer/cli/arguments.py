@@ -18,7 +18,6 @@ __all__ = [
     "add_signature",
     "add_step",
     "add_workers",
-    "comma_separated",
     "placer_options",
     "placers_help",
 ]
@@ -44,7 +43,7 @@ def add_step(parser: argparse._ActionsContainer) -> None:
     """
     parser.add_argument(
         "--fetches",
-        type=comma_separated,
+        type=_comma_separated,
         help="what a step fetches: names of operations and tensors, by comma; by default the "
         "'train_op' collection of a .meta file",
     )
@@ -55,7 +54,7 @@ def add_step(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--initializers",
-        type=comma_separated,
+        type=_comma_separated,
         help="operations to run before the first step, by comma; found by default",
     )
     parser.add_argument(
@@ -165,7 +164,7 @@ def _placer(name: str) -> str:
     return name
 
 
-def comma_separated(text: str) -> list[str]:
+def _comma_separated(text: str) -> list[str]:
     """Splits a text into its names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 

@@ -21,7 +21,6 @@ __all__ = [
     "DESCRIPTION",
     "add_arguments",
     "placer_table",
-    "placers_page",
     "placers_table",
     "run",
 ]
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     if args.markdown and args.json:
         raise ValueError("--markdown and --json exclude each other")
     if args.markdown:
-        print(placers_page())
+        print(_placers_page())
     elif args.name is None:
         answer(args, placers_table(), {"placers": [_placer_values(name) for name in PLACERS]})
     else:
@@ -112,7 +111,7 @@ def _placer_rows() -> list[list[str | None]]:
     return rows
 
 
-def placers_page() -> str:
+def _placers_page() -> str:
     """Makes the page of the manual that lists all placers, parts and settings, as Markdown.
 
     Raises:

@@ -18,16 +18,16 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
 
-__all__ = ["DESCRIPTION", "TAKES_COMMAND", "TARGET_VARIABLE", "add_arguments", "run"]
+__all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
 #: What follows "--" is a command with arguments of its own, in `args.served`.
 TAKES_COMMAND = True
 #: The environment variable in which the command finds the address of the servers.
-TARGET_VARIABLE = "TF_PLACER_TARGET"
+_TARGET_VARIABLE = "TF_PLACER_TARGET"
 DESCRIPTION = (
     "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "
     "'serve local:2 -- python train.py', whose sessions can run a placed graph there: "
-    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a network of their own, "
+    f"tf.compat.v1.Session(os.environ['{_TARGET_VARIABLE}']). Both are in a network of their own, "
     "so that nobody else reaches the servers; the command reaches nothing else by network either. "
     "With --open the servers listen for everybody, and run until they are interrupted if there is "
     "no command. Where the environment variable TF_PLACER_PLACEMENT names a placement.json, the "
@@ -106,7 +106,7 @@ def _run_command(
     command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None, said: set[str]
 ) -> int:
     """Runs a command beside the servers, and returns its exit code as a shell would."""
-    environ = {**os.environ, TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
+    environ = {**os.environ, _TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
     inherited: tuple[int, ...] = ()
     full_command = list(command)
     if network is not None:

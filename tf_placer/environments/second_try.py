@@ -8,12 +8,12 @@ from typing import TypeVar, cast
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 
-__all__ = ["as_second", "failure_in", "tried_twice"]
+__all__ = ["as_second", "tried_twice"]
 
 _Result = TypeVar("_Result")
 
 
-def failure_in(result: object) -> Failure | None:
+def _failure_in(result: object) -> Failure | None:
     """Finds the failure in what a try gave: itself, or that of a measurement; None without any."""
     if isinstance(result, Measurement):
         return result.failure
@@ -31,7 +31,7 @@ def tried_twice(attempt: Callable[[], _Result], report: Callable[[str], None]) -
         What the last try gave.
     """
     result = attempt()
-    failure = failure_in(result)
+    failure = _failure_in(result)
     if failure is None or failure.kind is not FailureKind.WORKER_DIED:
         return result
     report(f"{failure.message}: trying once more")
@@ -40,7 +40,7 @@ def tried_twice(attempt: Callable[[], _Result], report: Callable[[str], None]) -
 
 def as_second(result: _Result) -> _Result:
     """Says of a process that died that it was the second time."""
-    failure = failure_in(result)
+    failure = _failure_in(result)
     if failure is None or failure.kind is not FailureKind.WORKER_DIED:
         return result
     failure = Failure(failure.kind, f"at the second try, too: {failure.message}")

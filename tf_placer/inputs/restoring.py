@@ -18,7 +18,7 @@ from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import VariableSlice
 from tf_placer.inputs.session_arguments import names_of
 
-__all__ = ["Restored", "is_session", "restored_values", "session_values"]
+__all__ = ["Restored", "restored_values", "session_values"]
 
 _FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _PART = re.compile(r"(.+)/part_(\d+)$")
@@ -48,7 +48,7 @@ class Restored:
         return f"{text}; {others} ({self.missing[0]!r}{', ...' * (len(self.missing) > 1)}) {keep}"
 
 
-def is_session(value: Any) -> bool:
+def _is_session(value: Any) -> bool:
     """Says whether something is a session, monitored or not."""
     return isinstance(getattr(value, "graph", None), tf.Graph) and hasattr(value, "run")
 
@@ -75,7 +75,7 @@ def restored_values(
         GraphError: there is no such checkpoint, it has a variable with another shape or type, or
             none of the variables.
     """
-    if is_session(restore_from):
+    if _is_session(restore_from):
         values = session_values(restore_from, variables)
         for name, value in values.items():
             _check(graph, name, value.shape, value.dtype, "the session", name)

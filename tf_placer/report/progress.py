@@ -7,7 +7,7 @@ from tf_placer.search.loop import Progress
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["format_measurement", "progress_line"]
+__all__ = ["progress_line"]
 
 
 def progress_line(trial: Trial, progress: Progress) -> str:
@@ -23,7 +23,7 @@ def progress_line(trial: Trial, progress: Progress) -> str:
         trial: the trial that has just ended.
         progress: where the search stands after it.
     """
-    result = format_measurement(trial.measurement)
+    result = _format_measurement(trial.measurement)
     if trial.repeats is not None:
         result += f" (as trial {trial.repeats})"
     best = progress.best
@@ -42,7 +42,7 @@ def progress_line(trial: Trial, progress: Progress) -> str:
     )
 
 
-def format_measurement(measurement: Measurement) -> str:
+def _format_measurement(measurement: Measurement) -> str:
     """Formats the median and spread of the step time, or the kind of the failure."""
     if measurement.failure is not None:
         return measurement.failure.kind.value

@@ -23,7 +23,6 @@ from tf_placer.report.pictures.unrolled_grid import unrolled_grid
 
 __all__ = [
     "check_picture",
-    "draw_placement",
     "picture_note",
     "placement_bytes",
     "placement_drawing",
@@ -69,7 +68,7 @@ def placement_svg(
         devices: int [num_operations], where each operation is.
     """
     content = io.StringIO()
-    figure = draw_placement(problem, kinds, drawing, devices, ink=_INK)
+    figure = _draw_placement(problem, kinds, drawing, devices, ink=_INK)
     figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
     svg = content.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
@@ -132,7 +131,7 @@ def placement_bytes(
     return content.getvalue()
 
 
-def draw_placement(
+def _draw_placement(
     problem: PlacementProblem,
     kinds: OperationKinds,
     drawing: Drawing,

@@ -23,7 +23,6 @@ __all__ = [
     "KeptWeights",
     "WeightsKeeper",
     "read_kept",
-    "write_kept",
 ]
 
 #: Name of the file in the directory of a run.
@@ -107,7 +106,7 @@ class WeightsKeeper:
         assert self._path is not None
         began_secs = self._clock()
         try:
-            write_kept(self._path, kept)
+            _write_kept(self._path, kept)
         except OSError as error:
             self._path = None
             self._say(f"{error_text(error)}: the weights of the controllers are not kept")
@@ -116,7 +115,7 @@ class WeightsKeeper:
         self._next_secs = now_secs + (now_secs - began_secs) / _SAVE_SHARE
 
 
-def write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
+def _write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
     """Writes the file, whole or not at all.
 
     Raises:
@@ -144,7 +143,7 @@ def write_kept(path: str | os.PathLike[str], kept: KeptWeights) -> None:
 
 
 def read_kept(path: str | os.PathLike[str]) -> KeptWeights | None:
-    """Reads what `write_kept` wrote; None where there is no file.
+    """Reads what is kept; None where there is no file.
 
     Raises:
         SearchError: it is not such a file.
