@@ -116,6 +116,26 @@ class LearnedPlacerTest(tf.test.TestCase):
         for one, other in zip(before, placer.agent.get_weights(), strict=True):
             self.assertAllEqual(one, other)
 
+    def test_leaves_a_start_that_fails_where_a_batch_is_compared_with_itself(self):
+        legal, start = np.ones([40, 2], np.bool_), np.zeros(40, np.int32)
+
+        def measure(placements):
+            # Both devices have to take their share, as where one has not enough memory for all.
+            fits = [10 < np.count_nonzero(row) < 30 for row in placements]
+            return [Measurement((1.0,)) if each else _FAILED for each in fits]
+
+        placer = make_placer(
+            "warm_softmax",
+            graphs.chain(40),
+            legal,
+            options={"start": "original", "start_uniform": 0.05, "entropy_coefficient": 0.01},
+            start=start,
+        )
+        self.assertTrue(all(each.failure for each in measure(placer.propose(10))))
+        _learn(placer, 40, measure)
+        self.assertLess(placer.updates[-1].failures, 5)
+        self.assertTrue(math.isnan(placer.updates[0].mean_reward))
+
     def test_refuses_placements_that_are_not_its_own(self):
         placer = _placer()
         placements = placer.propose(4)
