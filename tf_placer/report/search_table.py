@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tf_placer.placers import AUTO
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.device_labels import device_labels
@@ -37,6 +38,12 @@ def search_table(problem: PlacementProblem, outcome: SearchOutcome) -> str:
         f"{format_duration(outcome.elapsed_secs)}"
         + (", interrupted" if outcome.interrupted else ""),
     ]
+    if not outcome.feasible:
+        others = "" if outcome.placer == AUTO else f"let {AUTO!r} search (--placer {AUTO}), "
+        lines.append(
+            f"nothing that was tried fits: {others}allow more trials or time, or take devices with "
+            "more memory"
+        )
     return "\n".join(lines)
 
 

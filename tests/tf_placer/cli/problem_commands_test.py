@@ -264,6 +264,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
             (result["feasible"], result["assignment"], result["step_secs"]), (False, [0, 0, 0], 9.0)
         )
         self.assertIn("9.000 s (does not fit)", printed)
+        self.assertIn("nothing that was tried fits: let 'auto' search (--placer auto), ", printed)
+        printed = self.search("--placer=auto", "--max_secs=2", f"--output={self.path('auto.json')}")
+        self.assertIn("nothing that was tried fits: allow more trials or time, or", printed)
 
     def test_the_result_can_be_simulated(self):
         self.search("--max_trials=10")
