@@ -58,3 +58,6 @@ class Agent(tf.keras.Model, abc.ABC):
             int32 [count, num_units], legal: a unit that may not go where its group goes is on the
             first device where it may.
         """
+
+    def forget(self) -> None:
+        """Forgets what was learned elsewhere; without such weights there is nothing to forget."""

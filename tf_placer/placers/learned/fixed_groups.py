@@ -71,3 +71,7 @@ class FixedGroupsAgent(Agent):
         """Units go where their groups go, if they may; see `Agent.placements`."""
         (devices,) = actions
         return legal_placements(np.asarray(devices)[:, self._membership], self._legal)
+
+    def forget(self) -> None:
+        """Lets the policy forget; see `Agent.forget`."""
+        self.policy.forget()

@@ -114,6 +114,7 @@ class GraphNeuralNetwork(tf.keras.Model):
         """
         super().__init__(name="graph_neural")
         self.config = config = config or GraphNeuralConfig()
+        self._seed = seed
         seeds = weights.seeds(seed)
 
         def kernel(name: str, rows: int, columns: int) -> object:
@@ -176,6 +177,12 @@ class GraphNeuralNetwork(tf.keras.Model):
         """
         hidden = described + tf.tensordot(facts, tf.convert_to_tensor(self._facts_kernel), 1)
         return tf.tensordot(tf.nn.relu(hidden), tf.convert_to_tensor(self._scorer)[:, 0], 1)
+
+    def forget(self) -> None:
+        """Takes the weights that a network has before it learns, as if it had not been trained."""
+        if self.config.initial_weights is not None:
+            config = dataclasses.replace(self.config, initial_weights=None)
+            self.set_weights(GraphNeuralNetwork(config, self._seed).get_weights())
 
     def _load(self, path: str, name: str) -> None:
         if not path.endswith(WEIGHTS_SUFFIX):
@@ -335,6 +342,10 @@ class GraphNeuralPolicy(Policy):
             scores = self._explored(scores, legal)
         log_dists = masked_log_softmax(scores, legal)
         return tf.transpose(tf.gather(log_dists, graph.positions), [1, 0, 2])
+
+    def forget(self) -> None:
+        """Forgets what the network was trained on; see `Policy.forget`."""
+        self.network.forget()
 
     def _explored(self, scores: tf.Tensor, legal: tf.Tensor) -> tf.Tensor:
         """Mixes a share of any legal device into distributions; takes and returns scores."""

@@ -23,6 +23,10 @@ __all__ = ["WEIGHTS_FILE", "LearnedPlacer", "record_of"]
 
 WEIGHTS_FILE = "policy.weights.h5"
 
+# A policy that was trained elsewhere, and proposes nothing that runs in so many batches, is of no
+# use.
+_MOST_FAILED_BATCHES = 4
+
 
 class LearnedPlacer(Placer):
     """Samples placements from an agent and lets an algorithm make better ones more probable.
@@ -75,6 +79,7 @@ class LearnedPlacer(Placer):
         self.optimizer = optimizer
         self._num_observed = 0
         self._records: list[UpdateRecord] = []
+        self._num_failed_batches = 0
         self._best_secs = np.inf
         self._measurements: list[Measurement] = []
         # The batch that is being measured; sampled when it is asked for.
@@ -138,6 +143,9 @@ class LearnedPlacer(Placer):
         """Learns from one full batch, unless there is nothing to compare it with yet."""
         batch = self.signal.advantages(measurements)
         if batch is None:
+            self._num_failed_batches += 1
+            if self._num_failed_batches == _MOST_FAILED_BATCHES:
+                self.agent.forget()
             return
         self._best_secs = min(self._best_secs, float(batch.step_secs.min()))
         samples = Samples(actions, batch.advantages, batch.counted, batch.step_secs)

@@ -134,3 +134,6 @@ class Policy(tf.keras.Model, abc.ABC):
             groups before; [1, ...] where they depend neither on the choices nor on the inputs of
             one placement. Illegal devices are at `decisions.IMPOSSIBLE`.
         """
+
+    def forget(self) -> None:
+        """Forgets what was learned elsewhere; without such weights there is nothing to forget."""

@@ -91,8 +91,7 @@ class SignalBatch:
     """What a batch of measurements says.
 
     Attributes:
-        rewards: float64 [count], larger is better; not a number while it is not known what a
-            failure is worth.
+        rewards: float64 [count], larger is better.
         baseline: float64 [count], what the rewards are compared with.
         advantages: float64 [count], reward minus baseline; 0 for what does not count.
         counted: bool [count], false for a failure that must not contribute.
@@ -131,7 +130,7 @@ class Signal:
 
         Returns:
             What they say; None while no placement has run and nothing says what a failure is worth,
-            because then there is nothing to compare with, unless a batch is compared with itself.
+            because then there is nothing to compare with.
 
         Raises:
             ValueError: there is no measurement, or a step time is negative or not finite.
@@ -143,7 +142,7 @@ class Signal:
         signals = self._signals(step_secs)
         if self._failing_signal is None:
             if not ran.any():
-                return self._all_failed(step_secs)
+                return None
             self._failing_signal = 2.0 * float(signals[ran].max())
         worst = signals[ran].max(initial=0.0)
         if worst > self._failing_signal:
@@ -200,19 +199,6 @@ class Signal:
             raise ValueError(f"not step times: {steady_secs}")
         averaged = statistics.fmean if self._config.step_average == "mean" else statistics.median
         return averaged(steady_secs)
-
-    def _all_failed(self, step_secs: np.ndarray) -> SignalBatch | None:
-        """Says what is learned while no placement has run.
-
-        In a batch that is compared with itself all are as good as the others, whatever a failure is
-        worth. What is learned from that is to choose more evenly, if entropy has a weight; a policy
-        that begins with what it learned elsewhere would otherwise fail for ever.
-        """
-        if self._config.baseline != "batch":
-            return None
-        unknown = np.full(len(step_secs), np.nan)
-        counted = np.ones(len(step_secs), bool)
-        return SignalBatch(unknown, unknown, np.zeros(len(step_secs)), counted, step_secs)
 
     def _signals(self, step_secs: np.ndarray) -> np.ndarray:
         return np.sqrt(step_secs) if self._config.signal == "sqrt" else step_secs

@@ -21,6 +21,17 @@ def _placer(name="colocrl", seed=0, **options):
     return make_placer(name, graphs.chain(5), legal, seed=seed, options=_SMALL | options)
 
 
+def _graph_neural(**options):
+    legal = np.ones([5, 2], np.bool_)
+    options = {"batch_size": 4} | options
+    return make_placer("graph_neural", graphs.chain(5), legal, options=options)
+
+
+def _assert_same(test, weights, others):
+    for one, other in zip(weights, others, strict=True):
+        test.assertAllEqual(one, other)
+
+
 def _learn(placer, batches, measure=placer_conformance.measure):
     for _ in range(batches):
         placements = placer.propose(placer.batch_size)
@@ -60,6 +71,29 @@ class CompiledTest(tf.test.TestCase):
         placer = _placer()
         _learn(placer, 5)
         self.assertEqual(placer.agent.sample.experimental_get_tracing_count(), 1)
+
+    def test_forgets_what_was_learned_elsewhere_if_nothing_of_it_runs(self):
+        def fail(placements):
+            return [_FAILED] * len(placements)
+
+        trained, untrained = _graph_neural(), _graph_neural(initial_weights="none")
+        first = trained.agent.policy.network.get_weights()
+        _learn(trained, 3, fail)
+        _assert_same(self, trained.agent.policy.network.get_weights(), first)
+        _learn(trained, 1, fail)
+        _learn(untrained, 4, fail)
+        weights = untrained.agent.policy.network.get_weights()
+        self.assertNotAllEqual(first[0], weights[0])
+        _assert_same(self, trained.agent.policy.network.get_weights(), weights)
+        self.assertAllEqual(trained.propose(4), untrained.propose(4))
+
+    def test_goes_on_from_what_was_learned_elsewhere_once_something_ran(self):
+        placer = _graph_neural()
+        first = placer.agent.policy.network.get_weights()
+        _learn(placer, 1, lambda placements: [_FAILED, *[Measurement((1.0,))] * 3])
+        _learn(placer, 5, lambda placements: [_FAILED] * len(placements))
+        for one, other in zip(placer.agent.policy.network.get_weights(), first, strict=True):
+            self.assertAllClose(one, other, atol=0.2)
 
 
 class LearnedPlacerTest(tf.test.TestCase):
@@ -115,26 +149,6 @@ class LearnedPlacerTest(tf.test.TestCase):
         self.assertEmpty(placer.updates)
         for one, other in zip(before, placer.agent.get_weights(), strict=True):
             self.assertAllEqual(one, other)
-
-    def test_leaves_a_start_that_fails_where_a_batch_is_compared_with_itself(self):
-        legal, start = np.ones([40, 2], np.bool_), np.zeros(40, np.int32)
-
-        def measure(placements):
-            # Both devices have to take their share, as where one has not enough memory for all.
-            fits = [10 < np.count_nonzero(row) < 30 for row in placements]
-            return [Measurement((1.0,)) if each else _FAILED for each in fits]
-
-        placer = make_placer(
-            "warm_softmax",
-            graphs.chain(40),
-            legal,
-            options={"start": "original", "start_uniform": 0.05, "entropy_coefficient": 0.01},
-            start=start,
-        )
-        self.assertTrue(all(each.failure for each in measure(placer.propose(10))))
-        _learn(placer, 40, measure)
-        self.assertLess(placer.updates[-1].failures, 5)
-        self.assertTrue(math.isnan(placer.updates[0].mean_reward))
 
     def test_refuses_placements_that_are_not_its_own(self):
         placer = _placer()

@@ -124,14 +124,6 @@ class BaselineTest(absltest.TestCase):
         np.testing.assert_allclose(signal.advantages([*_timed(1.0), _FAILED]).advantages, [4, -4])
         np.testing.assert_allclose(signal.advantages(_timed(1.0, 2.0)).advantages, [0.5, -0.5])
 
-    def test_a_batch_that_failed_as_a_whole_is_as_good_as_itself_before_any_has_run(self):
-        signal = Signal(SignalConfig(signal="seconds", baseline="batch"))
-        batch = signal.advantages([_FAILED, _FAILED])
-        np.testing.assert_array_equal(batch.advantages, [0, 0])
-        np.testing.assert_array_equal(batch.counted, [True, True])
-        np.testing.assert_array_equal(batch.rewards, [np.nan, np.nan])
-        np.testing.assert_allclose(signal.advantages([*_timed(2.0), _FAILED]).rewards, [-2, -4])
-
     def test_advantages_can_be_clipped_without_changing_the_baseline(self):
         config = SignalConfig(
             signal="seconds", baseline="batch", penalty_secs=100.0, advantage_clip=3.0
