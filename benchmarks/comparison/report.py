@@ -149,13 +149,17 @@ def _winners(comparison: Comparison) -> str:
         winners = [
             name for name, cell in cells.items() if _is_fastest(cell.best_secs, fastest_secs)
         ]
-        bounds = [
-            run.lower_bound_secs
-            for cell in cells.values()
-            for run in cell.runs
-            if run.lower_bound_secs is not None
-        ]
-        to_bound = fastest_secs / min(bounds) if fastest_secs and min(bounds, default=0) else None
+        # Bounds get better, too: those of older runs may be lower.
+        bound_secs = max(
+            (
+                run.lower_bound_secs
+                for name in winners or cells
+                for run in cells[name].runs
+                if run.lower_bound_secs is not None
+            ),
+            default=None,
+        )
+        to_bound = fastest_secs / bound_secs if fastest_secs and bound_secs else None
         rows.append(
             [
                 problem,
@@ -163,7 +167,7 @@ def _winners(comparison: Comparison) -> str:
                 "" if fastest_secs is None else seconds(fastest_secs),
                 _best_of(cells, is_learned),
                 _best_of(cells, lambda name: not is_learned(name) and name != AUTO),
-                "" if not bounds else seconds(min(bounds)),
+                "" if bound_secs is None else seconds(bound_secs),
                 "" if to_bound is None else f"{to_bound:.2f}",
             ]
         )

@@ -57,6 +57,15 @@ class ComparisonTest(absltest.TestCase):
             ],
         )
 
+    def test_a_winner_is_compared_with_its_own_bound_not_with_an_older_one(self):
+        older, newer = (RunKey("nmt_2", "2xK80", placer) for placer in ("post", "heft"))
+        cells = {
+            "post": Cell(None, (run(older, 1.0, lower_bound_secs=0.2),)),
+            "heft": Cell(None, (run(newer, 0.5, lower_bound_secs=0.4),)),
+        }
+        page = comparison_markdown("Compared", {"nmt_2 on 2xK80": cells}, "made by hand")
+        self.assertIn("| heft | 0.500 | post 1.00 | heft 0.500 | 0.400 | 1.25 |", page)
+
     def test_no_placer_is_hidden_and_those_that_place_more_come_first(self):
         _, ratios, *_ = _tables()
         self.assertEqual(
