@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 import tf_placer
@@ -73,7 +74,7 @@ _EXIT_CODES = (
 )
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
+def _parse(argv: Sequence[str], start_secs: float) -> argparse.Namespace:
     # Not absl's own parser: its flags take the name --log_dir.
     parser = argparse.ArgumentParser(
         prog="tf_placer",
@@ -98,7 +99,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
             if getattr(module, "TAKES_COMMAND", False) and "--" in argv:
                 end = list(argv).index("--")
                 argv, served = argv[:end], list(argv[end + 1 :])
-    return parser.parse_args(argv, argparse.Namespace(served=served))
+    return parser.parse_args(argv, argparse.Namespace(served=served, start_secs=start_secs))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -119,11 +120,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run_command(given: list[str]) -> None:
     command = ""
+    # The time that a command may take begins with the call, before its files are read.
+    start_secs = time.monotonic()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character gets its number.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        args = _parse(_with_flags(given))
+        args = _parse(_with_flags(given), start_secs)
         command = args.command
         # What a script shows is the script's.
         is_script = command == _RUN or bool(args.served)

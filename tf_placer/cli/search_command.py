@@ -78,6 +78,46 @@ DESCRIPTION = (
 _DEFAULT_SECS = 60.0
 # What of a search by auto is for the question what other machines would bring.
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.1, 20.0
+# A search must have some time, even where reading its problem took all that there is.
+_LEAST_SECS = 1e-3
+# Longer than this beyond its time a search is not, without saying why.
+_TOLERATED_SECS = 1.0
+
+
+class _Deadline:
+    """The end of the time of a command, which begins with the call."""
+
+    def __init__(self, start_secs: float, max_secs: float) -> None:
+        """Takes over a budget.
+
+        Args:
+            start_secs: when the command was called, by `time.monotonic`.
+            max_secs: seconds that it may take; infinite without a limit.
+        """
+        self.max_secs = max_secs
+        self._start_secs = start_secs
+        self._prepared_secs = 0.0
+
+    def used_secs(self) -> float:
+        """Computes how long the command has taken so far."""
+        return time.monotonic() - self._start_secs
+
+    def left_secs(self, reserved_secs: float = 0.0) -> float:
+        """Computes the time that is left for a search, but for some: positive in any case."""
+        return max(_LEAST_SECS, self.max_secs - reserved_secs - self.used_secs())
+
+    def begin_search(self) -> None:
+        """Notes that all before the search is done."""
+        self._prepared_secs = self.used_secs()
+
+    def say_if_exceeded(self) -> None:
+        """Says what a command took that was not over in time, and what none of its time covers."""
+        if self.used_secs() > self.max_secs + _TOLERATED_SECS:
+            _say(
+                f"{format_duration(self.used_secs())} were used where "
+                f"{format_duration(self.max_secs)} are allowed: reading and preparing the problem "
+                f"takes {format_duration(self._prepared_secs)} here, whatever is allowed"
+            )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,12 +193,14 @@ def run(args: argparse.Namespace) -> None:
             f"placer {args.placer!r} simulates a batch in less time than it takes to send it to "
             "workers: --workers is for 'auto', and for placers that learn by --controllers"
         )
+    deadline = _Deadline(args.start_secs, max_secs)
     problem = read_problem(args.problem)
     if args.placer == AUTO:
         config = AutoConfig(**check_options(args.placer, options))
-        _search_auto(problem, args, options, config, budget, workers)
+        _search_auto(problem, args, options, config, budget, deadline, workers)
     else:
-        _search_placer(problem, args, options, budget, workers)
+        _search_placer(problem, args, options, budget, deadline, workers)
+    deadline.say_if_exceeded()
 
 
 def _search_placer(
@@ -166,6 +208,7 @@ def _search_placer(
     args: argparse.Namespace,
     options: Mapping[str, str],
     budget: Budget,
+    deadline: _Deadline,
     workers: Workers | None,
 ) -> None:
     """Searches with a placer that is asked for proposals, and keeps the best so far in the file."""
@@ -202,24 +245,27 @@ def _search_placer(
         stack.callback(line.clear)
         observed = None if recorder is None else recorder.observed
         if workers is None:
+            placer = _placer(setup)
+            deadline.begin_search()
             outcome = search_problem(
                 placed,
-                _placer(setup),
+                placer,
                 max_trials=budget.max_trials,
-                max_secs=budget.max_secs,
+                max_secs=deadline.left_secs(),
                 report=report,
                 observed=observed,
                 sampled=log.sampled.add,
             )
         else:
             trials, controllers = _controllers(workers, setup, args, log, training, stack)
+            deadline.begin_search()
             outcome = controlled_search(
                 placed,
                 controllers,
                 trials,
                 seed=args.seed,
                 max_trials=budget.max_trials,
-                max_secs=budget.max_secs,
+                max_secs=deadline.left_secs(),
                 report=report,
                 observed=observed,
                 sampled=log.sampled.add,
@@ -252,9 +298,11 @@ def _search_auto(
     options: Mapping[str, str],
     config: AutoConfig,
     budget: Budget,
+    deadline: _Deadline,
     workers: Workers | None,
 ) -> None:
     """Searches in simulation with all that there is, and keeps the best so far in the file."""
+    read_secs = deadline.used_secs()
     groups, seed = group_graph(problem), args.seed
     explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * budget.max_secs)
     log = SearchLog(args, options)
@@ -262,6 +310,10 @@ def _search_auto(
     file = ResultFile(args.output, log)
     line = TerminalLine(sys.stderr)
     bound_secs = float(lower_bounds(problem).step_secs)
+    deadline.begin_search()
+    # What bounds the result is found out, and everything written, in about the time that it took to
+    # prepare the search.
+    after_secs = deadline.used_secs() - read_secs
 
     def outcome(state: AutoProgress | AutoResult, interrupted: bool = False) -> SearchOutcome:
         return SearchOutcome(
@@ -292,7 +344,7 @@ def _search_auto(
         result = search(
             problem,
             groups,
-            max_secs=budget.max_secs - explain_secs,
+            max_secs=deadline.left_secs(explain_secs + after_secs),
             max_simulated=budget.max_trials,
             config=config,
             seed=seed,
@@ -305,8 +357,12 @@ def _search_auto(
     changes: tuple[WhatIf, ...] = ()
     limits = limits_of(problem, result.best.placement) if found.feasible else None
     if found.feasible and not result.interrupted:
+        # Writing is still to come.
+        left_secs = deadline.left_secs(after_secs / 2)
         changes = what_if(
-            problem, groups, result.best.placement, search_secs=explain_secs, seed=seed
+            *(problem, groups, result.best.placement),
+            search_secs=min(explain_secs, left_secs),
+            seed=seed,
         )
     if found.feasible and found.step_secs is not None:
         log.sampled.add_best(found.trials, found.step_secs)
@@ -318,6 +374,8 @@ def _search_auto(
             "              no placement is better by more than 1 %: the search ended early"
         )
     lines += ["", auto_table(result, changes, limits)]
+    if found.feasible and not result.interrupted and not changes:
+        lines.append("what other machines would bring is left out: there is no time for it")
     places = _places(args)
     if places:
         lines += ["", *places]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 
 import numpy as np
 
@@ -20,6 +21,8 @@ __all__ = ["WhatIf", "what_if", "with_another_device"]
 _TWICE, _NO_TRANSFERS = "transfers twice as fast", "transfers that take no time"
 # So fast that what is left of a transfer does not matter.
 _NO_TIME = 1e-6
+# To prepare the search for a machine takes this many times as long as to simulate one step.
+_PREPARING_STEPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +58,14 @@ def what_if(
         problem: what is placed.
         groups: its groups.
         placement: int32 [num_groups], a placement that fits.
-        search_secs: seconds for all searches together.
+        search_secs: seconds for all searches together, preparing them included.
         seed: of the searches.
 
     Returns:
-        Nothing about transfers if there is only one device.
+        Nothing about transfers if there is only one device, and nothing about machines that there
+        is no time for.
     """
+    end_secs = time.monotonic() + search_secs
     each = np.ones(problem.num_devices)
     machines = []
     if problem.links:
@@ -70,17 +75,22 @@ def what_if(
         factors = np.array([0.5 if device.kind == kind else 1.0 for device in problem.devices])
         machines.append((f"every {kind} twice as fast", with_factors(problem, factors, 1.0)))
     machines.append((f"one more {problem.devices[-1].kind}", with_another_device(problem)))
+    start_secs = time.monotonic()
     now_secs = _step_secs(problem, placement)
+    preparing_secs = _PREPARING_STEPS * (time.monotonic() - start_secs)
     clusters = np.arange(problem.num_groups)
     if problem.coarse_groups is not None:
         clusters = clusters_of(problem.groups, problem.coarse_groups)
     results: list[WhatIf] = []
     known = [placement]
-    for change, machine in machines:
+    for number, (change, machine) in enumerate(machines):
+        left_secs = end_secs - time.monotonic()
+        if left_secs <= preparing_secs:
+            break
         found = auto_search(
             machine,
             groups,
-            max_secs=search_secs / len(machines),
+            max_secs=max(preparing_secs, left_secs / (len(machines) - number)),
             starts=[("known", each) for each in known],
             clusters=clusters,
             seed=seed,

@@ -134,6 +134,8 @@ class _Run:
         budget: Budget,
         sampled: Callable[[np.ndarray, np.ndarray], None] | None,
     ) -> None:
+        # Preparing counts: it takes seconds where there are many operations.
+        self._start_secs = time.monotonic()
         self._placer = placer
         self._sampled = sampled
         self._budget = budget
@@ -142,7 +144,6 @@ class _Run:
         self._lower_bound_secs = lower_bounds(problem).step_secs
         self._num_trials = 0
         self._best: _Candidate | None = None
-        self._start_secs = time.monotonic()
 
     @property
     def has_best(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 
 import numpy as np
 
@@ -20,8 +21,10 @@ _FIRST_SHARPNESS = 2.0
 _LAST_SHARPNESS = 500.0
 # How many times, from the start and from the end, windows begin and end at.
 _WINDOWS = 256
-# More groups than this are put together where they prefer devices alike, up to such a factor.
-_MANY_GROUPS, _ALIKE = 4096, 1.0005
+# More groups than this are put together where they prefer devices alike, up to such a factor. Times
+# that were measured make every group a little different, so the factor grows by this power until
+# there are few enough.
+_MANY_GROUPS, _ALIKE, _POWER = 4096, 1.0005, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +79,20 @@ class LowerBounds:
         }
 
 
+# A search and what it reports ask for the bounds of one problem several times, and a problem never
+# changes.
+_known: weakref.WeakKeyDictionary[PlacementProblem, LowerBounds] = weakref.WeakKeyDictionary()
+
+
 def lower_bounds(problem: PlacementProblem) -> LowerBounds:
-    """Computes the lower bounds of a problem, in time about linear in its size."""
+    """Computes the lower bounds of a problem once, in time about linear in its size."""
+    bounds = _known.get(problem)
+    if bounds is None:
+        bounds = _known[problem] = _compute_bounds(problem)
+    return bounds
+
+
+def _compute_bounds(problem: PlacementProblem) -> LowerBounds:
     group_secs = np.zeros([problem.num_groups, problem.num_devices])
     np.add.at(group_secs, problem.groups, problem.compute_secs)
     legal = legal_devices(problem)
@@ -203,11 +218,26 @@ def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> tuple[float, np.nda
         return 0.0, best_weights
     # The slots of one device share the work of a group that is on it.
     longest = float(secs.min(axis=1).max())
-    if len(secs) > _MANY_GROUPS:
-        secs = _put_together(secs)
+    weights = _best_weights(_put_together(secs) if len(secs) > _MANY_GROUPS else secs)
+    best_weights[is_used] = weights
+    # Whatever the weights were found with, they bound the work of all groups.
+    return max(float((secs * weights).min(axis=1).sum()), longest), best_weights
+
+
+def _best_weights(secs: np.ndarray) -> np.ndarray:
+    """Finds the weights of devices with which groups bound a step best; see `_work_secs`.
+
+    Args:
+        secs: float64 [num_groups, num_devices], positive; infinite where a group may not go.
+
+    Returns:
+        float64 [num_devices], which sum up to 1.
+    """
     finite_secs = np.where(np.isfinite(secs), secs, 0.0)
     best = 0.0
     log_weights = -np.log(finite_secs.sum(axis=0) / np.isfinite(secs).sum(axis=0))
+    best_weights = np.exp(log_weights - log_weights.max())
+    best_weights /= best_weights.sum()
     for sharpness in np.geomspace(_FIRST_SHARPNESS, _LAST_SHARPNESS, _ITERATIONS):
         # Bounded, so that no cost becomes 0.
         log_weights = np.maximum(log_weights - log_weights.max(), -100.0)
@@ -216,27 +246,35 @@ def _work_secs(group_secs: np.ndarray, slots: np.ndarray) -> tuple[float, np.nda
         costs = secs * weights
         least = costs.min(axis=1, keepdims=True)
         if least.sum() > best:
-            best, best_weights[is_used] = float(least.sum()), weights
+            best, best_weights = float(least.sum()), weights
         shares = np.exp(sharpness * (1.0 - costs / least))
         shares /= shares.sum(axis=1, keepdims=True)
         loads = (shares * finite_secs).sum(axis=0)
         log_weights += np.log(np.maximum(loads, 1e-30 * loads.max())) / sharpness
-    return max(best, longest), best_weights
+    return best_weights
 
 
 def _put_together(secs: np.ndarray) -> np.ndarray:
-    """Adds up groups that are as much faster on one device than on another as others are.
-
-    What is not quite alike is rounded down, so that a bound remains one.
+    """Adds up groups that are about as much faster on one device than on another as others are.
 
     Args:
         secs: float64 [num_groups, num_devices], positive; infinite where a group may not go.
 
     Returns:
-        float64 [num_kinds, num_devices].
+        float64 [num_kinds, num_devices], of `_MANY_GROUPS` kinds at most where that can be.
     """
     least = secs.min(axis=1, keepdims=True)
-    steps = np.floor(np.log(secs / least) / np.log(_ALIKE))
-    kinds, kind_of = np.unique(steps, axis=0, return_inverse=True)
-    totals = np.bincount(kind_of.reshape(-1), least[:, 0], len(kinds))
-    return np.asarray(totals[:, None] * _ALIKE**kinds)
+    logs = np.log(secs / least)
+    alike = _ALIKE
+    while True:
+        steps = np.floor(logs / np.log(alike))
+        kind_of = np.zeros(len(secs), np.int64)
+        for column in steps.T:
+            numbers = np.unique(column, return_inverse=True)[1].reshape(-1)
+            pairs = kind_of * (numbers.max() + 1) + numbers
+            _, firsts, kind_of = np.unique(pairs, return_index=True, return_inverse=True)
+            kind_of = kind_of.reshape(-1)
+        if len(firsts) <= _MANY_GROUPS or not steps[np.isfinite(steps)].any():
+            break
+        alike = alike**_POWER
+    return np.stack([np.bincount(kind_of, column, len(firsts)) for column in secs.T], axis=1)

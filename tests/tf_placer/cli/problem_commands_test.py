@@ -311,6 +311,56 @@ class SearchCommandTest(ProblemCommandsTestCase):
         for secs, step in early:
             self.assertEqual(step, steps[round((secs - 1000.0) / 0.3) - 1])
 
+    def search_after_reading(self, secs: float, *arguments: str, **patches) -> tuple[str, str]:
+        """Searches 60 s where reading takes some of them; returns standard output and error."""
+        clock, errors = FakeClock(), io.StringIO()
+        read_problem = search_command.read_problem
+
+        def read(path):
+            clock.now_secs += secs
+            return read_problem(path)
+
+        with (
+            mock.patch.object(cli, "time", clock),
+            mock.patch.object(search_command, "time", clock),
+            mock.patch.multiple(search_command, read_problem=read, **patches),
+        ):
+            return self.search("--max_secs=60", *arguments, stderr=errors), errors.getvalue()
+
+    def test_reading_the_problem_counts(self):
+        search_problem = search_command.search_problem
+        given_secs = []
+
+        def search(*args, max_secs, **kwargs):
+            given_secs.append(max_secs)
+            return search_problem(*args, **{**kwargs, "max_trials": 10}, max_secs=max_secs)
+
+        _, said = self.search_after_reading(25.0, search_problem=search)
+        self.assertEqual((given_secs, said), ([35.0], ""))
+
+    def test_auto_has_the_time_but_for_what_other_machines_would_bring(self):
+        refined_search = search_command.refined_search
+        given_secs = []
+
+        def search(*args, max_secs, max_simulated, **kwargs):
+            given_secs.append(max_secs)
+            return refined_search(*args, **kwargs, max_secs=60.0, max_simulated=100)
+
+        said, _ = self.search_after_reading(
+            25.0, "--placer=auto", refined_search=search, what_if=lambda *_, **__: ()
+        )
+        self.assertEqual(given_secs, [29.0])
+        self.assertIn("what other machines would bring is left out: there is no time", said)
+
+    def test_what_no_time_covers_is_said_with_its_seconds(self):
+        _, said = self.search_after_reading(70.0)
+        self.assertIn(
+            "1 min 10 s were used where 1 min 0 s are allowed: reading and preparing the problem "
+            "takes 1 min 10 s here",
+            said,
+        )
+        self.assertTrue(self.read("r.json")["feasible"])
+
     def test_a_policy_starts_at_the_placement_in_a_file(self):
         start = self.assignment(*BEST)
         self.call(

@@ -1,10 +1,12 @@
 import itertools
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report import what_if as what_if_module
 from tf_placer.report.what_if import what_if, with_another_device
 
 
@@ -52,6 +54,31 @@ class WhatIfTest(absltest.TestCase):
             problem, group_graph(problem), np.array([0, 0, 1], np.int32), search_secs=0.5
         )
         self.assertEqual(more.step_secs, 1.0)
+
+    def test_machines_that_there_is_no_time_for_are_left_out(self):
+        problem, apart = two_halves(), np.array([0, 1], np.int32)
+        now_secs = [0.0]
+
+        def step_secs(*_):
+            now_secs[0] += 1.0
+            return 9.0
+
+        def search(*_, max_secs, **__):
+            given_secs.append(max_secs)
+            now_secs[0] += max_secs
+            return mock.Mock(best=mock.Mock(step_secs=5.0), lower_bound_secs=1.0)
+
+        # To simulate a step takes 1 s, so to prepare a search takes about 5 s; there are four.
+        for search_secs, shares in ((2.0, []), (8.0, [5.0]), (14.0, [5.0, 5.0])):
+            given_secs: list[float] = []
+            with (
+                mock.patch.object(what_if_module, "time", mock.Mock(monotonic=lambda: now_secs[0])),
+                mock.patch.object(what_if_module, "_step_secs", step_secs),
+                mock.patch.object(what_if_module, "auto_search", search),
+            ):
+                found = what_if(problem, group_graph(problem), apart, search_secs=search_secs)
+            self.assertEqual(given_secs, shares)
+            self.assertLen(found, len(shares))
 
     def test_the_copy_of_a_device_is_like_it(self):
         problem = two_halves()
