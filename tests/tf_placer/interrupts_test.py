@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import threading
 import time
 
 from absl.testing import absltest
 
-from tf_placer.interrupts import Interrupts
+from tf_placer.interrupts import Interrupts, TimeIsOver
 
 
 class InterruptsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.addCleanup(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        for number in (signal.SIGINT, signal.SIGALRM):
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
         self.interrupts = Interrupts()
         self.interrupts.listen()
 
@@ -44,6 +47,35 @@ class InterruptsTest(absltest.TestCase):
         threading.Timer(0.05, self.interrupts.ask).start()
         with self.assertRaises(KeyboardInterrupt), self.interrupts.breakable():
             time.sleep(60)
+
+    def test_what_is_breakable_is_broken_off_when_its_time_is_over(self):
+        with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
+            time.sleep(60)
+        # That is no request.
+        self.assertEqual(self.interrupts.count, 0)
+
+    def test_waiting_in_the_system_ends_when_the_time_is_over(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
+            select.select([reader], [], [], 60)
+
+    def test_nothing_is_broken_off_behind_what_ended_in_time(self):
+        with self.interrupts.breakable(max_secs=60.0):
+            pass
+        self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0.0)
+        signal.raise_signal(signal.SIGALRM)
+
+    def test_without_time_nothing_begins(self):
+        for interrupts in (self.interrupts, Interrupts()):
+            for max_secs in (0.0, -1.0):
+                with self.assertRaises(TimeIsOver), interrupts.breakable(max_secs=max_secs):
+                    self.fail("it was begun")
+
+    def test_who_does_not_listen_sets_no_alarm(self):
+        with Interrupts().breakable(max_secs=60.0):
+            self.assertEqual(signal.getitimer(signal.ITIMER_REAL)[0], 0.0)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.inputs.sources import read_graph, without_devices
     from tf_placer.live.dry_run import plan_search
     from tf_placer.live.given_step import read_step
-    from tf_placer.live.optimization import optimize
+    from tf_placer.live.optimization import counted_from, optimize
     from tf_placer.live.preparation import Settings, prepare
     from tf_placer.search.distributed.workers import find_workers
 
@@ -124,16 +124,17 @@ def run(args: argparse.Namespace) -> None:
         plan = plan_search(prepare(read_step(graph, **step), checked), args.log_dir)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
-    result = optimize(
-        graph,
-        **{**step, **settings},
-        log_dir=args.log_dir,
-        report=args.report,
-        tensorboard=args.tensorboard,
-        workers=args.workers,
-        num_workers=args.num_workers,
-        controllers=args.controllers,
-    )
+    with counted_from(args.start_secs):
+        result = optimize(
+            graph,
+            **{**step, **settings},
+            log_dir=args.log_dir,
+            report=args.report,
+            tensorboard=args.tensorboard,
+            workers=args.workers,
+            num_workers=args.num_workers,
+            controllers=args.controllers,
+        )
     problem = None
     try:
         if args.output_graph is not None and is_saved:

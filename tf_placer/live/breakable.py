@@ -24,6 +24,7 @@ class BreakableEnvironment:
         environment: PairedEnvironment,
         interrupts: Interrupts,
         timeout: Callable[[], float],
+        left_secs: Callable[[], float],
     ) -> None:
         """Measures nothing yet.
 
@@ -32,11 +33,13 @@ class BreakableEnvironment:
             environment: what measures with them.
             interrupts: break off a measurement.
             timeout: how many seconds the next measurement may take.
+            left_secs: the time until all measurements must be over, starting processes included.
         """
         self._sessions = sessions
         self._environment = environment
         self._interrupts = interrupts
         self._timeout = timeout
+        self._left_secs = left_secs
 
     def measure(self, placements: np.ndarray) -> list[Measurement]:
         """Measures placements; see `PairedEnvironment.measure`."""
@@ -54,7 +57,7 @@ class BreakableEnvironment:
     def _measure(self, measure: Callable[[], Measurement]) -> Measurement:
         self._sessions.timeout_secs = self._timeout()
         try:
-            with self._interrupts.breakable():
+            with self._interrupts.breakable(max_secs=self._left_secs()):
                 return measure()
         except KeyboardInterrupt:
             # What the processes are doing is of no interest any more.

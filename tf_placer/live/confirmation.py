@@ -15,6 +15,7 @@ from graph_passes.json_records import read_record
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.paired_steps import burst_steps, log_speedup
 from tf_placer.environments.second_try import tried_twice
+from tf_placer.interrupts import TimeIsOver
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, Verdict, estimate, judge
 from tf_placer.text.units import format_duration
 
@@ -193,7 +194,7 @@ def confirm(
         reference_failure: why the reference did not run before; None if it did. One round in which
             it fails again is enough then.
         max_secs: seconds after which no further round starts that would not end before them. A
-            first round always runs; the fewest that give a verdict may take half as long again.
+            first round always runs; the fewest that give a verdict may take a tenth longer.
         most_rounds: rounds of a candidate at most.
         report: called with a line for people after each round.
         should_stop: asked before each round once there are enough for a verdict; true ends it.
@@ -206,6 +207,7 @@ def confirm(
     Raises:
         KeyboardInterrupt: a measurement was broken off before there were enough rounds for a
             verdict; with more, these are what counts.
+        TimeIsOver: the time was over before the end of the first round; with more, these count.
         ValueError: the reference is not among the candidates, or it is the only one.
     """
     _check(candidates, reference)
@@ -266,7 +268,7 @@ def _check(candidates: Mapping[str, Mapping[str, str]], reference: str) -> None:
 
 
 # How far the time may be exceeded for the fewest rounds that give a verdict.
-_GRACE = 0.5
+_GRACE = 0.1
 # Candidates that seem to be slower than this have no round of their own.
 _HOPELESS_SPEEDUP = 0.97
 # So many rounds in which the reference does not run are enough where the candidate runs in all. If
@@ -385,8 +387,8 @@ class _Confirming:
                 rounds.append(self._measured([self._reference, chosen]))
                 spent_secs.append(self._clock() - start_secs)
                 self._round_secs = statistics.fmean(spent_secs)
-            except KeyboardInterrupt:
-                if len(rounds) < LEAST_ROUNDS:
+            except KeyboardInterrupt as reason:
+                if len(rounds) < (1 if isinstance(reason, TimeIsOver) else LEAST_ROUNDS):
                     raise
                 self._environment.stop()
                 break

@@ -144,6 +144,13 @@ class LiveJob:
         """Computes how long the search may go on until the confirmation has to begin."""
         return self.plan.left_to_search_secs(trials, self.finalists(trials))
 
+    def left_to_measure_secs(self, trials: Sequence[Trial]) -> float:
+        """Computes how long it is until what is measured for the search is broken off.
+
+        As long as nothing is measured, there is nothing to keep time for.
+        """
+        return self.left_to_search_secs(trials) if trials else self.plan.left_secs()
+
     def confirming_timeout_secs(self, trials: Sequence[Trial]) -> float:
         """Computes how long a placement may take in the confirmation."""
         secs = max(_LEAST_TIMEOUT_SECS, self.timeout_secs(trials))

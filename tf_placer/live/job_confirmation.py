@@ -7,8 +7,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from graph_passes.races import asynchronous_values
+from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import SessionEnvironment
+from tf_placer.interrupts import TimeIsOver
 from tf_placer.live.choice import choose_winner, hopeful_finalists
 from tf_placer.live.comparable_tensors import comparable_tensors
 from tf_placer.live.confirmation import Confirmation, confirm
@@ -91,6 +95,8 @@ def _confirm_hopeful(
         fresh.timeout_secs = job.confirming_timeout_secs(trials)
         try:
             confirmed = _confirm(job, fresh, plan, labels, hopeful, asked_before)
+        except TimeIsOver:
+            return Confirmed(Outcome.NOT_CONFIRMED, note=_too_little_time(job, trials, hopeful))
         except KeyboardInterrupt:
             return Confirmed(Outcome.INTERRUPTED)
     if confirmed.winner is not None and confirmed.confirmation is not None:
@@ -137,7 +143,9 @@ def _confirm(
     candidates, notes = dict(labels), []
     while True:
         fresh.timeout_secs = request_secs
-        with job.interrupts.breakable(asked_before + 1 if asked_before else 2):
+        # Who interrupts waits for the fewest rounds, and may interrupt once more.
+        max_secs = math.inf if asked_before else job.plan.left_secs()
+        with job.interrupts.breakable(asked_before + 1 if asked_before else 2, max_secs):
             confirmation = confirm(
                 fresh,
                 candidates,
@@ -151,17 +159,14 @@ def _confirm(
                 seed=job.request.seed,
             )
         fresh.timeout_secs = job.first_timeout_secs()
-        with job.interrupts.breakable(job.interrupts.count + 1):
-            outcome, winner, note = choose_winner(
-                fresh,
-                confirmation,
-                candidates,
-                tensors=comparable_tensors(job.grouped.op_graph, job.grouped.colocation),
-                mixed_devices=len({d.type for d in job.request.machine.devices}) > 1,
-                asynchronous=asynchronous_values(
-                    job.grouped.op_graph, job.grouped.colocation.races
-                ),
-            )
+        outcome, winner, note = choose_winner(
+            _TimedValues(job, fresh, is_timed=not asked_before),
+            confirmation,
+            candidates,
+            tensors=comparable_tensors(job.grouped.op_graph, job.grouped.colocation),
+            mixed_devices=len({d.type for d in job.request.machine.devices}) > 1,
+            asynchronous=asynchronous_values(job.grouped.op_graph, job.grouped.colocation.races),
+        )
         notes += [note] if note else []
         if outcome is not Outcome.DIFFERENT_VALUES or job.interrupts.count > asked_before:
             break
@@ -172,6 +177,37 @@ def _confirm(
             break
         candidates = others
     return Confirmed(outcome, confirmation, winner, "; ".join(notes) or None)
+
+
+class _TimedValues:
+    """Computes what graphs compute as long as there is time; see `ValuesEnvironment`."""
+
+    def __init__(
+        self, job: LiveJob, sessions: SessionEnvironment | RemoteSessions, *, is_timed: bool
+    ) -> None:
+        """Computes nothing yet.
+
+        Args:
+            job: whose time it is. An interrupt breaks off what is under way, too.
+            sessions: run the steps.
+            is_timed: whether the end of the time breaks off what is under way.
+        """
+        self._job, self._sessions, self._is_timed = job, sessions, is_timed
+
+    def fetched_values(
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+    ) -> dict[str, np.ndarray] | Failure:
+        """Fetches what a few steps compute; see `ValuesEnvironment.fetched_values`."""
+        interrupts = self._job.interrupts
+        max_secs = self._job.plan.left_secs() if self._is_timed else math.inf
+        try:
+            with interrupts.breakable(interrupts.count + 1, max_secs):
+                return self._sessions.fetched_values(assignment, tensors=tensors)
+        except TimeIsOver:
+            self._sessions.stop()
+            return Failure(
+                FailureKind.TIMEOUT, f"{self._job.request.max_secs:g} s were over before"
+            )
 
 
 def _too_little_time(job: LiveJob, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> str:

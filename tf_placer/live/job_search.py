@@ -100,6 +100,7 @@ class _JobSearch:
         if best is not None and best.assignment is not None:
             # A kill, or a disk that was full, may have left an older one.
             self._write_best(best)
+        begin_secs = self._plan.used_secs()
         if not self._log.trials:
             self._stages.enter("starting processes and measuring the graph as it came")
 
@@ -128,6 +129,8 @@ class _JobSearch:
             should_stop=self._is_over,
         )
         recorder.finish()
+        if not trials and not self._job.interrupts.count:
+            self._job.notes.append(self._why_nothing(begin_secs))
         if line := staleness_line(self._training.updates):
             self._stages.say(line)
         return trials
@@ -146,7 +149,7 @@ class _JobSearch:
     def _made(self, name: str) -> Placer | ConcurrentPlacer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
-            with self._job.interrupts.breakable():
+            with self._breakable():
                 if name == self._request.placer and needs_problem(name) and self._job.costs is None:
                     self._profile(name)
                 placer: Placer | ConcurrentPlacer
@@ -168,7 +171,7 @@ class _JobSearch:
         """Asks a placer for placements; there are none if somebody did not want to wait for it."""
         try:
             self._stages.enter("choosing what to measure next")
-            with self._job.interrupts.breakable():
+            with self._breakable():
                 placements = proposed(placer, count)
             self._stages.enter("measuring placements")
             return placements
@@ -292,8 +295,14 @@ class _JobSearch:
     def _is_over(self) -> bool:
         if self._job.interrupts.count:
             return True
-        trials = self._log.trials
-        return bool(trials) and self._job.left_to_search_secs(trials) <= 0
+        return self._left_secs() <= 0
+
+    def _left_secs(self) -> float:
+        return self._job.left_to_measure_secs(self._log.trials)
+
+    def _breakable(self) -> contextlib.AbstractContextManager[None]:
+        """Lets its body be broken off by requests to end, and when the time to search is over."""
+        return self._job.interrupts.breakable(max_secs=self._left_secs())
 
     # What people are told.
 
@@ -327,6 +336,20 @@ class _JobSearch:
                 "for is left out"
             )
 
+    def _why_nothing(self, begin_secs: float) -> str:
+        """Says what took the time in which not even the graph as it came was measured.
+
+        Args:
+            begin_secs: what was used before its processes were started.
+        """
+        max_secs = self._request.max_secs
+        left = format_duration(max(0.0, max_secs - begin_secs))
+        return (
+            f"of {max_secs:g} s, reading the graph and starting the search took "
+            f"{format_duration(begin_secs)}, and starting processes and the first steps of the "
+            f"graph as it came take more than the {left} that were left: allow more"
+        )
+
     def _warn_of_too_little_time(self) -> None:
         """Says early that nothing can be confirmed, which is what somebody waits for."""
         trials = self._log.trials
@@ -358,7 +381,9 @@ def _measurer(job: LiveJob, log: TrialLog) -> contextlib.AbstractContextManager[
             best_secs=best_secs,
             reference_secs=original,
             num_before=num_workers(log.trials),
-            should_break=lambda: job.interrupts.count > 0,
+            should_break=lambda: (
+                job.interrupts.count > 0 or job.left_to_measure_secs(log.trials) <= 0
+            ),
         )
     return OwnProcesses(
         job.environment(meta_optimizer=False),
@@ -369,6 +394,7 @@ def _measurer(job: LiveJob, log: TrialLog) -> contextlib.AbstractContextManager[
         job.directory.work,
         interrupts=job.interrupts,
         timeout_secs=timeout_secs,
+        left_secs=lambda: job.left_to_measure_secs(log.trials),
         best_secs=best_secs,
         reference_secs=original,
         report=job.stages.say,

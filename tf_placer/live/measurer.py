@@ -83,6 +83,7 @@ class OwnProcesses:
         *,
         interrupts: Interrupts,
         timeout_secs: Callable[[], float],
+        left_secs: Callable[[], float],
         best_secs: Callable[[], float | None],
         reference_secs: float | None,
         report: Callable[[str], None],
@@ -98,6 +99,7 @@ class OwnProcesses:
             work_dir: directory for logs and exchange files.
             interrupts: break off what is under way.
             timeout_secs: says how long the next measurement may take.
+            left_secs: says how long it is until measurements are broken off.
             best_secs: says what the fastest placement so far takes.
             reference_secs: what a step of the graph as it came took in trial 0, if that is over.
             report: called with a line for people when something is measured once more.
@@ -114,7 +116,7 @@ class OwnProcesses:
             best_secs=best_secs,
             report=report,
         )
-        self._live = BreakableEnvironment(environment, paired, interrupts, timeout_secs)
+        self._live = BreakableEnvironment(environment, paired, interrupts, timeout_secs, left_secs)
         self.measuring: Measuring = InTurn(self._live)
 
     def measure_original(self) -> Measurement:

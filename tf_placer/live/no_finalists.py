@@ -36,6 +36,8 @@ def outcome_without_finalists(
     budget = f"within max_trials={max_trials} and max_secs={max_secs:g}: allow more"
     if not failures:
         original = trials[0].measurement.failure if trials else None
+        if not trials:
+            return Outcome.NO_TIME, f"not even the graph as it came was measured {budget}"
         if original is None:
             return Outcome.NO_TIME, f"only the graph as it came was measured {budget}"
         return Outcome.NO_TIME, (

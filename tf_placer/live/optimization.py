@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import os
 import sys
@@ -40,8 +41,14 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.scratch import remove_scratch, scratch_directory
 from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
 from tf_placer.search.trial_log import ORIGINAL, read_log
+from tf_placer.text.units import format_duration
 
-__all__ = ["optimize"]
+__all__ = ["counted_from", "optimize"]
+
+# When the command was called that a search is for; None for a call of `optimize` by a program.
+_call_secs: contextvars.ContextVar[float | None] = contextvars.ContextVar("call", default=None)
+# Longer than this beyond its time a search is not, without saying why.
+_TOLERATED_SECS = 2.0
 
 
 def optimize(
@@ -164,7 +171,7 @@ def optimize(
         >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
         >>> print(result.reason, result.table())
     """
-    start_secs = time.monotonic()
+    start_secs = _call_secs.get() or time.monotonic()
     crew = find_workers(workers, num_workers, controllers)
     settings = Settings(
         machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
@@ -226,12 +233,35 @@ def optimize(
         RunDirectory(given).write_request(
             request, source.graph_def.SerializeToString(), config.SerializeToString()
         )
+        search_secs = time.monotonic()
         outcome = run_search(directory, given, _print_line, start_secs, host)
+    searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, verdict(None), step=step)
     result = _finished(directory, source, step)
     _show(result, source.graph_def, report, tensorboard)
+    if time.monotonic() - start_secs > request.max_secs + _TOLERATED_SECS:
+        _print_line(
+            f"{format_duration(time.monotonic() - start_secs)} were used where "
+            f"{request.max_secs:g} s are allowed: no limit covers reading the graph and its step "
+            f"({format_duration(search_secs - start_secs)} here) and writing what was found "
+            f"({format_duration(time.monotonic() - searched_secs)})"
+        )
     return result
+
+
+@contextlib.contextmanager
+def counted_from(call_secs: float) -> Iterator[None]:
+    """Has the time of a search begin earlier than `optimize`, with the command that calls it.
+
+    Args:
+        call_secs: when that was called, by `time.monotonic`.
+    """
+    token = _call_secs.set(call_secs)
+    try:
+        yield
+    finally:
+        _call_secs.reset(token)
 
 
 def _is_answered(

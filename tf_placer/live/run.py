@@ -220,7 +220,12 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
     explanation = None
     job.stages.enter("explaining the result")
     if job.costs is not None and finalists and interrupts.count < 2:
-        with contextlib.suppress(KeyboardInterrupt), interrupts.breakable(interrupts.count + 1):
+        # Who interrupts does not wait for the rest of the time.
+        max_secs = max(job.plan.left_secs(), 0.0 if not was_interrupted else job.plan.explain_secs)
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            interrupts.breakable(interrupts.count + 1, max_secs),
+        ):
             explanation = explain_trials(
                 job.costs.problem,
                 job.grouped.group_graph,
@@ -230,6 +235,8 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
                 search_secs=job.plan.explain_secs,
                 seed=request.seed,
             )
+    if explanation is None and job.costs is not None and finalists and not interrupts.count:
+        job.stages.say("there was no time left to explain the result")
 
     def write() -> None:
         job.write_found()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 
@@ -31,11 +32,14 @@ _SESSIONS_FOR_VALUES = 3
 _EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.02, 5.0
 # What a start of processes takes as long as none was timed.
 _RESTART_SECS = 10.0
-# A profile takes so long to begin with, runs so many steps, half of them traced, and measures links
-# that are not known for about so long.
+# A profile takes so long to begin with, beside opening a session, runs so many steps, half of them
+# traced, and measures links that are not known for about so long.
 _PROFILE_SETUP_SECS, _PROFILE_STEPS, _LINKS_SECS = 3.0, 25, 12.0
-# How far the time may be exceeded where nothing could be confirmed otherwise.
+# How far estimates may be too long: a confirmation that seems to take so much more than there is
+# begins where nothing could be confirmed otherwise. It ends in time all the same.
 _TOLERANCE = 0.15
+# As many of the last trials tell how slow the machine is now.
+_RECENT_TRIALS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,8 @@ class TimePlan:
     """Knows how long a search may still take.
 
     The time begins with the call, not with the first trial: starting, reading and grouping count.
-    What trials of earlier calls took counts, too.
+    What trials of earlier calls took counts, too. Whatever runs when it is over is broken off;
+    estimates of what is still to come only decide what begins.
 
     Attributes:
         max_secs: seconds for all.
@@ -135,8 +140,10 @@ class TimePlan:
             trials: all so far, the graph as it came first.
             links_known: whether the links of the machine need not be measured.
         """
-        steps_secs = _PROFILE_STEPS * (trials[0].measurement.median_secs or 0.0)
-        return _PROFILE_SETUP_SECS + steps_secs + (0.0 if links_known else _LINKS_SECS)
+        original = trials[0].measurement
+        steps_secs = _PROFILE_STEPS * (original.median_secs or 0.0)
+        secs = _PROFILE_SETUP_SECS + original.setup_secs + steps_secs
+        return _slowness(trials) * (secs + (0.0 if links_known else _LINKS_SECS))
 
     def used_secs(self) -> float:
         """Seconds used so far, earlier calls included."""
@@ -177,9 +184,9 @@ class TimePlan:
         else:
             if not self.can_confirm(trials, finalists):
                 return None
-            count, needed_secs = 1, self.needed_secs(trials, finalists)
+            count = 1
         chosen = [label for label in finalists if label in labels[: count + 1]]
-        return ConfirmationPlan(tuple(chosen), max(left_secs, needed_secs))
+        return ConfirmationPlan(tuple(chosen), max(left_secs, 0.0))
 
     def _candidates(self, finalists: Mapping[str, Trial]) -> list[Trial]:
         """Lists what is confirmed beside the graph as it came, those first that matter most."""
@@ -204,13 +211,14 @@ class TimePlan:
             return secs + _USUAL_BLOCKS * sum(each.median_secs or 0.0 for each in steps)
 
         selection_secs = round_secs(candidates) if len(candidates) > 1 else 0.0
-        return selection_secs + rounds * round_secs(candidates[:1])
+        return _slowness(trials) * (selection_secs + rounds * round_secs(candidates[:1]))
 
     def _after_secs(self, trials: Sequence[Trial]) -> float:
         """Seconds that all behind the confirmation takes."""
         setup_secs = trials[0].measurement.setup_secs if trials else 0.0
         opening_secs = _SESSIONS_FOR_VALUES * _OPENING_ORIGINAL * setup_secs
-        return 0.5 * _restart_secs(trials) + opening_secs + 2.0 * self.explain_secs
+        secs = 0.5 * _restart_secs(trials) + opening_secs
+        return _slowness(trials) * secs + 2.0 * self.explain_secs
 
 
 def _is_any_hopeful(finalists: Mapping[str, Trial]) -> bool:
@@ -228,6 +236,15 @@ def _by_importance(finalists: Mapping[str, Trial], baselines: Sequence[str]) -> 
     if ORIGINAL not in finalists:
         return ()  # Nothing has run so far.
     return tuple(dict.fromkeys([ORIGINAL, *others[:1], *best_baseline, *finalists]))
+
+
+def _slowness(trials: Sequence[Trial]) -> float:
+    """Computes how many times as slow as for the first trial the machine is; at least 1.
+
+    What is still to come is estimated by the first trial, and other programs may have begun since.
+    """
+    recent = [trial for trial in trials[1:] if trial.repeats is None][-_RECENT_TRIALS:]
+    return max(1.0, statistics.median([each.measurement.drift for each in recent] or [1.0]))
 
 
 def _restart_secs(trials: Sequence[Trial]) -> float:

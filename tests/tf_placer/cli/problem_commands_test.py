@@ -355,7 +355,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
     def test_what_no_time_covers_is_said_with_its_seconds(self):
         _, said = self.search_after_reading(70.0)
         self.assertIn(
-            "1 min 10 s were used where 1 min 0 s are allowed: reading and preparing the problem "
+            "1 min 10 s were used where 1 min 00 s are allowed: reading and preparing the problem "
             "takes 1 min 10 s here",
             said,
         )

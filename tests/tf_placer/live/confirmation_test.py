@@ -11,6 +11,7 @@ from absl.testing import absltest, parameterized
 
 from tests.tf_placer import doubles
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.interrupts import TimeIsOver
 from tf_placer.live.confirmation import Confirmation, confirm, survey
 from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS, estimate
 
@@ -317,7 +318,7 @@ class ConfirmTest(parameterized.TestCase):
         candidates = labelled(o={"fails": always}, a={"fails": always})
         self.assertIsNone(confirmed(doubles.DriftingEnvironment(0), candidates).best)
 
-    @parameterized.parameters((0.0, 1), (25.0, 3), (27.0, 4), (45.0, 4), (1e9, MOST_ROUNDS))
+    @parameterized.parameters((0.0, 1), (25.0, 2), (37.0, 4), (45.0, 4), (1e9, MOST_ROUNDS))
     def test_no_round_starts_that_would_not_end_in_time_but_the_first(self, max_secs, most):
         # Every round takes 10 s.
         result = confirmed(Undecided(0), labelled(o=1, a=1), max_secs=max_secs)
@@ -331,6 +332,27 @@ class ConfirmTest(parameterized.TestCase):
         environment = doubles.DriftingEnvironment(0, noise=0.3)
         result = confirmed(environment, labelled(o=1, a=1.3), should_stop=lambda: True)
         self.assertLen(result.rounds, LEAST_ROUNDS)
+
+    def test_what_was_measured_when_the_time_was_over_counts_and_is_no_verdict(self):
+        class Timed(Undecided):
+            def run_steps(self, label, count):
+                if self.round > 2:
+                    raise TimeIsOver
+                return super().run_steps(label, count)
+
+        result = confirmed(Timed(0), labelled(o=1, a=1.5))
+        self.assertLen(result.rounds, 2)
+        comparison = result.comparisons["a"]
+        self.assertFalse(comparison.faster)
+        self.assertIn(f"in 2 of the {LEAST_ROUNDS} rounds that are needed", comparison.reason)
+
+    def test_time_that_is_over_before_the_end_of_the_first_round_is_passed_on(self):
+        class Timed(Undecided):
+            def run_steps(self, label, count):
+                raise TimeIsOver
+
+        with self.assertRaises(TimeIsOver):
+            confirmed(Timed(0), labelled(o=1, a=1.5))
 
     def test_an_interrupt_before_a_verdict_is_possible_is_passed_on(self):
         class Interrupted(Undecided):

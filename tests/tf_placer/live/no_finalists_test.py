@@ -33,6 +33,10 @@ class OutcomeWithoutFinalistsTest(absltest.TestCase):
             "more",
         )
 
+    def test_without_any_trial_it_says_so(self):
+        self.assertEqual(self.outcome(), Outcome.NO_TIME)
+        self.assertIn("not even the graph as it came was measured within", self.why)
+
     def test_an_original_that_does_not_run_says_nothing_about_placements(self):
         for kind in (_OOM, _TIMEOUT):
             self.assertEqual(self.outcome(failed(0, None, kind)), Outcome.NO_TIME)

@@ -23,6 +23,7 @@ from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.inputs.sources import read_source
+from tf_placer.interrupts import TimeIsOver
 from tf_placer.live import run as live_run
 from tf_placer.live import run_directory, time_plan
 from tf_placer.live.other_searches import OtherSearches
@@ -191,6 +192,80 @@ class RunTest(tf.test.TestCase):
             self.directory = RunDirectory(self.create_tempdir().full_path)
             self.run_search(Script(slower), max_secs=300.0, max_trials=max_trials)
             self.assertNotIn("began", self.directory.read_result().note)
+
+    def run_until(self, script: Script, **changes) -> Outcome:
+        """Searches for 300 s by a clock that scripts move; one that is over breaks off."""
+        self.clock = mock.Mock(monotonic=lambda: self.now_secs)
+        self.now_secs = time.monotonic()
+        with mock.patch.object(time_plan, "time", self.clock):
+            return self.run_search(script, max_secs=300.0, **changes)
+
+    def end_time(self) -> None:
+        self.now_secs += 301.0
+        raise TimeIsOver
+
+    def test_an_original_that_takes_all_of_the_time_is_broken_off(self):
+        def secs(_):
+            self.end_time()
+
+        self.assertEqual(self.run_until(Script(secs)), Outcome.NO_TIME)
+        result = self.directory.read_result()
+        self.assertEqual(result.num_trials, 0)
+        self.assertRegex(
+            result.note,
+            "^of 300 s, reading the graph and starting the search took .*, and starting processes "
+            "and the first steps of the graph as it came take more than the .* that were left",
+        )
+        self.assertEmpty(read_log(self.directory.trials)[1])
+        # The same call tries again: the machine may have been busy.
+        self.assertFalse(result.is_complete)
+        script = Script(secs=split_is_faster)
+        self.assertEqual(self.run_until(script), Outcome.FASTER)
+
+    def test_a_trial_that_takes_the_time_of_the_confirmation_is_broken_off_and_does_not_count(self):
+        script = Script()
+
+        def secs(assignment):
+            if len(script.measured) == 6 and not script.confirmed:
+                # As much as is left for the search.
+                self.now_secs += 280.0
+                raise TimeIsOver
+            return split_is_faster(assignment)
+
+        script.secs = secs
+        self.assertEqual(self.run_until(script), Outcome.FASTER)
+        _, trials = read_log(self.directory.trials)
+        self.assertEqual(sum(each.repeats is None for each in trials), 5)
+        self.assertTrue(all(each.measurement.failure is None for each in trials))
+
+    def test_a_confirmation_that_is_broken_off_claims_nothing(self):
+        for rounds, note in (
+            (0, "no time left of 300 s to measure .* again"),
+            (2, "no time for more, and .* is about 2.00x original in 2 of the 4 rounds"),
+        ):
+            self.directory = RunDirectory(self.create_tempdir().full_path)
+            script = Script()
+
+            def secs(assignment, rounds=rounds, script=script):
+                # One round chooses, with all; then there are two in each.
+                if script.confirmed.count({}) > 1 + rounds:
+                    self.end_time()
+                return split_is_faster(assignment)
+
+            script.secs = secs
+            self.assertEqual(self.run_until(script), Outcome.NOT_CONFIRMED)
+            self.assertRegex(self.directory.read_result().note, note)
+            self.assertFalse(self.directory.placement.exists())
+
+    def test_values_that_there_is_no_time_to_compare_are_said_to_be_so(self):
+        def values(_):
+            self.end_time()
+
+        self.assertEqual(self.run_until(Script(split_is_faster, values)), Outcome.FASTER)
+        self.assertIn(
+            "what the graphs compute could not be compared: 300 s were over before",
+            self.directory.read_result().note,
+        )
 
     def test_what_was_measured_is_in_the_log_beside_the_original(self):
         self.run_search(Script(secs=split_is_faster), max_trials=6)
