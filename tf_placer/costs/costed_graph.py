@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import pathlib
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -16,13 +18,15 @@ from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import Placement
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.given_placement import asked_devices, colocated_devices
+from tf_placer.costs.graph_memory import variables_bytes
 from tf_placer.costs.graph_problem import graph_problem
 from tf_placer.costs.known_links import keep_links, known_links
-from tf_placer.costs.link_calibration import calibrate_links
+from tf_placer.costs.link_calibration import calibrate_links, with_usual_links
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.live_processes import LiveProcesses
-from tf_placer.environments.session import SessionEnvironment
+from tf_placer.environments.session import SessionEnvironment, WorkerStartError
+from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.sources import Source
 from tf_placer.machines.lookup import computer_memory_bytes
@@ -32,6 +36,12 @@ from tf_placer.scratch import scratch_directory
 from tf_placer.text.units import format_age
 
 __all__ = ["CostedGraph", "cost_graph"]
+
+# A search has the graph as it came and a placement of it open while links are measured.
+_OPEN_SESSIONS = 2
+# Links are measured where there is so much time, in seconds; of more, a share is for them, up to a
+# limit after which none are expected.
+_LEAST_LINKS_SECS, _LINKS_SHARE, _MOST_LINKS_SECS = 8.0, 0.5, 60.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,6 +112,7 @@ def cost_graph(
     session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
     timeout_secs: float = 300.0,
+    max_secs: float = math.inf,
     known_secs: Mapping[tuple[int, ...], float] | None = None,
     environment: SessionEnvironment | None = None,
     processes: LiveProcesses | None = None,
@@ -111,6 +122,8 @@ def cost_graph(
     """Finds out what a graph costs on a machine: measured where it is there, else computed.
 
     The links of a machine are measured once, and then are those in the user's cache directory.
+    Those that cannot be measured, or that there is no time to measure, are taken for usual ones of
+    the kind of machine, which is said and not kept.
 
     Args:
         source: the graph and its step.
@@ -120,11 +133,13 @@ def cost_graph(
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
         timeout_secs: seconds that each trace of the graph may take.
+        max_secs: seconds for all of it; decides whether links are measured.
         known_secs: by placement, a device index per group, seconds of a step that was measured on
             the machine already.
         environment: runs steps of the graph on the machine; one of its own when None.
         processes: of the machine, for an environment of its own; new ones when None.
-        measure_links: whether to measure links that are known.
+        measure_links: whether to measure links that are known; then it is an error if they cannot
+            be measured.
         report: called with what is being done.
 
     Raises:
@@ -132,6 +147,7 @@ def cost_graph(
         ValueError: the granularity is unknown.
         SearchError, WorkerStartError: the graph could not be run.
     """
+    end_secs = time.monotonic() + max_secs
     report("grouping the operations")
     grouped = group_operations(source.op_graph, granularity)
     if machine.kind == "described":
@@ -167,7 +183,9 @@ def cost_graph(
         costs = profile_graph(environment, grouped, machine, steps=steps, known_secs=known_secs)
         if len(machine.devices) > 1:
             machine = _with_links(
-                machine, session_config, directory, environment.processes, measure_links, report
+                *(machine, session_config, directory, environment.processes, measure_links, report),
+                held_bytes=_OPEN_SESSIONS * variables_bytes(grouped.op_graph),
+                left_secs=end_secs - time.monotonic(),
             )
     return CostedGraph(grouped, _with_memory(machine), costs)
 
@@ -179,19 +197,53 @@ def _with_links(
     processes: LiveProcesses,
     measure_links: bool,
     report: Callable[[str], None],
+    *,
+    held_bytes: int,
+    left_secs: float,
 ) -> Machine:
-    """Adds the links of a machine: those that are known, or else as they are measured now."""
+    """Adds the links of a machine: those that are known, or else as they are measured now.
+
+    Args:
+        machine: without links.
+        session_config: of the sessions that measure.
+        directory: for logs and exchange files.
+        processes: of the machine.
+        measure_links: whether to measure links that are known.
+        report: called with what is being done.
+        held_bytes: what the variables of the graph may take on each device.
+        left_secs: the time that is left; infinite without a limit.
+    """
     known = None if measure_links else known_links(machine, session_config)
     if known is not None:
         report(f"the links of {machine.spec} are those measured {format_age(known.age_secs)} ago")
         return known.machine
+    if left_secs < _LEAST_LINKS_SECS and not measure_links:
+        return _without_measuring(machine, "there is no time to measure them", report)
     report(f"measuring the links of {machine.spec}, to keep them")
-    machine = calibrate_links(machine, session_config, directory, processes)
+    try:
+        machine = calibrate_links(
+            *(machine, session_config, directory, processes),
+            held_bytes=held_bytes,
+            timeout_secs=min(_MOST_LINKS_SECS, _LINKS_SHARE * left_secs),
+        )
+    except (SearchError, WorkerStartError) as error:
+        if measure_links:
+            raise
+        return _without_measuring(machine, str(error), report)
     try:
         keep_links(machine, session_config)
     except OSError as error:
         logging.warning("the links of %s cannot be kept: %s", machine.spec, error)
     return machine
+
+
+def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
+    """Takes the links of a machine for usual ones, and says so."""
+    report(
+        f"the links of {machine.spec} are taken for usual ones of its kind, so predictions may be "
+        f"wrong: {why}"
+    )
+    return with_usual_links(machine)
 
 
 def _with_memory(machine: Machine) -> Machine:

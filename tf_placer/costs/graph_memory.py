@@ -13,7 +13,7 @@ from tensorflow.python.framework import op_def_registry
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 
-__all__ = ["GraphMemory", "graph_memory"]
+__all__ = ["GraphMemory", "graph_memory", "variables_bytes"]
 
 # Operations whose outputs are in the memory of their first input. Those that hand on a reference
 # to a variable are further ones.
@@ -115,6 +115,12 @@ def graph_memory(
         elif not users <= set(number[graph.tensor_producer[tensors]].tolist()):
             local[root] = buffer_bytes
     return GraphMemory(resident, local, held_by)
+
+
+def variables_bytes(graph: OpGraph) -> int:
+    """Adds up what the variables hold that a step needs."""
+    places = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed)
+    return sum(_variable_bytes(graph, i) for i in places.tolist())
 
 
 def _buffers(

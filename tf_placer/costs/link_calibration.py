@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import os
 import pathlib
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
 from tf_placer.costs.tensor_streams import make_factor, make_values, send, tensor_stream
-from tf_placer.environments.environment import Failure
+from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.environments.step_profile import OperationTimes
@@ -24,13 +26,17 @@ from tf_placer.machines.machine import Link, Machine
 from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.scratch import scratch_directory
 
-__all__ = ["calibrate_links", "fit_link"]
+__all__ = ["calibrate_links", "fit_link", "with_usual_links"]
 
 tf1 = tf.compat.v1
 
 _KIB, _MIB = 2**10, 2**20
-# The smallest stands for a tensor of no bytes.
+# The smallest stands for a tensor of no bytes. Where memory is scarce, all that are larger than one
+# of the limits are left out.
 _SIZES = (4, 64 * _KIB, 256 * _KIB, _MIB, 4 * _MIB, 16 * _MIB)
+_SIZE_LIMITS = (16 * _MIB, _MIB, 64 * _KIB)
+# Between many devices there are so many ways that large tensors would take long.
+_MANY_DEVICES, _LARGEST_OF_MANY = 4, _MIB
 _TRIPS = 6
 # Tensors of a stream are made at once, or each after four more products.
 _NUM_TENSORS, _PRODUCTS_EACH = 24, 4
@@ -38,14 +44,28 @@ _NUM_PRODUCTS = _NUM_TENSORS * _PRODUCTS_EACH
 _AT_ONCE = (1,) * _NUM_TENSORS
 _APART = range(_PRODUCTS_EACH, _NUM_PRODUCTS + 1, _PRODUCTS_EACH)
 _Manner = Literal["kept", "at once", "apart"]
-_MANNERS: Mapping[int, tuple[_Manner, ...]] = {
-    _SIZES[0]: ("kept", "at once", "apart"),
-    _MIB: ("kept", "at once"),
-}
+# Of small tensors, and of the large ones that are sent in streams.
+_SMALL_MANNERS: tuple[_Manner, ...] = ("kept", "at once", "apart")
+_LARGE_MANNERS: tuple[_Manner, ...] = ("kept", "at once")
+_LARGEST_IN_STREAM = _MIB
 # Source, destination, bytes, and whether tensors are sent, and how.
 _Stream = tuple[str, str, int, _Manner]
 _PROTOCOL = MeasuringProtocol(steps=15, dropped=3)
 _TIMEOUT_SECS = 120.0
+# After these seconds of timing, few rounds are enough; what comes before takes about as long.
+_ENOUGH_SECS = 8.0
+# A device holds the values of all sizes and, while the largest are on their way, some copies; and
+# others may need memory meanwhile.
+_COPIES, _SHARE_OF_FREE = 4, 0.5
+# Links that cannot be measured are taken for usual ones of their kind, in seconds and bytes per
+# second: through the memory of a computer, through sockets on it, and through a network.
+_USUAL_LINKS: Mapping[str, tuple[float, float]] = {
+    "attached": (3e-5, 5e9),
+    "local": (5e-4, 1e9),
+    "cluster": (5e-4, 5e8),
+}
+# Of the devices of a local machine; others lose nothing.
+_USUAL_SHARE, _USUAL_OVERHEAD_SECS = 0.3, 2e-4
 
 
 def calibrate_links(
@@ -53,6 +73,9 @@ def calibrate_links(
     session_config: tf.compat.v1.ConfigProto | None = None,
     work_dir: str | os.PathLike[str] | None = None,
     processes: LiveProcesses | None = None,
+    *,
+    held_bytes: int = 0,
+    timeout_secs: float = _TIMEOUT_SECS,
 ) -> Machine:
     """Measures latency and bandwidth between every ordered pair of devices.
 
@@ -66,11 +89,16 @@ def calibrate_links(
     the `transfer_share` of the devices. What small ones cost that are sent at once and one by one
     gives their `transfer_overhead_secs`.
 
+    Tensors are as large as fits beside what the devices hold; smaller ones are tried where memory
+    was too small all the same.
+
     Args:
         machine: an attached or local machine or a cluster.
         session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
         work_dir: directory for logs and exchange files; the system's temporary directory when None.
         processes: of the machine, which run already; new ones when None.
+        held_bytes: what other sessions may hold on each device meanwhile.
+        timeout_secs: seconds that it may take, not counting the start of processes.
 
     Returns:
         The machine with measured links.
@@ -82,8 +110,80 @@ def calibrate_links(
     names = [device.name for device in machine.devices]
     if len(names) < 2:
         return machine
-    is_local = machine.kind == "local"
-    graph, initializer, trips, streams = _graph(names, with_streams=is_local)
+    end_secs = time.monotonic() + timeout_secs
+    for sizes in _possible_sizes(machine, held_bytes):
+        left_secs = max(end_secs - time.monotonic(), 1.0)
+        timed = _time_transfers(machine, sizes, session_config, work_dir, processes, left_secs)
+        if not isinstance(timed, Failure) or timed.kind is not FailureKind.OUT_OF_MEMORY:
+            break
+    if isinstance(timed, Failure):
+        raise SearchError(f"the links of {machine.spec} cannot be measured: {timed.message}")
+    secs, runs = timed
+    links = tuple(_link(*pair, sizes, secs) for pair in itertools.permutations(names, 2))
+    devices = machine.devices
+    if runs:
+        share, overhead_secs = _losses(machine, links, runs)
+        devices = tuple(
+            dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
+            for device in devices
+        )
+    return dataclasses.replace(machine, devices=devices, links=links)
+
+
+def with_usual_links(machine: Machine) -> Machine:
+    """Gives a machine whose links cannot be measured usual ones of its kind."""
+    latency_secs, bandwidth = _USUAL_LINKS[machine.kind]
+    pairs = itertools.permutations([device.name for device in machine.devices], 2)
+    devices = machine.devices
+    if machine.kind == "local":
+        devices = tuple(
+            dataclasses.replace(
+                device,
+                transfer_share=_USUAL_SHARE,
+                transfer_overhead_secs=_USUAL_OVERHEAD_SECS,
+            )
+            for device in devices
+        )
+    links = tuple(Link(*pair, latency_secs, bandwidth) for pair in pairs)
+    return dataclasses.replace(machine, devices=devices, links=links)
+
+
+def _possible_sizes(machine: Machine, held_bytes: int) -> Iterator[tuple[int, ...]]:
+    """Yields the sizes of tensors that may fit on all devices, the most first, ever fewer.
+
+    Args:
+        machine: the devices.
+        held_bytes: what others may hold on each of them.
+    """
+    limits = [device.memory_bytes for device in machine.devices if device.memory_bytes is not None]
+    free_bytes = min(limits, default=math.inf) - held_bytes
+    most = _LARGEST_OF_MANY if len(machine.devices) > _MANY_DEVICES else _SIZES[-1]
+    for limit in _SIZE_LIMITS:
+        sizes = tuple(size for size in _SIZES if size <= limit)
+        needed = sum(sizes) + _COPIES * limit
+        if machine.kind == "local":
+            needed += 2 * _NUM_TENSORS * min(limit, _LARGEST_IN_STREAM)
+        is_last = limit == _SIZE_LIMITS[-1]
+        if is_last or (limit <= most and needed <= _SHARE_OF_FREE * free_bytes):
+            yield sizes
+
+
+def _time_transfers(
+    machine: Machine,
+    sizes: tuple[int, ...],
+    session_config: tf.compat.v1.ConfigProto | None,
+    work_dir: str | os.PathLike[str] | None,
+    processes: LiveProcesses | None,
+    timeout_secs: float,
+) -> tuple[dict[tuple[str, str, int], float], dict[_Stream, OperationTimes]] | Failure:
+    """Times tensors of some sizes between the devices of a machine.
+
+    Returns:
+        By (source, destination, bytes) the seconds of one round trip, and by stream what it took,
+        of a local machine; or why there is nothing.
+    """
+    names = [device.name for device in machine.devices]
+    graph, initializer, trips, streams = _graph(names, sizes, with_streams=machine.kind == "local")
     with scratch_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -94,28 +194,22 @@ def calibrate_links(
             machine,
             lambda _: {},
             protocol=_PROTOCOL,
-            timeout_secs=_TIMEOUT_SECS,
+            timeout_secs=timeout_secs,
             session_config=session_config,
             work_dir=directory,
             processes=processes,
         ) as environment:
-            times = environment.time_each([*trips.values(), *streams.values()])
+            times = environment.time_each(
+                [*trips.values(), *streams.values()],
+                enough_secs=min(_ENOUGH_SECS, timeout_secs / 2),
+            )
     if isinstance(times, Failure):
-        raise SearchError(f"the links of {machine.spec} cannot be measured: {times.message}")
+        return times
     secs = {
         key: _undisturbed(run.secs) / _TRIPS
         for key, run in zip(trips, times[: len(trips)], strict=True)
     }
-    links = tuple(_link(*pair, secs) for pair in itertools.permutations(names, 2))
-    devices = machine.devices
-    if is_local:
-        runs = dict(zip(streams, times[len(trips) :], strict=True))
-        share, overhead_secs = _losses(machine, links, runs)
-        devices = tuple(
-            dataclasses.replace(device, transfer_share=share, transfer_overhead_secs=overhead_secs)
-            for device in devices
-        )
-    return dataclasses.replace(machine, devices=devices, links=links)
+    return secs, dict(zip(streams, times[len(trips) :], strict=True))
 
 
 def _undisturbed(secs: Sequence[float]) -> float:
@@ -138,7 +232,8 @@ def _losses(
     """
     tasks = {device.name: f"task {task}" for task, device in enumerate(machine.devices)}
     pairs = list(dict.fromkeys(stream[:2] for stream in streams))
-    small, large = _SIZES[0], _MIB
+    sizes = {size for _, _, size, _ in streams}
+    small, large = min(sizes), max(sizes)
 
     def lost_secs(pair: tuple[str, str], end: str, size: int, manner: _Manner) -> float:
         """Computes what an end of a stream lost to each tensor."""
@@ -169,14 +264,19 @@ def _losses(
     return share, max(at_once_secs + apart_secs, 0.0) / parts
 
 
-def _link(source: str, destination: str, secs: Mapping[tuple[str, str, int], float]) -> Link:
+def _link(
+    source: str,
+    destination: str,
+    sizes: Sequence[int],
+    secs: Mapping[tuple[str, str, int], float],
+) -> Link:
     """Computes the link between two devices from the times of all round trips."""
 
     def trip(there: str, back: str, size: int) -> float:
         return max(secs[there, back, size] - secs[there, there, size], 0.0)
 
-    latency_secs = (trip(source, destination, _SIZES[0]) + trip(destination, source, _SIZES[0])) / 4
-    one_way = {size: trip(source, destination, size) - latency_secs for size in _SIZES[1:]}
+    latency_secs = (trip(source, destination, sizes[0]) + trip(destination, source, sizes[0])) / 4
+    one_way = {size: trip(source, destination, size) - latency_secs for size in sizes[1:]}
     return Link(source, destination, *fit_link(latency_secs, one_way))
 
 
@@ -200,7 +300,7 @@ def fit_link(latency_secs: float, secs: Mapping[int, float]) -> tuple[float, flo
 
 
 def _graph(
-    names: Sequence[str], *, with_streams: bool
+    names: Sequence[str], sizes: tuple[int, ...] = _SIZES, *, with_streams: bool
 ) -> tuple[tf.Graph, str, dict[tuple[str, str, int], str], dict[_Stream, str]]:
     """Builds what is timed between pairs of devices.
 
@@ -212,11 +312,15 @@ def _graph(
     """
     # All processes are alike, so not every pair has to show what it loses.
     stream_ends = dict(zip(names, [*names[1:], names[0]], strict=True)) if with_streams else {}
+    manners = {
+        max(size for size in sizes if size <= _LARGEST_IN_STREAM): _LARGE_MANNERS,
+        sizes[0]: _SMALL_MANNERS,
+    }
     trips: dict[tuple[str, str, int], str] = {}
     streams: dict[_Stream, str] = {}
     with tf.Graph().as_default() as graph:
         factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
-        for source, size in itertools.product(names, _SIZES):
+        for source, size in itertools.product(names, sizes):
             values = make_values(f"values_{names.index(source)}_{size}", source, size)
             for destination in names:
                 arrived = tf.no_op()
@@ -226,8 +330,8 @@ def _graph(
                 trips[source, destination, size] = arrived.name
                 if destination != stream_ends.get(source):
                     continue
-                for manner in _MANNERS.get(size, ()):
-                    are_apart = manner == "apart" or (manner, size) == ("kept", _SIZES[0])
+                for manner in manners.get(size, ()):
+                    are_apart = manner == "apart" or (manner, size) == ("kept", sizes[0])
                     streams[source, destination, size, manner] = tensor_stream(
                         *(values, factors, source, destination),
                         is_sent=manner != "kept",

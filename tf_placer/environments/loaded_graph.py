@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ _OPENING = "opening the session"
 _INITIALISING = "the initialisers"
 _FILLING = "filling the queues"
 _TIMED_ALONE = 2
+# Rounds of timed operations that say something, beside those that do not count.
+_LEAST_ROUNDS = 3
 # What a step may raise because of the values of variables, or of how far an iterator is.
 _ERRORS_OF_STATE = (
     tf.errors.FailedPreconditionError,
@@ -536,6 +539,8 @@ class LoadedGraph:
         processes: Sequence[int],
         timeout_secs: float,
         report_stage: Callable[[str], None],
+        enough_secs: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
     ) -> list[dict[str, Any]]:
         """Times several operations of the graph as it came, taking turns.
 
@@ -546,6 +551,8 @@ class LoadedGraph:
             processes: ids of processes whose processor time is measured.
             timeout_secs: limit of every single run.
             report_stage: called with what comes next.
+            enough_secs: after so many seconds the fewest rounds that say something are enough.
+            clock: gives the time in seconds.
 
         Returns:
             For each fetch `secs` of its counted runs and `cpu_secs`, a list of those of each
@@ -562,15 +569,21 @@ class LoadedGraph:
             ]
             secs = np.zeros([len(runs), rounds])
             cpu_secs = np.zeros([len(runs), rounds, len(processes)])
-            for number in range(rounds):
+            end_secs = clock() + enough_secs
+            num_run = 0
+            while num_run < rounds:
+                if num_run >= dropped + _LEAST_ROUNDS and clock() >= end_secs:
+                    break
                 for k, run in enumerate(runs):
                     used = _cpu_secs(processes)
                     start = time.perf_counter()
                     run()
-                    secs[k, number] = time.perf_counter() - start
-                    cpu_secs[k, number] = _cpu_secs(processes) - used
+                    secs[k, num_run] = time.perf_counter() - start
+                    cpu_secs[k, num_run] = _cpu_secs(processes) - used
+                num_run += 1
+        counted = slice(dropped, num_run)
         return [
-            {"secs": times[dropped:].tolist(), "cpu_secs": used[dropped:].T.tolist()}
+            {"secs": times[counted].tolist(), "cpu_secs": used[counted].T.tolist()}
             for times, used in zip(secs, cpu_secs, strict=True)
         ]
 

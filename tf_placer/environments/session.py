@@ -355,11 +355,14 @@ class SessionEnvironment:
         answer = tried_twice(lambda: self._request(command), self._report)
         return answer if isinstance(answer, Failure) else StepProfile.from_json(answer)
 
-    def time_each(self, fetches: Sequence[str]) -> list[OperationTimes] | Failure:
+    def time_each(
+        self, fetches: Sequence[str], *, enough_secs: float | None = None
+    ) -> list[OperationTimes] | Failure:
         """Times operations of the graph as it came, each alone, taking turns.
 
         Args:
             fetches: names of operations.
+            enough_secs: after so many seconds few rounds are enough; None for all rounds.
 
         Returns:
             What each takes, or why that is not known.
@@ -367,9 +370,11 @@ class SessionEnvironment:
         Raises:
             WorkerStartError: the processes do not start.
         """
-        return tried_twice(lambda: self._timed_each(fetches), self._report)
+        return tried_twice(lambda: self._timed_each(fetches, enough_secs), self._report)
 
-    def _timed_each(self, fetches: Sequence[str]) -> list[OperationTimes] | Failure:
+    def _timed_each(
+        self, fetches: Sequence[str], enough_secs: float | None
+    ) -> list[OperationTimes] | Failure:
         self._check_open()
         # The ids of the processes are part of the request.
         self._processes.start(self._load)
@@ -381,6 +386,7 @@ class SessionEnvironment:
                 "rounds": self._protocol.steps,
                 "dropped": self._protocol.dropped,
                 "processes": list(processes.values()),
+                **({} if enough_secs is None else {"enough_secs": enough_secs}),
             }
         )
         if isinstance(answer, Failure):

@@ -143,6 +143,7 @@ class OwnProcesses:
                 session_config=self._session_config,
                 work_dir=self._work_dir,
                 environment=self._environment,
+                max_secs=timeout_secs,
                 known_secs=known_secs,
                 report=report,
             ).problem()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -11,15 +12,84 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from tests import graphs
+from tf_placer.costs import costed_graph
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.costs.given_placement import asked_devices, nearest_assignment
+from tf_placer.environments.session import WorkerStartError
+from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Link, Machine
+from tf_placer.machines.machine import Device, Link, Machine
 from tf_placer.problem.placement_problem import PlacementProblem
 
 _MACHINE = "2xK80"
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+_PAIR = Machine(
+    "a pair", "attached", tuple(Device(f"{_CPU[:-1]}{i}", "CPU", 10**9) for i in range(2))
+)
+
+
+class LinksTest(tf.test.TestCase):
+    """The links of a machine whose operations are traced, where measuring them may fail."""
+
+    def cost(self, calibrate_links, **settings) -> Machine:
+        graph = graphs.two_branches()
+        source = read_source(graph.graph, graph.fetches)
+        self.lines: list[str] = []
+        with (
+            mock.patch.object(costed_graph, "profile_graph", mock.Mock()),
+            mock.patch.object(costed_graph, "known_links", return_value=None),
+            mock.patch.object(costed_graph, "keep_links") as self.keep_links,
+            mock.patch.object(costed_graph, "calibrate_links", calibrate_links),
+        ):
+            costed = cost_graph(
+                source,
+                _PAIR,
+                steps=1,
+                environment=mock.Mock(),
+                report=self.lines.append,
+                **settings,
+            )
+        return costed.machine
+
+    def test_measured_links_are_kept(self):
+        measured = dataclasses.replace(_PAIR, links=(Link(_CPU, f"{_CPU[:-1]}1", 1e-3, 1e9),))
+        self.assertEqual(self.cost(lambda *_, **__: measured).links, measured.links)
+        self.keep_links.assert_called_once()
+
+    def test_links_that_cannot_be_measured_are_usual_ones_which_is_said_and_not_kept(self):
+        for error in (SearchError("no memory"), WorkerStartError("no worker")):
+            machine = self.cost(mock.Mock(side_effect=error))
+            self.assertLen(machine.links, 2)
+            self.assertRegex(
+                self.lines[-1],
+                f"^the links of a pair are taken for usual ones of its kind, .* wrong: {error}",
+            )
+            self.keep_links.assert_not_called()
+
+    def test_links_are_not_measured_where_there_is_no_time(self):
+        machine = self.cost(self.fail, max_secs=5.0)
+        self.assertLen(machine.links, 2)
+        self.assertIn("there is no time to measure them", self.lines[-1])
+
+    def test_half_of_the_time_that_is_left_may_be_for_links(self):
+        measure = mock.Mock(return_value=_PAIR)
+        self.cost(measure, max_secs=40.0)
+        self.assertBetween(measure.call_args.kwargs["timeout_secs"], 4.0, 20.0)
+        self.cost(measure)
+        self.assertEqual(measure.call_args.kwargs["timeout_secs"], 60.0)
+
+    def test_who_asks_for_measured_links_is_told_why_there_are_none(self):
+        with self.assertRaisesRegex(SearchError, "no memory"):
+            self.cost(mock.Mock(side_effect=SearchError("no memory")), measure_links=True)
+
+    def test_what_the_variables_of_a_step_hold_is_left_free(self):
+        measure = mock.Mock(return_value=_PAIR)
+        self.cost(measure)
+        # Four matrices of 32 rows and columns, in the two sessions of a search.
+        self.assertEqual(measure.call_args.kwargs["held_bytes"], 2 * 4 * 32 * 32 * 4)
 
 
 class CostedGraphTest(tf.test.TestCase):

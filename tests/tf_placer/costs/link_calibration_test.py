@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.costs import link_calibration
-from tf_placer.costs.link_calibration import calibrate_links, fit_link
+from tf_placer.costs.link_calibration import calibrate_links, fit_link, with_usual_links
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.loaded_graph import LoadedGraph
 from tf_placer.environments.step_profile import OperationTimes
@@ -61,9 +61,97 @@ class _Timed:
     def __call__(self, *_args, **_settings) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext(self)
 
-    def time_each(self, fetches):
+    def time_each(self, fetches, *, enough_secs):
+        assert 0 < enough_secs <= 10
         times = self._times(fetches)
         return times if isinstance(times, Failure) else list(times)
+
+
+class _SmallMemory:
+    """Instead of an environment: sessions on devices with room for tensors of some size.
+
+    Attributes:
+        tried: the largest tensors of each attempt.
+    """
+
+    def __init__(self, room_bytes: int, kind: FailureKind = FailureKind.OUT_OF_MEMORY) -> None:
+        self._room_bytes, self._kind = room_bytes, kind
+        self.tried: list[int] = []
+
+    def __call__(self, path, *_args, **_settings) -> contextlib.AbstractContextManager:
+        graph_def = v1.GraphDef.FromString(path.read_bytes())
+        self.tried.append(
+            max(
+                4 * node.attr["shape"].shape.dim[0].size
+                for node in graph_def.node
+                if node.op == "VarHandleOp" and node.name.startswith("values")
+            )
+        )
+        return contextlib.nullcontext(self)
+
+    def time_each(self, fetches, *, enough_secs):
+        if self.tried[-1] > self._room_bytes:
+            return Failure(self._kind, "it failed")
+        return [OperationTimes((1e-3 * (1 + number),)) for number, _ in enumerate(fetches)]
+
+
+class LittleMemoryTest(tf.test.TestCase):
+    def tried(
+        self,
+        room_bytes: int,
+        *,
+        memory_bytes: int | None = None,
+        held_bytes: int = 0,
+        num_devices: int = 2,
+        kind: FailureKind = FailureKind.OUT_OF_MEMORY,
+    ) -> list[int]:
+        """The largest tensors of each attempt at measuring links, in KiB."""
+        devices = tuple(
+            Device(f"{_NAMES[0][:-1]}{i}", "CPU", memory_bytes) for i in range(num_devices)
+        )
+        self.sessions = _SmallMemory(room_bytes, kind)
+        with mock.patch.object(link_calibration, "SessionEnvironment", self.sessions):
+            self.machine = calibrate_links(
+                Machine("few bytes", "attached", devices), held_bytes=held_bytes
+            )
+        return [size // 2**10 for size in self.sessions.tried]
+
+    def test_where_memory_is_too_small_smaller_tensors_are_timed(self):
+        for room, tried in ((2**30, [16384]), (2**22, [16384, 1024]), (2**17, [16384, 1024, 64])):
+            self.assertEqual(self.tried(room), tried)
+            self.assertLen(self.machine.links, 2)
+
+    def test_tensors_fit_beside_what_devices_hold(self):
+        mib = 2**20
+        self.assertEqual(self.tried(2**30, memory_bytes=1024 * mib), [16384])
+        self.assertEqual(self.tried(2**30, memory_bytes=1024 * mib, held_bytes=950 * mib), [1024])
+        self.assertEqual(self.tried(2**30, memory_bytes=1024 * mib, held_bytes=1020 * mib), [64])
+        self.assertEqual(self.tried(2**30, memory_bytes=100 * mib), [1024])
+        # More than there is: the next session may have released it.
+        self.assertEqual(self.tried(2**30, memory_bytes=mib, held_bytes=2 * mib), [64])
+
+    def test_between_many_devices_no_large_tensors_are_sent(self):
+        self.assertEqual(self.tried(2**30, num_devices=5), [1024])
+
+    def test_links_that_no_memory_is_left_for_cannot_be_measured(self):
+        with self.assertRaisesRegex(SearchError, "links of few bytes cannot .*: it failed"):
+            self.tried(2)
+        self.assertLen(self.sessions.tried, 3)
+
+    def test_after_another_failure_smaller_tensors_are_no_help(self):
+        with self.assertRaisesRegex(SearchError, "it failed"):
+            self.tried(2, kind=FailureKind.TIMEOUT)
+        self.assertLen(self.sessions.tried, 1)
+
+    def test_a_machine_that_cannot_be_measured_gets_usual_links(self):
+        for kind in ("attached", "local", "cluster"):
+            machine = with_usual_links(dataclasses.replace(_MACHINE, kind=kind))
+            pairs = [(link.source, link.destination) for link in machine.links]
+            self.assertCountEqual(pairs, [_NAMES, _NAMES[::-1]])
+            self.assertAllGreater([link.latency_secs for link in machine.links], 0.0)
+            self.assertAllGreater([link.bandwidth_bytes_per_sec for link in machine.links], 1e6)
+            for device in machine.devices:
+                self.assertEqual(device.transfer_share is not None, kind == "local")
 
 
 class CalibrateLinksTest(tf.test.TestCase):

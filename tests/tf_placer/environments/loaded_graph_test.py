@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 
@@ -286,6 +287,20 @@ class LoadedGraphTest(tf.test.TestCase):
         self.assertAllGreater(cpu_secs, 0.0)
         self.assertEqual(pathlib.Path(path).read_text().split(), ["a", "b"] * 4)
         self.assertEqual(self.stages[-1], "the timed operations")
+
+    def test_few_rounds_of_timed_operations_are_enough_where_they_take_long(self):
+        with tf.Graph().as_default() as graph:
+            tf.identity(tf.random.uniform([2]), name="a")
+        loaded = _load(graph, ["a"])
+        # Every look at the clock is ten seconds after the last one.
+        for enough_secs, counted in ((5.0, 3), (35.0, 6), (1e9, 8)):
+            [times] = loaded.time_each(
+                *(["a"], 10, 2, [os.getpid()], 60.0, self.stages.append),
+                enough_secs=enough_secs,
+                clock=itertools.count(0.0, 10.0).__next__,
+            )
+            self.assertLen(times["secs"], counted)
+            self.assertEqual(np.shape(times["cpu_secs"]), (1, counted))
 
     def test_what_cannot_be_timed_is_a_failure(self):
         with tf.Graph().as_default() as graph:
