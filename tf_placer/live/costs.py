@@ -102,8 +102,7 @@ def profile_costs(
         The costs.
 
     Raises:
-        SearchError, WorkerStartError, MachineError: the graph or the links of the machine cannot
-            be profiled.
+        SearchError, WorkerStartError, MachineError: the graph cannot be profiled.
     """
     needs = f"placer {request.placer!r} needs to know what the operations cost"
     report(f"{needs}: profiling the graph on {request.machine.spec}")

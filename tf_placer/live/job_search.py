@@ -185,7 +185,8 @@ class _JobSearch:
             SearchError, WorkerStartError: that is not possible.
         """
         left_secs = self._job.left_to_search_secs(self._log.trials)
-        needed_secs = self._profile_secs()
+        # Usual links do where there is no time to measure them.
+        needed_secs = self._plan.profile_secs(self._log.trials, links_known=True)
         if left_secs <= needed_secs:
             raise SearchError(
                 f"placer {name!r} needs to know what the operations cost: to profile the graph "

@@ -56,11 +56,12 @@ class Measurer(Protocol):
             steps: how many steps to trace on each kind of device.
             granularity: how fine the groups of the graph are.
             known_secs: by placement, seconds of a step that was measured already.
-            timeout_secs: seconds that each trace may take.
+            timeout_secs: seconds that each trace may take; links are measured where all of it
+                leaves time for that.
             report: called with what is being done.
 
         Raises:
-            SearchError, WorkerStartError: the graph or the links cannot be profiled.
+            SearchError, WorkerStartError: the graph cannot be profiled.
         """
         ...
 

@@ -22,10 +22,11 @@ from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
+from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import TimeIsOver
+from tf_placer.live import job_search, run_directory, time_plan
 from tf_placer.live import run as live_run
-from tf_placer.live import run_directory, time_plan
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import RunDirectory
@@ -256,6 +257,17 @@ class RunTest(tf.test.TestCase):
             self.assertEqual(self.run_until(script), Outcome.NOT_CONFIRMED)
             self.assertRegex(self.directory.read_result().note, note)
             self.assertFalse(self.directory.placement.exists())
+
+    def test_a_graph_is_profiled_where_only_its_links_would_take_too_long(self):
+        profile = mock.Mock(side_effect=SearchError("it cannot be profiled"))
+        with (
+            mock.patch.object(time_plan, "_LINKS_SECS", 1000.0),
+            mock.patch.object(job_search, "known_links", return_value=None),
+            mock.patch.object(job_search, "profile_costs", profile),
+        ):
+            self.run_until(Script(split_is_faster), placer="auto")
+        profile.assert_called_once()
+        self.assertIn("it cannot be profiled", self.directory.read_result().note)
 
     def test_values_that_there_is_no_time_to_compare_are_said_to_be_so(self):
         def values(_):

@@ -155,10 +155,11 @@ class MeasuringWorker:
             steps: how many steps to trace on each kind of device.
             granularity: how fine the groups of the graph are.
             known_secs: by placement, what a step was measured to take.
-            timeout_secs: how long each trace may take.
+            timeout_secs: how long each trace may take; links are measured where all of it leaves
+                time for that.
 
         Raises:
-            SearchError, WorkerStartError: the graph or the links cannot be profiled.
+            SearchError, WorkerStartError: the graph cannot be profiled.
         """
         sessions, _ = self._begun()
         sessions.timeout_secs = timeout_secs
@@ -174,6 +175,7 @@ class MeasuringWorker:
             session_config=self._config,
             work_dir=self._directory,
             environment=sessions,
+            max_secs=timeout_secs,
             known_secs=known_secs,
         ).problem()
 
