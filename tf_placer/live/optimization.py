@@ -243,8 +243,8 @@ def optimize(
     if time.monotonic() - start_secs > request.max_secs + _TOLERATED_SECS:
         _print_line(
             f"{format_duration(time.monotonic() - start_secs)} were used where "
-            f"{request.max_secs:g} s are allowed: no limit covers reading the graph and its step "
-            f"({format_duration(search_secs - start_secs)} here) and writing what was found "
+            f"{request.max_secs:g} s are allowed: no limit covers starting TensorFlow, reading the "
+            f"graph ({format_duration(search_secs - start_secs)} here) and writing what was found "
             f"({format_duration(time.monotonic() - searched_secs)})"
         )
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -17,6 +19,7 @@ import tf_placer
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tests.tf_placer.small_problem import small_problem
+from tf_placer.cli import main as cli_main
 from tf_placer.cli.main import COMMANDS
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_graph
@@ -163,6 +166,19 @@ class CommandLineTest(tf.test.TestCase):
         )
         self.assertEqual(done.stderr, "")
         self.assertEqual(done.returncode, -signal.SIGINT)
+
+    def test_a_command_that_has_ended_leaves_its_objects_as_they_are(self):
+        with (
+            mock.patch.object(cli_main, "gc") as collector,
+            mock.patch.object(sys, "argv", ["tf_placer", "machines", "--json"]),
+            mock.patch.object(signal, "signal"),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            # Called by another program, which goes on.
+            cli_main.main(["machines", "--json"])
+            collector.freeze.assert_not_called()
+            cli_main.main()
+        collector.freeze.assert_called_once_with()
 
     def test_it_tells_its_version(self):
         self.assertEqual(self.call("--version"), (0, f"tf_placer {tf_placer.__version__}\n", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import time
 from unittest import mock
 
 import tensorflow as tf
@@ -16,7 +17,7 @@ from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
-from tf_placer.live.optimization import optimize
+from tf_placer.live.optimization import counted_from, optimize
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
@@ -254,6 +255,34 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             self.assertEqual(other.reason, first.reason)
             self.assertEqual(other.confirmation, first.confirmation)
             self.assertEqual(devices(other.graph_def), devices(first.graph_def))
+
+    def test_the_time_of_a_search_begins_with_the_command_that_it_is_for(self):
+        given, begun = graphs.two_branches(), []
+
+        def search(directory, given, report, start_secs, host):
+            begun.append(start_secs)
+            return self.search_here(directory, given, report, start_secs, host)
+
+        call_secs = time.monotonic() - 50.0
+        with mock.patch.object(optimization, "run_search", search):
+            with counted_from(call_secs):
+                self.optimize(given.graph, given.fetches)
+            self.optimize(graphs.two_branches().graph, "result", log_dir=self.directory / "other")
+        self.assertEqual(begun[0], call_secs)
+        self.assertGreater(begun[1], call_secs + 49.0)
+
+    def test_time_that_no_limit_covers_is_said_with_its_seconds(self):
+        given = graphs.two_branches()
+        with (
+            counted_from(time.monotonic() - 3600.0),
+            mock.patch.object(optimization, "_print_line") as said,
+        ):
+            result = self.optimize(given.graph, given.fetches)
+        self.assertEmpty(result.trials)
+        self.assertRegex(
+            said.call_args.args[0],
+            r"^1 h .* were used where 600 s are allowed: no limit covers .* \(1 h .* here\) and ",
+        )
 
     def test_what_has_not_been_asked_before_is_not_answered_from_the_directory(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
