@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -80,7 +81,9 @@ class Profiler:
         environment,
         report,
         known_secs,
+        max_secs,
     ) -> CostedGraph:
+        assert 0 < max_secs < math.inf
         self.settings.append(
             {"steps": steps, "granularity": granularity, "session_config": session_config}
         )
