@@ -15,7 +15,9 @@ from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.kernels import KernelTable
 from graph_passes.left_alone import find_feeds, left_alone
 from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import VARIABLES
 from graph_passes.races import Race, find_races
+from graph_passes.shared_resources import find_resources
 from graph_passes.union_find import UnionFind
 
 __all__ = ["ColocationGroups", "FindColocationGroups", "find_colocation_groups"]
@@ -62,7 +64,8 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     edges, (4) a v1 while loop's frame, (5) a v1 conditional's Switch, Merge and what is between
     them, (6) a variable, what reads it in no order with a write, and the little that comes before
     that write, where all of it may go wherever the variable may, and unless several operations
-    write it in no order. A functional While, If or PartitionedCall is one operation.
+    write it in no order, (7) a resource that they look up by the same container and name. A
+    functional While, If or PartitionedCall is one operation.
 
     Args:
         graph: the whole graph.
@@ -81,6 +84,7 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     in_frame = _join_frames(graph, sets)
     _join_conditionals(graph, sets, in_frame)
     keeps_device = left_alone(graph)
+    _join_resources(graph, sets, keeps_device)
     table = KernelTable(graph.graph_def)
     races = _join_races(graph, sets, keeps_device, table)
 
@@ -191,6 +195,28 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
             above[i] = around.get(innermost, -1)
         else:
             above[i] = innermost
+
+
+def _join_resources(graph: OpGraph, sets: UnionFind, keeps_device: np.ndarray) -> None:
+    """Joins what shares a resource by name, but what came with other devices.
+
+    Where some of it came with a device, the others share the resource only if TensorFlow puts them
+    on that device by itself, so they keep theirs, too.
+    """
+    is_variable = graph.has_type(VARIABLES)
+    for operations in find_resources(graph).values():
+        first_on: dict[str, int] = {}
+        for i in operations:
+            sets.union(first_on.setdefault(graph.graph_def.node[i].device, i), i)
+        if len(first_on) > 1 and "" in first_on:
+            keeps_device[first_on[""]] = True
+        if not keeps_device[operations].any():
+            continue
+        for i in operations:
+            # TensorFlow's Placer puts what has no inputs, such as Unstage, with what reads it.
+            if not (graph.graph_def.node[i].device or graph.producers[i] or is_variable[i]):
+                for reader in graph.consumers[i]:
+                    sets.union(i, reader)
 
 
 def _join_races(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -9,12 +10,16 @@ from typing import Protocol
 
 import tensorflow as tf
 from google.protobuf import text_format
+from tensorflow.python.framework import op_def_registry
 
 __all__ = ["graph_fingerprint"]
 
 # Written down for readers, or for building gradients in Python; a graph that is built anew may lack
 # them or have others.
-_NOTES = ("_output_shapes", "_gradient_op_type", "forward_function_name", "backward_function_name")
+_NOTES = (
+    *("_input_shapes", "_output_shapes", "_gradient_op_type"),
+    *("forward_function_name", "backward_function_name"),
+)
 # TensorFlow makes up the shared name of a lookup table anew in every process.
 _UUID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Arguments of a while loop that its condition ignores bear the name of a function it was made from.
@@ -30,8 +35,9 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
     """Computes a hash that two equal graphs share.
 
     Operations, their inputs and attributes, and the function library count; devices, the order of
-    operations, shapes written down for readers, and the numbers in the names of functions and
-    tables, which are others whenever a graph is built, do not.
+    operations, shapes written down for readers, whether attributes that have their default value
+    are there, and the numbers in the names of functions and tables, which are others whenever a
+    graph is built, do not.
 
     Args:
         graph_def: the graph.
@@ -44,7 +50,7 @@ def graph_fingerprint(graph_def: tf.compat.v1.GraphDef) -> str:
     plain = tf.compat.v1.NodeDef()
     for node in sorted(graph_def.node, key=lambda node: node.name):
         plain.CopyFrom(node)
-        _strip([plain])
+        _normalize([plain])
         functions.rename(plain)
         _add(digest, plain)
     for name in functions.digests():
@@ -86,8 +92,10 @@ class _Functions:
         plain.CopyFrom(function)
         for note in _NOTES:
             plain.attr.pop(note, None)
-        _strip(plain.node_def)
+        _normalize(plain.node_def)
         plain.signature.ClearField("name")
+        for arg in (*plain.signature.input_arg, *plain.signature.output_arg):
+            arg.ClearField("handle_data")
         text = _IGNORED.sub("", text_format.MessageToString(plain))
         text = _QUOTED.sub(self._called_in_text, text)
         if name in self._gradients:
@@ -107,11 +115,21 @@ def _called(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:
         yield from attribute.list.func
 
 
-def _strip(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
-    """Removes what does not count."""
+@functools.cache
+def _defaults(op_type: str) -> dict[str, tf.compat.v1.AttrValue]:
+    op_def = op_def_registry.get(op_type)
+    attributes = () if op_def is None else op_def.attr
+    return {each.name: each.default_value for each in attributes if each.HasField("default_value")}
+
+
+def _normalize(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
+    """Removes what does not count, and adds the default values that an export has left out."""
     for node in nodes:
         node.ClearField("device")
         node.ClearField("experimental_debug_info")
+        for name, value in _defaults(node.op).items():
+            if name not in node.attr:
+                node.attr[name].CopyFrom(value)
         for name in _NOTES:
             node.attr.pop(name, None)
         if "shared_name" in node.attr:

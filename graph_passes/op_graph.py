@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes import graph_def_reader as reader
+from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
@@ -246,6 +247,7 @@ class OpGraph:
             versions=self.graph_def.versions, library=self.graph_def.library
         )
         part.node.extend(self.graph_def.node[i] for i in whole)
+        part = DropDanglingColocation().run(GraphState(part)).state.graph_def
         names = {node.name for node in part.node}
         read = read_tensors(part, {n: v for n, v in feeds.items() if n.partition(":")[0] in names})
         shapes, sizes = list(self.tensor_shapes), self.tensor_bytes.copy()

@@ -11,6 +11,7 @@ from tensorflow.core.framework import types_pb2
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
+from graph_passes.shared_resources import find_variables
 
 __all__ = ["Race", "asynchronous_values", "find_races"]
 
@@ -44,7 +45,7 @@ class Race:
     """A read and a write of a variable, either of which may come first.
 
     Attributes:
-        variable: the operation that holds the variable.
+        variable: the operation that holds the variable; the first, if several share it by name.
         reader: the operation that reads its value.
         aliases: the operations through which the value of a reference variable reaches the reader
             without being copied.
@@ -84,8 +85,9 @@ def find_races(graph: OpGraph) -> list[Race]:
     of_variants = graph.tensor_dtypes[graph.edge_tensor] == types_pb2.DT_VARIANT
     takers = _readers(graph, graph.edge_is_handle & ~of_variants & needed)
     readers = _readers(graph, ~graph.edge_is_handle & needed)
-    variables = np.flatnonzero(graph.has_type(VARIABLES) & graph.needed).tolist()
-    uses = {variable: _uses(graph, variable, takers) for variable in variables}
+    is_held = graph.has_type(VARIABLES) & graph.needed
+    held = ([i for i in handles if is_held[i]] for handles in find_variables(graph))
+    uses = {handles[0]: _uses(graph, handles, takers) for handles in held if handles}
     uses = {variable: found for variable, found in uses.items() if found.writers}
     writers = [writer for found in uses.values() for writer in found.writers]
     bit = {writer: 1 << k for k, writer in enumerate(dict.fromkeys(writers))}
@@ -124,11 +126,13 @@ def asynchronous_values(graph: OpGraph, races: Iterable[Race]) -> frozenset[str]
     Returns:
         The names of the variables, and of all that is computed from them.
     """
-    variables = [race.variable for race in races if race.is_asynchronous]
+    variables = {race.variable for race in races if race.is_asynchronous}
     if not variables:
         return frozenset()
     found = np.zeros(graph.num_operations, bool)
-    found[variables] = True
+    for handles in find_variables(graph):
+        if not variables.isdisjoint(handles):
+            found[[*handles]] = True
     for i in graph.order[graph.needed[graph.order]].tolist():
         found[i] = found[i] or any(found[p] for p in graph.producers[i])
     return frozenset(graph.names[i] for i in np.flatnonzero(found).tolist())
@@ -150,7 +154,7 @@ class _Uses:
     """Who uses a variable.
 
     Attributes:
-        sources: what hands on its handle or a reference to it, itself included.
+        sources: what hands on its handle or a reference to it, what holds it included.
         readers: what reads it by its handle.
         writers: what writes it.
         conditional: which of all these run in a branch of a v1 conditional only.
@@ -162,13 +166,14 @@ class _Uses:
     conditional: set[int]
 
 
-def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
-    """Finds who takes the handle of a variable, or a reference to it, and what for."""
-    found = _Uses([variable], [], [], set())
+def _uses(graph: OpGraph, handles: Iterable[int], takers: dict[int, list[int]]) -> _Uses:
+    """Finds who takes a handle of a variable, or a reference to it, and what for."""
+    found = _Uses([*handles], [], [], set())
+    sources = set(found.sources)
     for source in found.sources:
         for taker in takers.get(source, ()):
             op_type = graph.type_of(taker)
-            if op_type in _ASKS or taker in found.sources:
+            if op_type in _ASKS or taker in sources:
                 continue
             if source in found.conditional or op_type in _SWITCHES:
                 found.conditional.add(taker)
@@ -176,6 +181,7 @@ def _uses(graph: OpGraph, variable: int, takers: dict[int, list[int]]) -> _Uses:
                 found.readers.append(taker)
                 continue
             found.sources.append(taker)
+            sources.add(taker)
             if op_type not in _HANDS_ON:
                 found.writers.append(taker)
     return found

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 
-from benchmarks.zoo import control_flow, feeding, layers, sequences, training
+from benchmarks.zoo import control_flow, feeding, layers, sequences, shared_names, training
 from benchmarks.zoo.graph_parts import StepGraph
 
 __all__ = ["KINDS", "describe"]
@@ -22,6 +22,7 @@ KINDS: Mapping[str, Callable[[], StepGraph]] = {
     **training.KINDS,
     **layers.KINDS,
     **feeding.KINDS,
+    **shared_names.KINDS,
 }
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
+from google.protobuf import text_format
 
 from graph_passes.fingerprint import graph_fingerprint
 from tests import graphs
@@ -178,6 +179,32 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
                 node.experimental_debug_info.original_node_names.append("other")
                 node.attr["_output_shapes"].list.shape.add()
         self.assertEqual(graph_fingerprint(noted), graph_fingerprint(graph_def))
+
+    @parameterized.parameters(
+        "while_loop_v2", "cond_v2", "partitioned_call", "tf_data_iterators", "lstm", "cond_v1"
+    )
+    def test_what_an_export_adds_or_leaves_out_does_not_matter(self, name):
+        live = graphs.shared(name).graph.as_graph_def()
+        with tf.Graph().as_default() as graph:
+            tf.graph_util.import_graph_def(live, name="")
+            exported = {
+                "import": graph.as_graph_def(),
+                "shapes": graph.as_graph_def(add_shapes=True),
+                "meta": tf1.train.export_meta_graph().graph_def,
+                "no defaults": tf1.train.export_meta_graph(strip_default_attrs=True).graph_def,
+                "text": text_format.Parse(text_format.MessageToString(live), tf1.GraphDef()),
+            }
+            exported["once more"] = tf1.MetaGraphDef.FromString(
+                tf1.train.export_meta_graph(graph_def=exported["no defaults"]).SerializeToString()
+            ).graph_def
+        for form, graph_def in exported.items():
+            self.assertEqual(graph_fingerprint(graph_def), graph_fingerprint(live), form)
+
+    def test_attributes_that_differ_from_their_default_matter(self):
+        graph_def = graphs.shared("while_loop_v1").graph.as_graph_def()
+        changed = copy_of(graph_def)
+        next(n for n in changed.node if n.op == "MatMul").attr["transpose_a"].b ^= True
+        self.assertNotEqual(graph_fingerprint(changed), graph_fingerprint(graph_def))
 
     @parameterized.parameters(
         rename,

@@ -236,6 +236,18 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(GraphError, "slice index 5 of dimension 0 out of bounds"):
             OpGraph.from_graph_def(graph_def, ["of_longer_batches"], values)
 
+    def test_a_step_may_be_colocated_with_what_refuses_its_values(self):
+        with tf.Graph().as_default() as graph:
+            x = tf1.placeholder(tf.float32, [None, 2], name="x")
+            longer = tf.multiply(x[5], 2.0, name="of_longer_batches")
+            with graph.colocate_with(longer.op):
+                tf.multiply(x, 2.0, name="step")
+        graph_def, values = graph.as_graph_def(), {"x:0": np.zeros([3, 2], np.float32)}
+        read = OpGraph.from_graph_def(graph_def, ["step"], values)
+        self.assertEqual(read.tensor_shapes[read.tensor_index("step:0")], (3, 2))
+        step = read.graph_def.node[read.index["step"]]
+        self.assertEqual(list(step.attr["_class"].list.s), [b"loc:@of_longer_batches"])
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -14,7 +14,7 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from tf_placer.inputs.graph_collections import Collections
-from tf_placer.inputs.initializers import find_initializers
+from tf_placer.inputs.initializers import find_initializers, operation_names, ungrouped
 from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.queue_runners import check_queues_are_filled
 from tf_placer.inputs.restoring import restored_values
@@ -84,10 +84,11 @@ def initial_state(
         scaffold, initializers = initializers, scaffold_initializers(initializers, collections)
     if initializers is not None:
         # Of what makes a value, too, only the operation is run.
-        names = [name.partition(":")[0] for name in names_of(initializers)]
-        for name in names:
+        given = operation_names(names_of(initializers))
+        for name in given:
             if name not in graph.index:
                 raise GraphError(f"initializer {name!r} is not in the graph")
+        names = ungrouped(graph, given)
     else:
         handles = fed_iterators(graph.graph_def, feeds)
         needing = _with(graph, list(handles.values()), runners)

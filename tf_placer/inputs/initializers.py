@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from graph_passes.errors import GraphError
+from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
+from graph_passes.shared_resources import find_resources
 
-__all__ = ["find_initializers"]
+__all__ = ["find_initializers", "operation_names", "ungrouped"]
 
 _ASSIGNMENTS = frozenset(["Assign", "AssignVariableOp"])
 _INITIALIZERS = ("InitializeTable", "LookupTableImport", "MakeIterator", "MultiDeviceIteratorInit")
@@ -24,6 +27,8 @@ _TABLES_AND_ITERATORS = frozenset(
 )
 # Operations that hand on a handle as it is.
 _HANDS_ON = frozenset(["Identity", "RefIdentity"])
+# TensorFlow marks by it which variables the functions of an operation only read.
+_ONLY_READ = "_read_only_resource_inputs"
 # They hand it on to what runs under a condition, or any number of times.
 _INTO_CONTROL_FLOW = frozenset(["Switch", "RefSwitch", "Enter", "RefEnter"])
 
@@ -36,41 +41,155 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
 
     Args:
         graph: the graph, with what the step needs marked.
-        collected: names that the graph's collections give; the graph may lack some of them.
+        collected: names of operations and tensors that the graph's collections give; the graph may
+            lack some of them.
 
     Returns:
-        The collected operations that the graph has, and for each variable, table and iterator that
-        the step or an initialiser needs and that none of them initialises, the operation that
-        does: its assignment by TensorFlow's naming ("w/Assign"), or its initialiser.
+        The collected operations that the graph has, instead of groups what these group, and for
+        each variable, table and iterator that the step or an initialiser needs and that none of
+        them initialises, the operation that does: its assignment by TensorFlow's naming
+        ("w/Assign"), or its initialiser.
 
     Raises:
         GraphError: a needed variable has nothing that initialises it.
     """
-    names = [name for name in dict.fromkeys(collected) if name in graph.index]
-    states = _states(graph)
-    settled = {states[graph.index[name]] for name in names}
+    present = (name for name in operation_names(collected) if name in graph.index)
+    names = ungrouped(graph, present)
+    held = _find_states(graph)
+    states = {i: held.first[state] for i, state in _states(graph).items()}
+    needed = graph.needed
+    settled: set[int] = set()
+    if names:
+        initialized = graph.restricted(names).needed
+        settled = {state for i, state in states.items() if initialized[i]}
+        settled |= {held.first[i] for i in _set_by_calls(graph, initialized) if i in held.first}
+        needed = needed | initialized
     by_state: dict[int, list[int]] = {}
     for i, state in states.items():
         if not _is_in_control_flow(graph, i):
             by_state.setdefault(state, []).append(i)
-    is_state = graph.has_type(VARIABLES | _TABLES_AND_ITERATORS)
-    needed = graph.needed
     # What an initialiser reads has to be initialised, too.
-    while missing := sorted(set(np.flatnonzero(is_state & needed).tolist()) - settled):
+    while missing := sorted(set(held.user_state[needed[held.user]].tolist()) - settled):
         settled.update(missing)
-        found = [_initializer(graph, state, by_state.get(state, [])) for state in missing]
+        found = [
+            _initializer(graph, held.handles[each], by_state.get(each, [])) for each in missing
+        ]
         names += [name for name in found if name is not None]
         if names:
             needed = needed | graph.restricted(names).needed
     return list(dict.fromkeys(names))
 
 
-def _initializer(graph: OpGraph, state: int, setters: Sequence[int]) -> str | None:
+def operation_names(names: Iterable[str]) -> list[str]:
+    """Lists the operations of operations and tensors, each once."""
+    return list(dict.fromkeys(name.partition(":")[0] for name in names))
+
+
+def ungrouped(graph: OpGraph, names: Iterable[str]) -> list[str]:
+    """Replaces operations that only group others, at any depth, by these.
+
+    Args:
+        graph: the graph.
+        names: names of operations of the graph.
+
+    Returns:
+        Names of operations, each once.
+    """
+    grouped: dict[int, list[int]] = {}
+    for before, after in graph.control_edges.tolist():
+        grouped.setdefault(after, []).append(before)
+    found: dict[str, None] = {}
+    waiting = [graph.index[name] for name in names][::-1]
+    seen = set()
+    while waiting:
+        i = waiting.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        if graph.type_of(i) == "NoOp" and i in grouped:
+            waiting += grouped[i][::-1]
+        else:
+            found[graph.names[i]] = None
+    return list(found)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _States:
+    """The variables, tables and iterators of a graph, by the first operation that holds each.
+
+    Attributes:
+        handles: by the first operation that holds one all that hold it.
+        first: by operation that holds one the first that holds the same.
+        user: int32 [num_users], operations that hold one, or run functions that look it up.
+        user_state: int32 [num_users], the first operation of what they hold or look up.
+    """
+
+    handles: dict[int, list[int]]
+    first: dict[int, int]
+    user: np.ndarray
+    user_state: np.ndarray
+
+
+def _find_states(graph: OpGraph) -> _States:
+    is_state = graph.has_type(VARIABLES | _TABLES_AND_ITERATORS)
+    handles: dict[int, list[int]] = {}
+    users = []
+    for operations in find_resources(graph).values():
+        same = [i for i in operations if is_state[i]]
+        if same:
+            handles[same[0]] = same
+            users += [(i, same[0]) for i in operations]
+    first = {i: state for state, same in handles.items() for i in same}
+    for i in _where(is_state):
+        if i not in first:
+            handles[i], first[i] = [i], i
+            users.append((i, i))
+    columns = np.array(users, np.int32).reshape(-1, 2)
+    return _States(handles, first, columns[:, 0], columns[:, 1])
+
+
+def _where(flags: np.ndarray) -> list[int]:
+    return np.flatnonzero(flags).tolist()
+
+
+def _set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[int]:
+    """Finds the variables and tables that initialisers set in functions, as in a conditional.
+
+    Args:
+        graph: the graph.
+        initialized: bool [num_operations], the operations that initialisers run.
+    """
+    functions = FunctionLibrary(graph.graph_def)
+    found = set()
+    for i in _where(initialized & _takes_handle(graph)):
+        node = graph.graph_def.node[i]
+        bodies = (functions.body(name) for name in functions.run_by(node))
+        if not any(_sets(inner.op) for body in bodies for inner in body):
+            continue
+        only_read = set(node.attr[_ONLY_READ].list.i) if _ONLY_READ in node.attr else set()
+        given = (p for number, p in enumerate(graph.producers[i]) if number not in only_read)
+        found |= {_state_behind(graph, producer) for producer in given}
+    return found
+
+
+def _takes_handle(graph: OpGraph) -> np.ndarray:
+    takes = np.zeros(graph.num_operations, bool)
+    takes[graph.edge_consumer[graph.edge_is_handle]] = True
+    return takes
+
+
+def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int]) -> str | None:
     """Chooses the operation that initialises a variable, table or iterator; None if none need.
+
+    Args:
+        graph: the graph.
+        handles: the operations that hold it.
+        setters: the operations that set it.
 
     Raises:
         GraphError: a variable has none.
     """
+    state = handles[0]
     if graph.type_of(state) not in VARIABLES:
         # Mutable tables are usable from the start: what imports into them restores checkpoints.
         if graph.type_of(state).startswith("Mutable") or not setters:
@@ -78,10 +197,10 @@ def _initializer(graph: OpGraph, state: int, setters: Sequence[int]) -> str | No
         # An iterator that can be initialised with several data sets gets the first.
         return graph.names[setters[0]]
     assigns = [i for i in setters if graph.type_of(i) in _ASSIGNMENTS]
-    name = f"{graph.names[state]}/Assign"
+    by_name = {f"{graph.names[handle]}/Assign" for handle in handles}
     for i in assigns:
-        if graph.names[i] == name:
-            return name
+        if graph.names[i] in by_name:
+            return graph.names[i]
     for i in assigns:
         if not graph.needed[i]:
             return graph.names[i]
@@ -92,12 +211,18 @@ def _states(graph: OpGraph) -> dict[int, int]:
     """Finds by assignment or initialiser the variable, table or iterator that it sets."""
     states = {}
     for i in range(graph.num_operations):
-        state = _handle_of(graph, i)
-        while state >= 0 and graph.type_of(state) in _HANDS_ON | _INTO_CONTROL_FLOW:
-            state = graph.producers[state][0]
+        handle = _handle_of(graph, i)
+        state = _state_behind(graph, handle) if handle >= 0 else -1
         if state >= 0 and _holds_state(graph.type_of(state)):
             states[i] = state
     return states
+
+
+def _state_behind(graph: OpGraph, handle: int) -> int:
+    """Finds the operation that a handle comes from."""
+    while graph.type_of(handle) in _HANDS_ON | _INTO_CONTROL_FLOW:
+        handle = graph.producers[handle][0]
+    return handle
 
 
 def _is_in_control_flow(graph: OpGraph, setter: int) -> bool:
@@ -111,12 +236,16 @@ def _is_in_control_flow(graph: OpGraph, setter: int) -> bool:
 def _handle_of(graph: OpGraph, i: int) -> int:
     """Finds the operation that makes the handle of what an operation sets; -1 if it sets none."""
     op_type = graph.type_of(i)
-    if op_type not in _ASSIGNMENTS and not op_type.startswith(_INITIALIZERS):
+    if not _sets(op_type):
         return -1
     # The handle is the first input, but an iterator's, which is the second.
     number = 1 if op_type in ("MakeIterator", "MultiDeviceIteratorInit") else 0
     producers = graph.producers[i]
     return producers[number] if len(producers) > number else -1
+
+
+def _sets(op_type: str) -> bool:
+    return op_type in _ASSIGNMENTS or op_type.startswith(_INITIALIZERS)
 
 
 def _holds_state(op_type: str) -> bool:

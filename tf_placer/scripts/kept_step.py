@@ -14,9 +14,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf import struct_pb2
 from tensorflow.python.saved_model import nested_structure_coder
 
+from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.functions import called_functions
+from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
 from tf_placer.files import read_json, write_bytes, write_json
@@ -97,7 +99,7 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
     step = tf.compat.v1.GraphDef(library=graph_def.library)
     step.node.extend(nodes[name] for name in needed)
     step.library.CopyFrom(called_functions(step))
-    return graph_fingerprint(step)
+    return graph_fingerprint(DropDanglingColocation().run(GraphState(step)).state.graph_def)
 
 
 def keep_step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 from typing import Any
@@ -500,9 +501,11 @@ class KeptStepsTest(tf.test.TestCase):
         def graph_def(*, extra: bool, scale: float = 2.0) -> tf1.GraphDef:
             with tf.Graph().as_default() as graph:
                 x = tf1.placeholder(tf.float32, [3], name="x")
+                place = contextlib.nullcontext()
                 if extra:
-                    tf.map_fn(lambda v: v + 1.0, x)
-                tf.multiply(x, scale, name="y")
+                    place = graph.colocate_with(tf.map_fn(lambda v: v + 1.0, x).op)
+                with place:
+                    tf.multiply(x, scale, name="y")
             return graph.as_graph_def()
 
         prints = [

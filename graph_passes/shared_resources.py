@@ -1,0 +1,106 @@
+"""Operations that TensorFlow gives one and the same resource, because they name it alike."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from graph_passes.functions import FunctionLibrary
+from graph_passes.op_graph import OpGraph
+from graph_passes.op_types import VARIABLES
+
+__all__ = ["Resource", "find_resources", "find_variables"]
+
+_CONTAINER, _SHARED_NAME = "container", "shared_name"
+_DEFAULT_CONTAINER = b"localhost"
+# TensorFlow makes a new resource for each operation that names it by this
+# (`ResourceHandle::ANONYMOUS_NAME`).
+_ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+# Resources that TensorFlow keeps apart whatever they are called, by a part of the types' names of
+# the operations that look them up.
+_KINDS = ("VarHandleOp", "Variable", "HashTable", "Iterator", "Queue", "Reader", "Accumulator")
+# Kernels of operations called so (`ResourceHandleOp`) take an empty name as it is; those of others
+# take the name of the operation instead.
+_TAKES_EMPTY_NAME = "HandleOp"
+
+
+class Resource(NamedTuple):
+    """The key of a resource among those of its device.
+
+    Attributes:
+        container: the container that it is in.
+        name: its name there.
+        kind: what kind of resource it is, as far as the type of an operation says: resources of
+            different kinds never meet.
+    """
+
+    container: bytes
+    name: bytes
+    kind: str
+
+
+def find_resources(graph: OpGraph) -> dict[Resource, list[int]]:
+    """Finds the operations that look a resource up by its container and name.
+
+    On one device all of them get the same resource, on several devices one each. An operation that
+    runs functions looks up what the operations in these do.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        By resource its operations, in the order of the graph.
+    """
+    functions = FunctionLibrary(graph.graph_def)
+    found: dict[Resource, list[int]] = {}
+    in_function: dict[str, frozenset[Resource]] = {}
+    for i, node in enumerate(graph.graph_def.node):
+        resources = set(_resources((node,)))
+        for name in functions.run_by(node):
+            if name not in in_function:
+                in_function[name] = frozenset(_resources(functions.body(name)))
+            resources |= in_function[name]
+        for resource in resources:
+            found.setdefault(resource, []).append(i)
+    return found
+
+
+def find_variables(graph: OpGraph) -> list[tuple[int, ...]]:
+    """Lists for each variable the operations that hold it, in the order of the first ones."""
+    is_variable = graph.has_type(VARIABLES)
+    found = [[i for i in each if is_variable[i]] for each in find_resources(graph).values()]
+    named = {i for handles in found for i in handles}
+    anonymous = [[i] for i in np.flatnonzero(is_variable).tolist() if i not in named]
+    return sorted(tuple(handles) for handles in (*found, *anonymous) if handles)
+
+
+def _resources(nodes: Iterable[tf.compat.v1.NodeDef]) -> Iterator[Resource]:
+    """Yields what operations look up by name."""
+    for node in nodes:
+        if not _looks_up(node.op):
+            continue
+        attr = node.attr
+        shared = attr[_SHARED_NAME].s if _SHARED_NAME in attr else b""
+        if shared == _ANONYMOUS:
+            continue
+        container = attr[_CONTAINER].s if _CONTAINER in attr else b""
+        name = shared if shared or node.op.endswith(_TAKES_EMPTY_NAME) else node.name.encode()
+        kind = next((kind for kind in _KINDS if kind in node.op), "")
+        yield Resource(container or _DEFAULT_CONTAINER, name, kind)
+
+
+@functools.cache
+def _looks_up(op_type: str) -> bool:
+    """Returns true for operations with a resource that has a name in a container.
+
+    The shared name of NCCL's operations, which have no container, is that of what several devices
+    do together.
+    """
+    op_def = op_def_registry.get(op_type)
+    attributes = {attr.name for attr in op_def.attr} if op_def is not None else set()
+    return {_CONTAINER, _SHARED_NAME} <= attributes
