@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import queue
-import select
 import selectors
 import signal
 import subprocess
@@ -26,6 +25,8 @@ from typing import Any, Protocol
 
 from absl import logging
 
+from tf_placer.descriptors import open_standard_files, wait_until_writable
+from tf_placer.interpreter import interpreter, python_environment
 from tf_placer.private_network import PrivateNetwork
 from tf_placer.process_template import (
     ForkedProcess,
@@ -220,12 +221,12 @@ class ChildProcess:
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
-        variables = dict(os.environ if environ is None else environ)
-        variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        variables = python_environment(environ)
         # Warnings stay: the allocator's "ran out of memory" explains a death.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
         if network is not None:
             variables.update(network.environ())
+        open_standard_files()
         self._answers, answers_of_child = os.pipe()
         stdin, self._commands = os.pipe()
         os.set_blocking(self._commands, False)
@@ -244,7 +245,7 @@ class ChildProcess:
                     )
                 else:
                     # -P: the working directory counts only if it is on this process's path.
-                    command = [sys.executable, "-P", "-m", module]
+                    command = [interpreter(), "-P", "-m", module]
                     if network is not None:
                         command = network.command(module)
                         pass_fds = (*pass_fds, *network.inherited)
@@ -292,7 +293,7 @@ class ChildProcess:
         data = memoryview(json.dumps(message).encode() + b"\n")
         while data:
             remaining = max(0.0, deadline - time.monotonic())
-            if not select.select([], [self._commands], [], remaining)[1]:
+            if not wait_until_writable(self._commands, remaining):
                 raise ChildTimeout(f"{self.name} does not take commands")
             try:
                 data = data[os.write(self._commands, data) :]

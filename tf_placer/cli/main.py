@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the command and its arguments; those of the process when None.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    given = list(getattr(sys, "argv", ())[1:] if argv is None else argv)
     try:
         _run_command(given)
     finally:

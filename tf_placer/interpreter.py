@@ -1,0 +1,90 @@
+"""Python as this process runs it, for the processes that it starts.
+
+Most processes are a `python` with a script. An interpreter that a program embeds has no
+`sys.executable`, or the program itself stands there, and no `sys.argv`; and `sys.path` holds
+whatever somebody has put there.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing.spawn
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+
+from tf_placer.errors import SearchError
+
+__all__ = ["command_line", "interpreter", "python_environment"]
+
+
+def interpreter() -> str:
+    """Finds the program that runs other processes of this Python.
+
+    Raises:
+        SearchError: there is none.
+    """
+    # `multiprocessing.set_executable` is how programs that embed Python name one.
+    asked = multiprocessing.spawn.get_executable()
+    return _found_interpreter(sys.executable, os.fsdecode(asked) if asked else None)
+
+
+@functools.cache
+def _found_interpreter(own: str | None, asked: str | None) -> str:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    beside = [
+        os.path.join(prefix, "bin", name)
+        for prefix in (sys.exec_prefix, sys.base_exec_prefix)
+        for name in (version, "python3", "python")
+    ]
+    # The name tells a Python from a program that embeds one, which must not be started.
+    for path in (asked, own, getattr(sys, "_base_executable", None), *beside):
+        if path and "python" in os.path.basename(path) and (found := shutil.which(path)):
+            return found
+    raise SearchError(
+        f"no Python is found that could run other processes: sys.executable is {own!r}, and there "
+        f"is no {beside[0]!r}; multiprocessing.set_executable(PATH) names one"
+    )
+
+
+def python_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Makes environment variables for a Python that finds the modules that this one finds.
+
+    Args:
+        environ: the variables to start from; the variables of this process when None.
+
+    Returns:
+        A changed copy.
+    """
+    result = dict(os.environ if environ is None else environ)
+    if sys.flags.ignore_environment:
+        # As this process does (-E, -I); one of them may not even let Python start.
+        result = {name: value for name, value in result.items() if not name.startswith("PYTHON")}
+    # Python imports from nothing else, such as a `pathlib.Path` on its path, and the variable has
+    # no way to write a path with its own separator.
+    paths = [_absolute(path) for path in sys.path if isinstance(path, str)]
+    result["PYTHONPATH"] = os.pathsep.join(
+        path for path in paths if path is not None and os.pathsep not in path
+    )
+    return result
+
+
+def _absolute(path: str) -> str | None:
+    try:
+        return os.path.abspath(path)
+    except OSError:  # Somebody has deleted the working directory: nothing can be found there.
+        return None
+
+
+def command_line(program: str | None = None) -> str:
+    """Writes the command line of this process as a shell reads it; what is not UTF-8 by number.
+
+    Args:
+        program: what stands there for the program; what the process was called when None.
+    """
+    arguments = [os.fsdecode(each) for each in getattr(sys, "argv", ())]
+    if program is not None:
+        arguments[:1] = [program]
+    return shlex.join(arguments).encode("utf-8", "backslashreplace").decode()
