@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -32,6 +33,7 @@ __all__ = [
 
 # "-" is standard output to those who write, and standard input to those who read.
 _STREAM = "-"
+_OUTPUT_NAME = "standard output"
 _STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -67,6 +69,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         OSError: it cannot be read.
     """
     if os.fspath(path) == _STREAM:
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed", "standard input")
         return sys.stdin.buffer.read()
     with open(path, "rb") as file:
         return file.read()
@@ -127,8 +131,15 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         OSError: it cannot be written.
     """
     if is_standard_output(path):
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed", _OUTPUT_NAME)
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, _OUTPUT_NAME) from error
     else:
         write_bytes(path, text.encode("utf-8"))
 

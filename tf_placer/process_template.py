@@ -34,7 +34,13 @@ from tf_placer.descriptors import open_standard_files, wait_until_readable
 from tf_placer.interpreter import interpreter, python_environment
 from tf_placer.private_network import PrivateNetwork, enter_network
 
-__all__ = ["ForkedProcess", "ProcessTemplate", "go_on_at_messages", "is_stopped"]
+__all__ = [
+    "ForkedProcess",
+    "ProcessTemplate",
+    "go_on_at_messages",
+    "is_stopped",
+    "use_default_signals",
+]
 
 _PR_SET_PDEATHSIG = 1
 # How long a template may take to import what it needs, before processes that are to end wait no
@@ -57,6 +63,12 @@ def go_on_at_messages(line: int) -> None:
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def use_default_signals() -> None:
+    """Lets this process hear signals that the one which started it blocks or ignores."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def is_stopped(pid: int) -> bool:
@@ -324,6 +336,7 @@ class _Template:
 def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
+    use_default_signals()
     go_on_at_messages(int(line))
     template = _Template(socket.socket(fileno=int(line)))
     for module in modules:

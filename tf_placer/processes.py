@@ -33,6 +33,7 @@ from tf_placer.process_template import (
     ProcessTemplate,
     go_on_at_messages,
     is_stopped,
+    use_default_signals,
 )
 
 __all__ = [
@@ -433,6 +434,7 @@ class Parent:
         self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        use_default_signals()
         go_on_at_messages(0)
         threading.Thread(target=self._listen, daemon=True).start()
 

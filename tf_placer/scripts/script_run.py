@@ -8,6 +8,7 @@ process that is killed goes on where it was.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from tf_placer.interpreter import interpreter
 from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
@@ -91,16 +93,21 @@ class _Beginning:
     """What the process was when it began, so that it can begin anew."""
 
     def __init__(self) -> None:
-        self._directory, self._environ = os.getcwd(), dict(os.environ)
+        self._environ = dict(os.environ)
+        # Not its path: it may be deleted.
+        self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
 
     def again(self, cluster: LocalCluster | None) -> NoReturn:
         """Begins anew. Nothing that the script has open is ended in any other way."""
         if cluster is not None:
             cluster.close()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.chdir(self._directory)
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environ)
+        for stream in (sys.stdout, sys.stderr):
+            # A script may have closed it, its disk may be full, and its reader gone.
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os.fchdir(self._directory)
+        python = interpreter()
+        os.execve(python, [python, *sys.orig_argv[1:]], self._environ)
 
 
 class _Watching:
