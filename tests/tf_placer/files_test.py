@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import pathlib
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -36,6 +37,21 @@ class JsonFileTest(absltest.TestCase):
         with self.assertRaises(FileNotFoundError) as raised:
             read_json(self.path)
         self.assertEqual(raised.exception.filename, str(self.path))
+
+    def test_a_standard_file_that_is_closed_or_full_is_refused_by_name(self):
+        with mock.patch.object(sys, "stdin", None), self.assertRaises(OSError) as raised:
+            read_json("-")
+        self.assertEqual(raised.exception.filename, "standard input")
+        full = open("/dev/full", "w")  # noqa: SIM115
+        for stream in (full, None):
+            with (
+                mock.patch.object(sys, "stdout", stream),
+                self.assertRaises(OSError) as raised,
+            ):
+                write_json("-", [])
+            self.assertEqual(raised.exception.filename, "standard output")
+        with contextlib.suppress(OSError):
+            full.close()
 
     def test_a_value_that_cannot_be_written_leaves_the_file_as_it_was(self):
         write_json(self.path, "before")
