@@ -38,9 +38,15 @@ _STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def cache_directory() -> pathlib.Path:
-    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return pathlib.Path(base, "tf_placer")
+    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`.
+
+    A user without a home gets one that cannot be made, and so keeps nothing.
+    """
+    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
+        # A relative one would be another one in every working directory.
+        if os.path.isabs(base):
+            return pathlib.Path(base, "tf_placer")
+    return pathlib.Path("/nonexistent/.cache/tf_placer")
 
 
 def lasting_directory() -> pathlib.Path:
