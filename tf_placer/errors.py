@@ -19,7 +19,9 @@ def error_text(error: BaseException) -> str:
     reason = str(error.strerror)
     if error.filename is not None:
         return f"{os.fspath(error.filename)}: {reason}"
-    return "the working directory has been deleted" if _is_of_directory(error) else reason
+    if _is_of_directory(error):
+        return "the working directory has been deleted: go to another one, or give whole paths"
+    return reason
 
 
 def _is_of_directory(error: OSError) -> bool:

@@ -11,7 +11,7 @@ import functools
 import multiprocessing.spawn
 import os
 import shlex
-import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 
@@ -33,20 +33,47 @@ def interpreter() -> str:
 
 @functools.cache
 def _found_interpreter(own: str | None, asked: str | None) -> str:
+    if asked in (None, own) and _runs_this_process(own):
+        assert own is not None
+        return own
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     beside = [
         os.path.join(prefix, "bin", name)
         for prefix in (sys.exec_prefix, sys.base_exec_prefix)
         for name in (version, "python3", "python")
     ]
-    # The name tells a Python from a program that embeds one, which must not be started.
-    for path in (asked, own, getattr(sys, "_base_executable", None), *beside):
-        if path and "python" in os.path.basename(path) and (found := shutil.which(path)):
-            return found
+    # Where Python is embedded, `sys.executable` is any python of $PATH, or what embeds this one.
+    for path in (asked if asked != own else None, *beside, own):
+        if path and _is_python(path) and _has_this_version(path):
+            return path
     raise SearchError(
-        f"no Python is found that could run other processes: sys.executable is {own!r}, and there "
-        f"is no {beside[0]!r}; multiprocessing.set_executable(PATH) names one"
+        f"no Python {sys.version_info.major}.{sys.version_info.minor} is found that could run "
+        f"other processes: sys.executable is {own!r}, and there is no {beside[0]!r}; "
+        "multiprocessing.set_executable(PATH) names one"
     )
+
+
+def _is_python(path: str) -> bool:
+    # A program that embeds Python has another name, and must not be started.
+    return "python" in os.path.basename(path)
+
+
+def _runs_this_process(path: str | None) -> bool:
+    try:
+        return bool(path) and _is_python(path) and os.path.samefile(path, "/proc/self/exe")
+    except OSError:
+        return False
+
+
+def _has_this_version(python: str) -> bool:
+    code = "import sys; print(sys.version_info[:2])"
+    try:
+        answer = subprocess.run(
+            [python, "-I", "-S", "-c", code], stdin=subprocess.DEVNULL, capture_output=True
+        )
+    except OSError:
+        return False
+    return answer.stdout.decode(errors="replace").strip() == str(sys.version_info[:2])
 
 
 def python_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -37,8 +37,11 @@ class InterpreterTest(absltest.TestCase):
 
     def test_an_embedded_interpreter_finds_the_python_of_its_version(self):
         expected = version_of(sys.executable)
+        other = pathlib.Path(self.create_tempdir().full_path, "python3")
+        other.write_text("#!/bin/sh\necho '(2, 7)'\n")
+        other.chmod(0o700)
         # /bin/true stands for a program that embeds one: it is not started to find out.
-        for own in (None, "", "/bin/true", "/no/such/python3"):
+        for own in (None, "", "/bin/true", "/no/such/python3", str(other)):
             with self.subTest(own), mock.patch.object(sys, "executable", own):
                 self.assertEqual(version_of(interpreter()), expected)
 
@@ -55,7 +58,7 @@ class InterpreterTest(absltest.TestCase):
             ),
             self.assertRaisesRegex(
                 SearchError,
-                r"no Python is found .* sys.executable is None, and there is no '/no/bin/python.*"
+                r"no Python 3.* is found .* sys.executable is None, and there is no '/no/bin/py.*"
                 r"; multiprocessing.set_executable\(PATH\) names one",
             ),
         ):
