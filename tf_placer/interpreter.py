@@ -33,8 +33,7 @@ def interpreter() -> str:
 
 @functools.cache
 def _found_interpreter(own: str | None, asked: str | None) -> str:
-    if asked in (None, own) and _runs_this_process(own):
-        assert own is not None
+    if own and asked in (None, own) and _runs_this_process(own):
         return own
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     beside = [
@@ -58,9 +57,9 @@ def _is_python(path: str) -> bool:
     return "python" in os.path.basename(path)
 
 
-def _runs_this_process(path: str | None) -> bool:
+def _runs_this_process(path: str) -> bool:
     try:
-        return bool(path) and _is_python(path) and os.path.samefile(path, "/proc/self/exe")
+        return _is_python(path) and os.path.samefile(path, "/proc/self/exe")
     except OSError:
         return False
 

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import selectors
 import signal
 import subprocess
@@ -54,6 +55,7 @@ _SAVED_VISIBLE = "TF_PLACER_CUDA_VISIBLE_DEVICES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
+_OF_STACK = re.compile(r"@ +0x[0-9a-f]+ |\*\*\* .*stack trace")
 # Who waits for a child looks so often whether it, or one that it needs, is stopped by a signal, and
 # after so many looks at which it was takes it for hung.
 _LOOK_SECS, _MOST_LOOKS = 1.0, 5
@@ -354,7 +356,8 @@ class ChildProcess:
 
     def log_tail(self) -> str:
         """Joins the end of `log_lines` into one line; empty without any."""
-        tail = " | ".join(self.log_lines())
+        # The addresses below a check that failed would leave no room for what it says.
+        tail = " | ".join(line for line in self.log_lines() if not _OF_STACK.match(line))
         return tail if len(tail) <= _LOG_TAIL_CHARS else "…" + tail[-_LOG_TAIL_CHARS:]
 
     def clear_log(self) -> None:

@@ -194,6 +194,18 @@ class ChildProcessTest(absltest.TestCase):
             await_message(child, (), _soon())
         self.assertEqual(child.log_tail(), "the last word")
 
+    def test_the_last_words_are_not_the_addresses_of_a_stack(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        addresses = "    @     0x7f8cf5ae74e5  tensorflow::CreateGrpcWorkerEnv()\n" * 40
+        self.log_path.write_text(
+            "F0000 env.cc:1] Check failed: ret == 0 pthread_create() failed.\n"
+            f"*** Check failure stack trace: ***\n{addresses}"
+        )
+        self.assertEqual(
+            child.log_tail(), "F0000 env.cc:1] Check failed: ret == 0 pthread_create() failed."
+        )
+
     def test_a_stopped_child_is_gone(self):
         child = self.start()
         await_message(child, (), _soon())

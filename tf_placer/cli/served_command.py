@@ -91,7 +91,7 @@ def _become(command: Sequence[str], parent: int, is_interruptible: bool) -> None
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             if number is not signal.SIGINT or is_interruptible:
                 signal.signal(number, signal.SIG_DFL)
-        os.execvp(command[0], command)
+        os.execvp(command[0], list(command))
     except OSError as error:
         os.write(2, os.fsencode(f"tf_placer: cannot run {command[0]!r}: {error.strerror}\n"))
     finally:
