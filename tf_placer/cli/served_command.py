@@ -9,6 +9,7 @@ process, even by SIGKILL.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import pathlib
 import select
@@ -31,6 +32,10 @@ _PAUSE_SECS = 0.05
 def _run(line: int, command: Sequence[str]) -> int:
     """Runs the command, and returns its exit code as a shell would."""
     os.set_inheritable(line, False)
+    # Where this process is stopped (Ctrl-Z), the end of the line lets it go on.
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
+    fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
     # A process whose parent ends before it becomes a child of this one.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # Ctrl-C reaches the command, too, which ends as it likes.

@@ -74,6 +74,15 @@ class ServedCommandTest(absltest.TestCase):
     def test_all_that_it_started_ends_when_nobody_wants_it_any_more(self):
         self.check_that_all_ends(lambda process, line: os.close(line))
 
+    def test_nor_is_it_in_the_way_that_all_are_stopped(self):
+        def stop(process: subprocess.Popen[str], line: int) -> None:
+            for pid, _ in descendants(process.pid):
+                os.kill(pid, signal.SIGSTOP)
+            process.send_signal(signal.SIGSTOP)
+            os.close(line)
+
+        self.check_that_all_ends(stop)
+
     def test_a_signal_that_asks_for_the_end_reaches_all_that_it_started(self):
         for number in served_command.ENDING_SIGNALS:
             with self.subTest(number):
