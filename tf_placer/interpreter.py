@@ -19,6 +19,8 @@ from tf_placer.errors import SearchError
 
 __all__ = ["command_line", "interpreter", "python_environment"]
 
+_ANSWER_SECS = 30.0
+
 
 def interpreter() -> str:
     """Finds the program that runs other processes of this Python.
@@ -68,9 +70,12 @@ def _has_this_version(python: str) -> bool:
     code = "import sys; print(sys.version_info[:2])"
     try:
         answer = subprocess.run(
-            [python, "-I", "-S", "-c", code], stdin=subprocess.DEVNULL, capture_output=True
+            [python, "-I", "-S", "-c", code],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_ANSWER_SECS,
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return False
     return answer.stdout.decode(errors="replace").strip() == str(sys.version_info[:2])
 

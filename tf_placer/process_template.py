@@ -252,7 +252,8 @@ class _Template:
 
     def serve(self) -> None:
         """Obeys until the line is closed."""
-        selector = selectors.DefaultSelector()
+        # Without a descriptor of its own, which a fork would inherit.
+        selector = selectors.PollSelector()
         for each in (self._line.fileno(), self._woken):
             selector.register(each, selectors.EVENT_READ)
         while True:

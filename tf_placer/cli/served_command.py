@@ -8,6 +8,7 @@ process, even by SIGKILL.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -105,17 +106,19 @@ def _become(command: Sequence[str], parent: int, is_interruptible: bool) -> None
 
 def _kill_all() -> None:
     """Kills everything below this process, what is started meanwhile included."""
-    while _descendants():
-        _signal_all(signal.SIGKILL)
+    while _signal_all(signal.SIGKILL):
         time.sleep(_PAUSE_SECS)
 
 
-def _signal_all(number: int) -> None:
+def _signal_all(number: int) -> bool:
+    """Sends a signal to everything below this process; returns False if nothing took it."""
+    was_taken = False
     for pid in _descendants():
-        try:
+        # One that has become another user's, as by `sudo`, takes none.
+        with contextlib.suppress(PermissionError, ProcessLookupError):
             os.kill(pid, number)
-        except (PermissionError, ProcessLookupError):
-            continue
+            was_taken = True
+    return was_taken
 
 
 def _descendants() -> list[int]:
