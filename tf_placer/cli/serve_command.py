@@ -119,15 +119,19 @@ def _run_command(
         full_command = network.command("-", *full_command)
         environ.update(network.environ())
         inherited = (line, *network.inherited)
-    # Ctrl-C reaches the command, too, which ends as it likes.
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None)}
+    # Those that are ignored stay so, as under `nohup`.
+    before = {
+        number: handler
+        for number in (signal.SIGINT, *served_command.ENDING_SIGNALS)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    if signal.SIGINT in before:
+        # Ctrl-C reaches the command, too, which ends as it likes.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
-            for number in served_command.ENDING_SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # As under `nohup`.
-                    before[number] = signal.signal(
-                        number, lambda number, frame: process.send_signal(number)
-                    )
+            for number in before.keys() - {signal.SIGINT}:
+                signal.signal(number, lambda number, frame: process.send_signal(number))
             _wait(process, cluster, said)
     except OSError as error:
         raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
