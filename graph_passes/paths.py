@@ -33,3 +33,11 @@ def check_path(path: object, argument: str, kind: str) -> None:
         is_path = False
     if not is_path or len(text) > _LONGEST:
         raise ValueError(f"{wanted} {shown(text)}")
+    if not os.path.isabs(text):
+        try:
+            os.getcwd()
+        except OSError:
+            raise ValueError(
+                f"{argument} {shown(text)} is a path in the working directory, which has been "
+                "deleted: give the whole path"
+            ) from None

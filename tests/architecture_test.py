@@ -24,8 +24,10 @@ TENSORFLOW = "//:expect_tensorflow_installed"
 LAYERS = (
     ("graph_passes",),
     (
+        "tf_placer.descriptors",
         "tf_placer.errors",
         "tf_placer.files",
+        "tf_placer.interpreter",
         "tf_placer.interrupts",
         "tf_placer.private_network",
         "tf_placer.process_template",

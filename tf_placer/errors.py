@@ -17,7 +17,22 @@ def error_text(error: BaseException) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     reason = str(error.strerror)
-    return reason if error.filename is None else f"{os.fspath(error.filename)}: {reason}"
+    if error.filename is not None:
+        return f"{os.fspath(error.filename)}: {reason}"
+    if _is_of_directory(error):
+        return "the working directory has been deleted: go to another one, or give whole paths"
+    return reason
+
+
+def _is_of_directory(error: OSError) -> bool:
+    """Says whether an error comes from asking where the working directory is."""
+    if not isinstance(error, FileNotFoundError):
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def require_tensorflow() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -32,13 +33,20 @@ __all__ = [
 
 # "-" is standard output to those who write, and standard input to those who read.
 _STREAM = "-"
+_OUTPUT_NAME = "standard output"
 _STANDARD_OUTPUT = (_STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def cache_directory() -> pathlib.Path:
-    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return pathlib.Path(base, "tf_placer")
+    """Finds the directory for what can be found out again: `$XDG_CACHE_HOME` or `~/.cache`.
+
+    A user without a home gets one that cannot be made, and so keeps nothing.
+    """
+    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache")):
+        # A relative one would be another one in every working directory.
+        if os.path.isabs(base):
+            return pathlib.Path(base, "tf_placer")
+    return pathlib.Path("/nonexistent/.cache/tf_placer")
 
 
 def lasting_directory() -> pathlib.Path:
@@ -67,6 +75,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         OSError: it cannot be read.
     """
     if os.fspath(path) == _STREAM:
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed", "standard input")
         return sys.stdin.buffer.read()
     with open(path, "rb") as file:
         return file.read()
@@ -127,8 +137,15 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         OSError: it cannot be written.
     """
     if is_standard_output(path):
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed", _OUTPUT_NAME)
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, _OUTPUT_NAME) from error
     else:
         write_bytes(path, text.encode("utf-8"))
 

@@ -6,8 +6,8 @@ own, with nothing but a loopback interface. Root needs no more than that; everyb
 user namespace, too, in which users and groups stay what they are.
 
 The module is run in two ways. As a script without arguments it makes a network and holds it until
-its standard input ends; `PrivateNetwork` keeps it from then on. As `python -m
-tf_placer.private_network USER NETWORK MODULE ...` it enters a network and runs a module there.
+its standard input ends; `PrivateNetwork` keeps it from then on. With USER NETWORK MODULE ... it
+enters a network and runs a module there, or with "-" in place of the module a command.
 """
 
 from __future__ import annotations
@@ -64,8 +64,13 @@ class PrivateNetwork:
         """
         if os.environ.get(OPEN_VARIABLE) == "1":
             raise NetworkError(f"{OPEN_VARIABLE}=1 asks for that")
+        # Not above: the script that makes a network finds no modules of this package.
+        from tf_placer.descriptors import open_standard_files
+        from tf_placer.interpreter import interpreter
+
+        open_standard_files()
         # A process of its own: to make one needs a process with a single thread.
-        command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
+        command = [interpreter(), "-I", "-S", os.path.abspath(__file__)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         ) as maker:
@@ -92,9 +97,15 @@ class PrivateNetwork:
 
         The process must inherit `descriptors`.
         """
+        from tf_placer.interpreter import interpreter
+
         numbers = map(str, self.descriptors)
+        if module == "-":
+            # As a script, which runs in any environment: that of the command stays what it is.
+            script = os.path.abspath(__file__)
+            return [interpreter(), "-I", "-S", script, *numbers, module, *arguments]
         # -P: the working directory counts only if it is on this process's path.
-        return [sys.executable, "-P", "-m", __name__, *numbers, module, *arguments]
+        return [interpreter(), "-P", "-m", __name__, *numbers, module, *arguments]
 
     @property
     def inherited(self) -> tuple[int, ...]:

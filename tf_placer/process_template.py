@@ -20,7 +20,7 @@ import json
 import os
 import pathlib
 import runpy
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -30,9 +30,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from tf_placer.descriptors import open_standard_files, wait_until_readable
+from tf_placer.interpreter import interpreter, python_environment
 from tf_placer.private_network import PrivateNetwork, enter_network
 
-__all__ = ["ForkedProcess", "ProcessTemplate", "go_on_at_messages", "is_stopped"]
+__all__ = [
+    "ForkedProcess",
+    "ProcessTemplate",
+    "go_on_at_messages",
+    "is_stopped",
+    "use_default_signals",
+]
 
 _PR_SET_PDEATHSIG = 1
 # How long a template may take to import what it needs, before processes that are to end wait no
@@ -55,6 +63,12 @@ def go_on_at_messages(line: int) -> None:
     fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
     fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def use_default_signals() -> None:
+    """Lets this process hear signals that the one which started it blocks or ignores."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def is_stopped(pid: int) -> bool:
@@ -92,7 +106,7 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """Returns the exit code, minus the signal that killed the process; None while it runs."""
-        while not self._is_closed and select.select([self._status], [], [], 0.0)[0]:
+        while not self._is_closed and wait_until_readable(self._status, 0.0):
             self._read()
         if not self._is_closed:
             return None
@@ -113,7 +127,7 @@ class ForkedProcess:
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or not select.select([self._status], [], [], remaining)[0]:
+            if remaining <= 0 or not wait_until_readable(self._status, remaining):
                 raise subprocess.TimeoutExpired("a process made of a template", timeout)
         return code
 
@@ -121,7 +135,7 @@ class ForkedProcess:
         """Kills the process if it runs, as soon as it does."""
         while self.pid < 0 and self.poll() is None:
             # Without one, the end of its standard input ends it.
-            if not select.select([self._status], [], [], _MAKING_SECS)[0]:
+            if not wait_until_readable(self._status, _MAKING_SECS):
                 return
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -145,12 +159,12 @@ class ProcessTemplate:
             modules: what it imports for its processes.
             log_path: the file for what it has to say when it fails.
         """
+        open_standard_files()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
-        variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        variables = {**python_environment(), "TF_CPP_MIN_LOG_LEVEL": "1"}
         with theirs, open(log_path, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), *modules],
+                [interpreter(), "-P", "-m", __name__, str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -214,7 +228,7 @@ class ProcessTemplate:
 
     def has_failed(self) -> bool:
         """Says whether it has ended by itself, as after an import that failed."""
-        has_closed_line = bool(select.select([self._line], [], [], 0.0)[0])
+        has_closed_line = wait_until_readable(self._line.fileno(), 0.0)
         return has_closed_line and self._process.wait() > 0
 
     def close(self) -> None:
@@ -238,8 +252,12 @@ class _Template:
 
     def serve(self) -> None:
         """Obeys until the line is closed."""
+        # Without a descriptor of its own, which a fork would inherit.
+        selector = selectors.PollSelector()
+        for each in (self._line.fileno(), self._woken):
+            selector.register(each, selectors.EVENT_READ)
         while True:
-            ready, _, _ = select.select([self._line.fileno(), self._woken], [], [])
+            ready = [key.fd for key, _ in selector.select()]
             if self._woken in ready:
                 os.read(self._woken, 4096)
                 self._bury()
@@ -319,6 +337,7 @@ class _Template:
 def _main() -> None:
     _, line, *modules = sys.argv
     os.set_inheritable(int(line), False)
+    use_default_signals()
     go_on_at_messages(int(line))
     template = _Template(socket.socket(fileno=int(line)))
     for module in modules:

@@ -14,7 +14,7 @@ import json
 import os
 import pathlib
 import queue
-import select
+import re
 import selectors
 import signal
 import subprocess
@@ -26,12 +26,15 @@ from typing import Any, Protocol
 
 from absl import logging
 
+from tf_placer.descriptors import open_standard_files, wait_until_writable
+from tf_placer.interpreter import interpreter, python_environment
 from tf_placer.private_network import PrivateNetwork
 from tf_placer.process_template import (
     ForkedProcess,
     ProcessTemplate,
     go_on_at_messages,
     is_stopped,
+    use_default_signals,
 )
 
 __all__ = [
@@ -52,6 +55,7 @@ _SAVED_VISIBLE = "TF_PLACER_CUDA_VISIBLE_DEVICES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
+_OF_STACK = re.compile(r"@ +0x[0-9a-f]+ |\*\*\* .*stack trace")
 # Who waits for a child looks so often whether it, or one that it needs, is stopped by a signal, and
 # after so many looks at which it was takes it for hung.
 _LOOK_SECS, _MOST_LOOKS = 1.0, 5
@@ -220,12 +224,12 @@ class ChildProcess:
         """
         self.name = name
         self.log_path = pathlib.Path(log_path)
-        variables = dict(os.environ if environ is None else environ)
-        variables["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        variables = python_environment(environ)
         # Warnings stay: the allocator's "ran out of memory" explains a death.
         variables["TF_CPP_MIN_LOG_LEVEL"] = "1"
         if network is not None:
             variables.update(network.environ())
+        open_standard_files()
         self._answers, answers_of_child = os.pipe()
         stdin, self._commands = os.pipe()
         os.set_blocking(self._commands, False)
@@ -244,7 +248,7 @@ class ChildProcess:
                     )
                 else:
                     # -P: the working directory counts only if it is on this process's path.
-                    command = [sys.executable, "-P", "-m", module]
+                    command = [interpreter(), "-P", "-m", module]
                     if network is not None:
                         command = network.command(module)
                         pass_fds = (*pass_fds, *network.inherited)
@@ -292,7 +296,7 @@ class ChildProcess:
         data = memoryview(json.dumps(message).encode() + b"\n")
         while data:
             remaining = max(0.0, deadline - time.monotonic())
-            if not select.select([], [self._commands], [], remaining)[1]:
+            if not wait_until_writable(self._commands, remaining):
                 raise ChildTimeout(f"{self.name} does not take commands")
             try:
                 data = data[os.write(self._commands, data) :]
@@ -352,7 +356,8 @@ class ChildProcess:
 
     def log_tail(self) -> str:
         """Joins the end of `log_lines` into one line; empty without any."""
-        tail = " | ".join(self.log_lines())
+        # The addresses below a check that failed would leave no room for what it says.
+        tail = " | ".join(line for line in self.log_lines() if not _OF_STACK.match(line))
         return tail if len(tail) <= _LOG_TAIL_CHARS else "…" + tail[-_LOG_TAIL_CHARS:]
 
     def clear_log(self) -> None:
@@ -432,6 +437,7 @@ class Parent:
         self._answers = int(answers)
         os.set_inheritable(self._answers, False)
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        use_default_signals()
         go_on_at_messages(0)
         threading.Thread(target=self._listen, daemon=True).start()
 

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 __all__ = ["is_start_up_message", "without_start_up_messages"]
 
@@ -46,17 +47,16 @@ def without_start_up_messages() -> Iterator[None]:
         or "tensorflow" in sys.modules
         or sys.stderr is not sys.__stderr__
         or sys.stderr is None
+        or sys.stderr.closed
         or sys.stderr.fileno() != 2
+        or (passing_on := _start_passing_on()) is None
     ):
         yield
         return
     os.environ[_LEVEL] = "2"
-    sys.stderr.flush()
     before = sys.stderr
+    _flush(before)
     original = os.dup(2)
-    # A session of its own: Ctrl-C ends this process, which may still have something to say.
-    command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
-    passing_on = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     assert passing_on.stdin is not None
     os.dup2(passing_on.stdin.fileno(), 2)
     passing_on.stdin.close()
@@ -66,13 +66,34 @@ def without_start_up_messages() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stderr.flush()
+        _flush(sys.stderr)
         sys.stderr = before
         os.dup2(original, 2)
         os.close(original)
         del os.environ[_LEVEL]
         with contextlib.suppress(subprocess.TimeoutExpired):
             passing_on.wait(_WAIT_SECS)
+
+
+def _start_passing_on() -> subprocess.Popen[bytes] | None:
+    """Starts the process that passes on; None where none can be started."""
+    # Not above: the script that passes on finds no modules of this package.
+    from tf_placer.descriptors import open_standard_files
+    from tf_placer.errors import SearchError
+    from tf_placer.interpreter import interpreter
+
+    open_standard_files()
+    try:
+        # A session of its own: Ctrl-C ends this process, which may still have something to say.
+        command = [interpreter(), "-I", "-S", os.path.abspath(__file__)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    except (OSError, SearchError):
+        return None
+
+
+def _flush(stream: TextIO) -> None:
+    with contextlib.suppress(OSError, ValueError):  # Its disk is full, or somebody has closed it.
+        stream.flush()
 
 
 def _pass_on() -> None:

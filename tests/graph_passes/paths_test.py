@@ -22,6 +22,17 @@ class PathsTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "^report is the path of a file, not .{1,80}$"):
             check_path(path, "report", "file")
 
+    def test_in_a_deleted_directory_only_whole_paths_are_paths(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        gone = self.create_tempdir().full_path
+        os.chdir(gone)
+        os.rmdir(gone)
+        check_path("/a", "report", "file")
+        with self.assertRaisesRegex(
+            ValueError, '^report "a" is a path in the working directory, which has been deleted: '
+        ):
+            check_path("a", "report", "file")
+
 
 if __name__ == "__main__":
     absltest.main()

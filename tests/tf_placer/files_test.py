@@ -6,12 +6,13 @@ import contextlib
 import io
 import os
 import pathlib
+import sys
 from unittest import mock
 
 from absl.testing import absltest
 
 from tf_placer import files as json_file
-from tf_placer.files import check_output, is_stream, read_json, write_json
+from tf_placer.files import cache_directory, check_output, is_stream, read_json, write_json
 
 
 class JsonFileTest(absltest.TestCase):
@@ -36,6 +37,31 @@ class JsonFileTest(absltest.TestCase):
         with self.assertRaises(FileNotFoundError) as raised:
             read_json(self.path)
         self.assertEqual(raised.exception.filename, str(self.path))
+
+    def test_what_can_be_found_out_again_is_never_kept_in_the_working_directory(self):
+        for environ, expected in (
+            ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/tf_placer"),
+            ({"XDG_CACHE_HOME": "x", "HOME": "/h"}, "/h/.cache/tf_placer"),
+            ({"XDG_CACHE_HOME": "", "HOME": "/h"}, "/h/.cache/tf_placer"),
+            ({"HOME": "~"}, "/nonexistent/.cache/tf_placer"),
+        ):
+            with self.subTest(environ), mock.patch.dict(os.environ, environ, clear=True):
+                self.assertEqual(cache_directory(), pathlib.Path(expected))
+
+    def test_a_standard_file_that_is_closed_or_full_is_refused_by_name(self):
+        with mock.patch.object(sys, "stdin", None), self.assertRaises(OSError) as raised:
+            read_json("-")
+        self.assertEqual(raised.exception.filename, "standard input")
+        full = open("/dev/full", "w")  # noqa: SIM115
+        for stream in (full, None):
+            with (
+                mock.patch.object(sys, "stdout", stream),
+                self.assertRaises(OSError) as raised,
+            ):
+                write_json("-", [])
+            self.assertEqual(raised.exception.filename, "standard output")
+        with contextlib.suppress(OSError):
+            full.close()
 
     def test_a_value_that_cannot_be_written_leaves_the_file_as_it_was(self):
         write_json(self.path, "before")

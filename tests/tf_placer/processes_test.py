@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -192,6 +194,18 @@ class ChildProcessTest(absltest.TestCase):
             await_message(child, (), _soon())
         self.assertEqual(child.log_tail(), "the last word")
 
+    def test_the_last_words_are_not_the_addresses_of_a_stack(self):
+        child = self.start()
+        await_message(child, (), _soon())
+        addresses = "    @     0x7f8cf5ae74e5  tensorflow::CreateGrpcWorkerEnv()\n" * 40
+        self.log_path.write_text(
+            "F0000 env.cc:1] Check failed: ret == 0 pthread_create() failed.\n"
+            f"*** Check failure stack trace: ***\n{addresses}"
+        )
+        self.assertEqual(
+            child.log_tail(), "F0000 env.cc:1] Check failed: ret == 0 pthread_create() failed."
+        )
+
     def test_a_stopped_child_is_gone(self):
         child = self.start()
         await_message(child, (), _soon())
@@ -207,6 +221,46 @@ class ChildProcessTest(absltest.TestCase):
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), child._commands)
         with self.assertRaisesRegex(ChildDied, "the child exited with code 0"):
+            await_message(child, (), _soon())
+
+    def test_a_child_of_an_odd_process_starts_as_any_other(self):
+        gone = self.create_tempdir("gone").full_path
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(gone)
+        os.rmdir(gone)
+        path = [*sys.path, pathlib.Path("/tmp"), b"/tmp", None, "relative", "/a:/b"]
+        with mock.patch.multiple(sys, path=path, executable=None):
+            child = self.start()
+            self.assertLen(await_message(child, (), _soon()), 1)
+
+    def test_a_child_has_a_line_where_descriptors_are_beyond_1024(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 2000:
+            self.skipTest(f"no process can have more than {hard} open files here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.ExitStack() as stack:
+            for _ in range(1100):
+                stack.enter_context(open(os.devnull))
+            child = self.start()
+            await_message(child, (), _soon())
+            child.send({"do": "exit"}, _soon())
+            with self.assertRaisesRegex(ChildDied, "exited with code 7"):
+                await_message(child, (), _soon())
+            child.stop()
+
+    def test_a_child_hears_the_signals_that_its_parent_blocks(self):
+        self.addCleanup(signal.signal, signal.SIGCHLD, signal.getsignal(signal.SIGCHLD))
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGCHLD])
+        self.addCleanup(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        if self.template is not None:
+            self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
+            self.addCleanup(self.template.close)
+        child = self.start()
+        await_message(child, (), _soon())
+        os.kill(child.pid, signal.SIGINT)
+        with self.assertRaises(ChildDied):
             await_message(child, (), _soon())
 
     def check_that_a_child_does_not_outlive_a_killed_parent(self, *, is_stopped: bool):
@@ -244,6 +298,26 @@ class ChildOfTemplateTest(ChildProcessTest):
         super().setUp()
         self.template = ProcessTemplate([], self.log_path.with_name("template.log"))
         self.addCleanup(self.template.close)
+
+
+class ClosedStandardFilesTest(absltest.TestCase):
+    def test_a_child_starts_where_standard_files_are_closed(self):
+        directory = self.create_tempdir().full_path
+        pathlib.Path(directory, "child_for_test.py").write_text(_CHILD)
+        for kind in ("afresh", "template"):
+            with self.subTest(kind):
+                done = subprocess.run(
+                    [
+                        *("sh", "-c", 'exec "$0" "$@" <&- >&-', sys.executable, "-c"),
+                        _PARENT.replace("print(child.pid, flush=True)\ntime.sleep(1000)", ""),
+                        *(os.path.join(directory, "log"), kind),
+                    ],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join([directory, *sys.path])},
+                    timeout=60,
+                    capture_output=True,
+                    text=True,
+                )
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 class GpuEnvironmentTest(absltest.TestCase):

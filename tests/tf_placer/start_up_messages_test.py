@@ -91,6 +91,35 @@ class WithoutStartUpMessagesTest(absltest.TestCase):
         )
         self.assertEqual((code, written), (0, b"no True\n"))
 
+    def test_a_disk_that_is_full_ends_nothing(self):
+        code = """
+            import sys
+            from tf_placer.start_up_messages import without_start_up_messages
+            with without_start_up_messages():
+                sys.stderr.buffer.write(b"lost")
+            print("done", flush=True)
+            """
+        done = subprocess.run(
+            ["sh", "-c", '"$0" -c "$1" 2>/dev/full', sys.executable, textwrap.dedent(code)],
+            env={k: v for k, v in os.environ.items() if "TF_CPP" not in k},
+            stdout=subprocess.PIPE,
+        )
+        self.assertEqual(done.stdout, b"done\n")
+
+    def test_without_a_process_that_passes_on_all_messages_come(self):
+        code, written = run(
+            f"""
+            import multiprocessing
+            from tf_placer.start_up_messages import without_start_up_messages
+            multiprocessing.set_executable("/no/python")
+            sys.executable = sys._base_executable = None
+            sys.exec_prefix = sys.base_exec_prefix = "/no"
+            with without_start_up_messages():
+                os.write(2, {_ABSL!r} + b"\\n")
+            """
+        )
+        self.assertEqual((code, written), (0, _ABSL + b"\n"))
+
     def test_who_sets_the_level_sees_everything(self):
         _, written = run(
             f"""

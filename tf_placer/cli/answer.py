@@ -8,9 +8,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tf_placer.files import is_standard_output
+from tf_placer.files import is_standard_output, write_text
+from tf_placer.text.notes import write_note
 
-__all__ = ["add_json", "answer", "check_standard_output", "json_text"]
+__all__ = ["add_json", "answer", "check_standard_output", "json_text", "print_output"]
 
 _FORMAT = 1
 # The arguments that name files for which "-" is standard output.
@@ -50,9 +51,21 @@ def answer(args: argparse.Namespace, text: str, value: Mapping[str, Any]) -> Non
         value: for programs: JSON values, all numbers finite.
     """
     if args.json:
-        print(json_text(args.command, value))
+        print_output(json_text(args.command, value))
+    elif _written_to_standard_output(args):
+        write_note(text)
     else:
-        print(text, file=sys.stderr if _written_to_standard_output(args) else sys.stdout)
+        print_output(text)
+
+
+def print_output(text: str) -> None:
+    """Writes a line, or several, to standard output; nothing where that is closed.
+
+    Raises:
+        OSError: it takes nothing, as on a full disk.
+    """
+    if sys.stdout is not None:
+        write_text("-", f"{text}\n")
 
 
 def json_text(command: str, value: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tf_placer.cli.answer import print_output
 from tf_placer.errors import require_tensorflow
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -32,4 +33,4 @@ def run(args: argparse.Namespace) -> None:
     require_tensorflow()
     from tf_placer.native_pass.building import build_pass
 
-    print("pass:", build_pass())
+    print_output(f"pass: {build_pass()}")

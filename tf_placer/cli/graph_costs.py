@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.lookup import find_machine
 from tf_placer.scratch import scratch_directory
+from tf_placer.text.notes import write_note
 from tf_placer.text.stages import Stages
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def cost_graph_file(
     """
     require_tensorflow()
     with contextlib.ExitStack() as stack:
-        stages = stack.enter_context(Stages(lambda line: print(line, file=sys.stderr, flush=True)))
+        stages = stack.enter_context(Stages(write_note))
         # What is not there is said before anything starts.
         for path in (input_graph, feeds_path):
             if path is not None:

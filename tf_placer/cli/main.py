@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import tf_placer
 from graph_passes.messages import shortened
 from tf_placer.cli.flag_file import FLAG, with_flag_files
+from tf_placer.descriptors import open_standard_files
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, error_text
 from tf_placer.machines.local_cluster import LocalClusterError
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the command and its arguments; those of the process when None.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    given = list(getattr(sys, "argv", ())[1:] if argv is None else argv)
     try:
         _run_command(given)
     finally:
@@ -127,6 +128,7 @@ def _run_command(given: list[str]) -> None:
     command = ""
     # The time that a command may take begins with the call, before its files are read.
     start_secs = time.monotonic()
+    open_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character gets its number.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -137,10 +139,10 @@ def _run_command(given: list[str]) -> None:
         is_script = command == _RUN or bool(args.served)
         with contextlib.nullcontext() if is_script else without_start_up_messages():
             args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has enough, as `head` does; Python would try to write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read the output has enough, as `head` does.
         sys.exit(1)
     except (
         *(ImportError, LocalClusterError, OSError, SearchError, ValueError),
@@ -150,6 +152,20 @@ def _run_command(given: list[str]) -> None:
     except KeyboardInterrupt:
         how = "; with the same --log_dir a search goes on where it was"
         sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
+    finally:
+        if command != _RUN:
+            _give_up_output()
+
+
+def _give_up_output() -> None:
+    """Drops what standard output and error do not take; Python would try again, and complain."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except ValueError:  # It is closed.
+            continue
 
 
 def _with_flags(given: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_placer.cli.answer import add_json, answer
+from tf_placer.cli.answer import add_json, answer, print_output
 from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
 from tf_placer.placers import PLACERS, describe_placer, needs_problem
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     if args.markdown and args.json:
         raise ValueError("--markdown and --json exclude each other")
     if args.markdown:
-        print(_placers_page())
+        print_output(_placers_page())
     elif args.name is None:
         answer(args, placers_table(), {"placers": [_placer_values(name) for name in PLACERS]})
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tf_placer.cli.answer import print_output
 from tf_placer.files import check_output
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -63,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
     view = read_run_view(args.searched, args.problem)
     if output is not None:
         write_page(view, output)
-        print("page:", output)
+        print_output(f"page: {output}")
     for path, write in pictures:
         if path is not None:
             write(view, path)
-            print("picture:", path)
+            print_output(f"picture: {path}")

@@ -8,8 +8,6 @@ import datetime
 import hashlib
 import math
 import pathlib
-import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 from graph_passes.whole_file import remove_what_is_left
 from tf_placer.errors import error_text
 from tf_placer.files import is_stream, lasting_directory, write_bytes, write_json
+from tf_placer.interpreter import command_line
 from tf_placer.placers.auto.auto_search import AutoResult
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.what_if import WhatIf
@@ -62,7 +61,7 @@ class SearchLog:
         self.directory.write_record(
             PlanRecord(
                 header=self.header,
-                command=shlex.join(["tf_placer", *sys.argv[1:]]),
+                command=command_line("tf_placer"),
                 time=self._time,
                 samples=self.sampled.samples,
                 best=self.sampled.best,

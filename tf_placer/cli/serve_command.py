@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 
+from tf_placer.cli import served_command
+from tf_placer.descriptors import open_standard_files, wait_until_readable
 from tf_placer.errors import require_tensorflow
+from tf_placer.interpreter import interpreter
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
+from tf_placer.text.notes import say, write_note
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
@@ -107,23 +110,36 @@ def _run_command(
 ) -> int:
     """Runs a command beside the servers, and returns its exit code as a shell would."""
     environ = {**os.environ, _TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
-    inherited: tuple[int, ...] = ()
-    full_command = list(command)
+    open_standard_files()
+    line, line_of_this_process = os.pipe()
+    inherited: tuple[int, ...] = (line,)
+    script = os.path.abspath(served_command.__file__)
+    full_command = [interpreter(), "-I", "-S", script, str(line), *command]
     if network is not None:
-        full_command = network.command("-", *command)
+        full_command = network.command("-", *full_command)
         environ.update(network.environ())
-        inherited = network.inherited
-    # Ctrl-C reaches the command, too, which ends as it likes.
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+        inherited = (line, *network.inherited)
+    # Those that are ignored stay so, as under `nohup`.
+    before = {
+        number: handler
+        for number in (signal.SIGINT, *served_command.ENDING_SIGNALS)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    if signal.SIGINT in before:
+        # Ctrl-C reaches the command, too, which ends as it likes.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
-            signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
+            for number in before.keys() - {signal.SIGINT}:
+                signal.signal(number, lambda number, frame: process.send_signal(number))
             _wait(process, cluster, said)
     except OSError as error:
         raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
     finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(line)
+        os.close(line_of_this_process)
     _say_what_is_placed(cluster, said)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
@@ -133,14 +149,14 @@ def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster, said: set[str
     all_live = True
     ended = os.pidfd_open(process.pid)
     try:
-        while not select.select([ended], [], [], _LOOK_SECS)[0]:
+        while not wait_until_readable(ended, _LOOK_SECS):
             _say_what_is_placed(cluster, said)
             try:
                 if all_live:
                     cluster.wait(0)
             except LocalClusterError as error:
                 # Its sessions fail; what it makes of that is its own affair.
-                print(f"tf_placer: {error}", file=sys.stderr, flush=True)
+                say(str(error))
                 all_live = False
     finally:
         os.close(ended)
@@ -152,7 +168,7 @@ def _say_what_is_placed(cluster: LocalCluster, said: set[str]) -> None:
         for line in server.log_lines():
             if line.startswith("tf_placer: ") and line not in said:
                 said.add(line)
-                print(line, file=sys.stderr, flush=True)
+                write_note(line)
 
 
 def _port(text: str) -> int:

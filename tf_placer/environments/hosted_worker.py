@@ -14,7 +14,6 @@ import gc
 import json
 import os
 import queue
-import select
 import socket
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any
 
 from absl import logging
 
+from tf_placer.descriptors import wait_until_readable
 from tf_placer.environments.worker import Worker
 from tf_placer.processes import ChildDied, ChildTimeout, await_message
 
@@ -103,7 +103,7 @@ class HostedWorker:
 
     def is_alive(self) -> bool:
         """Says whether the host listens."""
-        if not select.select([self._line], [], [], 0.0)[0]:
+        if not wait_until_readable(self._line.fileno(), 0.0):
             return True
         try:
             return bool(self._line.recv(1, socket.MSG_PEEK))

@@ -83,8 +83,7 @@ def trace_step(target: Any, example: Any) -> TracedStep:
         GraphError: it cannot be traced, is compiled by XLA, uses what cannot be copied into a
             session, such as a queue, or takes elements from an iterator that cannot be looked at.
     """
-    if not tf.executing_eagerly():
-        raise GraphError("functions and models need eager execution: TensorFlow 2's default")
+    _check_context()
     if is_keras_model(target):
         check_model(target)
         # The step takes the batch as one argument.
@@ -118,6 +117,25 @@ def trace_step(target: Any, example: Any) -> TracedStep:
         autograph=target._autograph,
         input_signature=target.input_signature,
     )
+
+
+def _check_context() -> None:
+    """Makes sure that a function that is traced now becomes what it is elsewhere."""
+    if not tf.executing_eagerly():
+        raise GraphError(
+            "functions and models need eager execution, TensorFlow 2's default: neither inside of "
+            "`with graph.as_default()` or a function that is being traced, nor after "
+            "disable_eager_execution()"
+        )
+    with tf.GradientTape() as tape:
+        one = tf.constant(1.0)
+        tape.watch(one)
+        same = tf.identity(one)
+    if tape.gradient(same, one) is None:
+        raise GraphError(
+            "functions and models have no gradients inside of tf.init_scope() or "
+            "tape.stop_recording(): place them outside of it"
+        )
 
 
 def _trace(

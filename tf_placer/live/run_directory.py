@@ -17,9 +17,7 @@ import json
 import math
 import os
 import pathlib
-import shlex
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +27,7 @@ from graph_passes.json_records import read_record
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.files import lasting_directory, read_json, reading, write_bytes
 from tf_placer.inputs.step import QueueRunner, Step
+from tf_placer.interpreter import command_line
 from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.machines.machine import Machine
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
@@ -194,7 +193,7 @@ class RunDirectory:
             "max_trials": request.max_trials,
             "max_secs": request.max_secs if math.isfinite(request.max_secs) else None,
             "seed": request.seed,
-            "command": shlex.join(sys.argv),
+            "command": command_line(),
             "workers": None if request.workers is None else request.workers.to_json(),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())

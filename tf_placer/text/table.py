@@ -16,7 +16,8 @@ _PROSE_WIDTH = 30
 
 def terminal_width() -> int | None:
     """Finds how many characters a line of the terminal has; None where output goes elsewhere."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if is_terminal else None
 
 
 def table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TextIO
 
@@ -14,14 +15,14 @@ _FILE_SECS = 10.0
 class TerminalLine:
     """Says where something stands: a few times a second on a terminal, else every ten seconds."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         """Starts with an empty line.
 
         Args:
-            stream: the terminal, if it is one.
+            stream: standard error, a terminal perhaps; None where it is closed.
         """
         self._stream = stream
-        self._is_terminal = stream.isatty()
+        self._is_terminal = stream is not None and stream.isatty()
         # What is over within ten seconds leaves nothing in a file.
         self._shown_secs = float("-inf") if self._is_terminal else time.monotonic()
 
@@ -39,5 +40,9 @@ class TerminalLine:
             self._write("\r\x1b[K")
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if self._stream is None:
+            return
+        # As of any note: a full disk does not end what it tells about.
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()

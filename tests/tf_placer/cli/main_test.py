@@ -152,6 +152,20 @@ class CommandLineTest(tf.test.TestCase):
         output, errors = self.shell("set +o pipefail; tf machines --json | head -c 10")
         self.assertEqual((output, errors), ('{"format":', ""))
 
+    def test_an_output_that_takes_nothing_is_named(self):
+        _, errors = self.shell("tf machines >/dev/full; test $? = 1")
+        self.assertEqual(errors, "tf_placer: standard output: No space left on device\n")
+
+    def test_without_standard_files_a_command_still_does_its_work(self):
+        write_problem(small_problem(), self.directory / "p.json")
+        search = "tf search --problem p.json --placer random --max_trials 20 --output r.json"
+        for streams in ("2>/dev/full", ">&-", "2>&-", "<&- >&- 2>&-"):
+            self.shell(f"{search} {streams}")
+            self.assertEqual(json.loads((self.directory / "r.json").read_text())["trials"], 20)
+            (self.directory / "r.json").unlink()
+        _, errors = self.shell("tf search --problem - --output r.json <&-; test $? = 1")
+        self.assertEqual(errors, "tf_placer: cannot read the problem '-': it is closed\n")
+
     def test_an_interrupt_while_python_ends_shows_nothing(self):
         code = (
             "import atexit, os, signal, sys; from tf_placer.cli.main import main; "
@@ -255,6 +269,16 @@ class CommandLineTest(tf.test.TestCase):
         self.assertEqual("listen without a password" in errors, is_open, errors)
         self.assertEqual(is_open, why_open() is not None)
         self.assertEqual(wait_until_gone(started), [])
+
+    def test_a_served_command_ends_with_a_server_that_is_killed(self):
+        process = start("serve", "local:1", "--", "sh", "-c", "echo; sleep 1000 & sleep 1000")
+        assert process.stdout is not None
+        process.stdout.readline()
+        started = descendants(process.pid)
+        self.assertTrue(any("sleep" in command for command in started.values()))
+        process.kill()
+        self.assertEqual(wait_until_gone(started), [])
+        process.communicate(timeout=60)
 
     def test_without_a_command_only_open_servers_are_of_use(self):
         code, _, errors = self.call("serve", "local:2")

@@ -283,8 +283,25 @@ class TracedStepTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(GraphError, message):
                 trace_step(function, example)
-        with tf.Graph().as_default(), self.assertRaisesRegex(GraphError, "eager execution"):
-            trace_step(one, X)
+
+    def test_where_a_function_would_become_another_one_the_sentence_says_where_to_go(self):
+        one = tf.function(lambda x: x + 1.0)
+        for context, message in (
+            (tf.Graph().as_default(), r"neither inside of `with graph.as_default\(\)`"),
+            (tf.init_scope(), r"no gradients inside of tf.init_scope\(\)"),
+        ):
+            with context, self.assertRaisesRegex(GraphError, message):
+                trace_step(one, X)
+
+    def test_devices_and_strategies_around_the_call_are_none_of_the_step(self):
+        for context in (
+            tf.device("/CPU:0"),
+            tf.distribute.OneDeviceStrategy("CPU:0").scope(),
+            tf.name_scope("mine"),
+        ):
+            with context:
+                step = trace_step(tf.function(lambda x: x + 1.0), X)
+            self.assertEqual({node.device for node in step.source.graph_def.node}, {""})
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tf_placer.errors import SearchError
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
 from tf_placer.placers.auto.found import Found
@@ -100,12 +101,13 @@ def island_search(
 
     Raises:
         KeyboardInterrupt: the search was interrupted before a worker had ended its first part.
-        SearchError: workers are lost again and again, or cannot search.
+        SearchError: workers are lost again and again, or cannot search, and none had ended its
+            first part.
     """
     workers = [
         LastingActor(fleet, f"worker {number}", say, times, clock) for number in range(1, count + 1)
     ]
-    return _Islands(fleet, workers, max_secs, max_simulated, seed, report, clock).run()
+    return _Islands(fleet, workers, max_secs, max_simulated, seed, report, say, clock).run()
 
 
 @dataclasses.dataclass
@@ -134,6 +136,7 @@ class _Islands:
         max_simulated: float,
         seed: int,
         report: Callable[[AutoProgress], None] | None,
+        say: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
@@ -143,6 +146,7 @@ class _Islands:
         self._max_secs = max_secs
         self._part = max_secs / self._rounds, max(1.0, max_simulated / self._rounds / count)
         self._report = report
+        self._say = say
         self._clock = clock
         self._start_secs = clock()
         # By round and island: in whichever order they came, the search is the same.
@@ -161,6 +165,12 @@ class _Islands:
         except KeyboardInterrupt:
             if not self._found:
                 raise
+            interrupted = True
+        except SearchError as error:
+            if not self._found:
+                raise
+            # What was found is as good as ever.
+            self._say(f"the search ends with the best so far: {error}")
             interrupted = True
         return self._joined(interrupted)
 

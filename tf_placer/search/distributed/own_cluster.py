@@ -11,12 +11,12 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
+from tf_placer.interpreter import interpreter, python_environment
 from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
@@ -125,18 +125,17 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
 
 def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subprocess.Popen[bytes]:
     command = [
-        *(sys.executable, "-c", _RAY_START, str(os.getpid()), "start", "--head", "--block"),
+        *(interpreter(), "-c", _RAY_START, str(os.getpid()), "start", "--head", "--block"),
         *("--port=0", f"--node-ip-address={LOOPBACK}", f"--ray-client-server-port={port}"),
         *("--include-dashboard=false", "--num-gpus=0", "--log-style=record", "--log-color=false"),
         f"--object-store-memory={OBJECT_STORE_BYTES}",
         f"--resources={json.dumps({RESOURCE: count})}",
         f"--temp-dir={directory}",
     ]
-    environ = {**os.environ, **QUIET_ENVIRONMENT, **cluster.environment}
+    environ = {**python_environment(), **QUIET_ENVIRONMENT, **cluster.environment}
     environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = (
         "0"  # It serves nobody who could go elsewhere.
     )
-    environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     environ["TMPDIR"] = directory  # Workers are killed, and leave what they have there.
     with open(pathlib.Path(directory, "start.log"), "wb") as log:
         return subprocess.Popen(

@@ -6,11 +6,13 @@ import contextlib
 import os
 import secrets
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tf_placer.descriptors import wait_until_readable
 from tf_placer.errors import SearchError
 from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
@@ -173,6 +175,7 @@ class RayFleet:
         )
         self._threads = os.environ.get(_THREADS)
         self._started: list[Any] = []
+        self._raylet = _line_to_raylet(ray)
 
     def wanted(self) -> int:
         """Counts how many workers there should be; see `Fleet.wanted`."""
@@ -193,11 +196,20 @@ class RayFleet:
         return getattr(worker, method).remote(*args)
 
     def ended(self, calls: Sequence[Any], timeout_secs: float) -> list[Any]:
-        """Waits for calls to end; see `Fleet.ended`."""
+        """Waits for calls to end; see `Fleet.ended`.
+
+        Raises:
+            SearchError: Ray's process on this computer has died.
+        """
         if not calls:
             time.sleep(timeout_secs)
-            return []
-        first, _ = self._ray.wait(list(calls), timeout=timeout_secs)
+        first = self._ray.wait(list(calls), timeout=timeout_secs)[0] if calls else []
+        # Ray waits for some seconds, and then ends this process without a word.
+        if self._raylet is not None and wait_until_readable(self._raylet.fileno(), 0.0):
+            raise SearchError(
+                "Ray has died on this computer (its process 'raylet'): call again; what has a "
+                "log_dir goes on where it was"
+            )
         if not first:
             return []
         all_ended, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
@@ -231,6 +243,24 @@ class RayFleet:
         """Ends all actors; see `Fleet.close`."""
         for worker in list(self._started):
             self.kill(worker)
+        if self._raylet is not None:
+            self._raylet.close()
+            self._raylet = None
+
+
+def _line_to_raylet(ray: Any) -> socket.socket | None:
+    """Opens a line whose end is the death of Ray's process here; None where Ray has none."""
+    node = getattr(getattr(ray, "_private", None), "worker", None)
+    path = getattr(getattr(node, "_global_node", None), "raylet_socket_name", None)
+    if not path:
+        return None  # As a client of a cluster.
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        line.connect(path)
+    except OSError:
+        line.close()
+        return None
+    return line
 
 
 def _why_dead(text: str) -> str:

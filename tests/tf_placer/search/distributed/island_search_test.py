@@ -163,6 +163,18 @@ class IslandSearchTest(absltest.TestCase):
         ):
             self.search(Dying(self.problem))
 
+    def test_what_was_found_before_workers_are_lost_for_good_is_kept(self):
+        class Lost(Fleet):
+            def ended(self, calls, timeout_secs):
+                if len(self.asked) > 3:
+                    raise SearchError("Ray has died")
+                return super().ended(calls, timeout_secs)
+
+        lines: list[str] = []
+        result = self.search(Lost(self.problem), say=lines.append)
+        self.assertTrue(result.interrupted)
+        self.assertEqual(lines, ["the search ends with the best so far: Ray has died"])
+
     def test_an_interrupt_ends_it_with_the_best_so_far(self):
         class Interrupted(Fleet):
             def ended(self, calls, timeout_secs):

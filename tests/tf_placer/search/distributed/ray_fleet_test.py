@@ -9,7 +9,9 @@ import io
 import os
 import pathlib
 import signal
+import subprocess
 import sys
+import textwrap
 import time
 import unittest
 from unittest import mock
@@ -135,6 +137,42 @@ class RayFleetTest(absltest.TestCase):
         self.assertEqual(os.environ["RAY_AUTH_MODE"], "token")
         self.assertLen(os.environ["RAY_AUTH_TOKEN"], 64)
         self.assertEqual(_open_to_others(), [])
+
+
+@unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
+class RayThatDiesTest(absltest.TestCase):
+    def test_it_is_told_before_ray_ends_this_process(self):
+        code = textwrap.dedent(
+            """
+            import os, pathlib, signal, sys
+            from tests.tf_placer.search.distributed.waiting_worker import WaitingWorker
+            from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+            from tf_placer.search.distributed.workers import Workers
+            workers = Workers("ray", 1)
+            with connected(workers):
+                import ray
+                fleet = RayFleet(workers, WaitingWorker, 0.05, sys.argv[1])
+                worker = fleet.start()
+                fleet.result(fleet.call(worker, "begin", 1.0))
+                call = fleet.call(worker, "begin", 1.0)
+                assert fleet.ended([call], 60.0) == [call]
+                os.kill(ray._private.worker._global_node.all_processes["raylet"][0].process.pid, 9)
+                try:
+                    while True:
+                        fleet.ended([call], 0.05)
+                finally:
+                    fleet.close()
+            """
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, self.create_tempdir().full_path + "/log"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr.splitlines()[-1], "SearchError: Ray has died on this computer")
 
 
 def _open_to_others() -> list[str]:

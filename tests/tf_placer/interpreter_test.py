@@ -1,0 +1,126 @@
+"""Tests of Python as this process runs it, without TensorFlow."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer import interpreter as module
+from tf_placer.errors import SearchError
+from tf_placer.interpreter import command_line, interpreter, python_environment
+
+
+def version_of(python: str) -> str:
+    return subprocess.run(
+        [python, "-I", "-c", "import sys; print(*sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+class InterpreterTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(module._found_interpreter.cache_clear)
+        self.addCleanup(multiprocessing.set_executable, multiprocessing.spawn.get_executable())
+        multiprocessing.set_executable(None)
+
+    def test_it_is_the_program_of_this_process(self):
+        self.assertEqual(interpreter(), sys.executable)
+
+    def test_an_embedded_interpreter_finds_the_python_of_its_version(self):
+        expected = version_of(sys.executable)
+        other = pathlib.Path(self.create_tempdir().full_path, "python3")
+        other.write_text("#!/bin/sh\necho '(2, 7)'\n")
+        other.chmod(0o700)
+        # /bin/true stands for a program that embeds one: it is not started to find out.
+        for own in (None, "", "/bin/true", "/no/such/python3", str(other)):
+            with self.subTest(own), mock.patch.object(sys, "executable", own):
+                self.assertEqual(version_of(interpreter()), expected)
+
+    def test_what_multiprocessing_is_told_counts_first(self):
+        link = pathlib.Path(self.create_tempdir().full_path, "my_python")
+        link.symlink_to(sys.executable)
+        multiprocessing.set_executable(os.fspath(link))
+        self.assertEqual(interpreter(), str(link))
+
+    def test_where_there_is_none_the_sentence_says_what_to_do(self):
+        with (
+            mock.patch.multiple(
+                sys, executable=None, _base_executable=None, exec_prefix="/no", base_exec_prefix=""
+            ),
+            self.assertRaisesRegex(
+                SearchError,
+                r"no Python 3.* is found .* sys.executable is None, and there is no '/no/bin/py.*"
+                r"; multiprocessing.set_executable\(PATH\) names one",
+            ),
+        ):
+            interpreter()
+
+
+class PythonEnvironmentTest(absltest.TestCase):
+    def paths(self, *entries: object) -> list[str]:
+        with mock.patch.object(sys, "path", list(entries)):
+            return python_environment({})["PYTHONPATH"].split(os.pathsep)
+
+    def test_what_python_imports_from_nowhere_else_is_left_out(self):
+        self.assertEqual(self.paths("/a", pathlib.Path("/b"), b"/c", None, "/d"), ["/a", "/d"])
+
+    def test_a_path_with_the_separator_is_not_two_others(self):
+        self.assertEqual(self.paths("/a:/b", "/c"), ["/c"])
+
+    def test_relative_paths_stay_what_they_are_here(self):
+        self.assertEqual(self.paths("", "x"), [os.getcwd(), os.path.join(os.getcwd(), "x")])
+
+    def test_in_a_deleted_directory_there_is_nothing_to_import(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        gone = self.create_tempdir("gone").full_path
+        os.chdir(gone)
+        os.rmdir(gone)
+        self.assertEqual(self.paths("", "x", "/a"), ["/a"])
+
+    def test_a_process_that_ignores_the_variables_of_python_does_not_pass_them_on(self):
+        code = (
+            f"import sys; sys.path[:] = {sys.path}; "
+            "from tf_placer.interpreter import python_environment; "
+            "print(sorted(n for n in python_environment() if n.startswith('PYTHON')))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-E", "-c", code],
+            env={**os.environ, "PYTHONHOME": "/no", "PYTHONPATH": "/no"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(done.stdout, "['PYTHONPATH']\n")
+
+
+class CommandLineTest(absltest.TestCase):
+    def test_a_shell_reads_it(self):
+        with mock.patch.object(sys, "argv", ["train.py", "two words"]):
+            self.assertEqual(command_line(), "train.py 'two words'")
+            self.assertEqual(command_line("tf_placer"), "tf_placer 'two words'")
+
+    def test_what_is_not_utf8_is_shown_by_its_number(self):
+        with mock.patch.object(sys, "argv", [os.fsdecode(b"caf\xe9"), "cafe"]):
+            self.assertEqual(command_line(), r"'caf\udce9' cafe")
+
+    def test_an_embedded_interpreter_may_have_none(self):
+        with mock.patch.object(sys, "argv", []):
+            self.assertEqual(command_line(), "")
+            self.assertEqual(command_line("tf_placer"), "tf_placer")
+            del sys.argv
+            self.assertEqual(command_line(), "")
+            sys.argv = [pathlib.Path("a"), b"b"]
+            self.assertEqual(command_line(), "a b")
+
+
+if __name__ == "__main__":
+    absltest.main()

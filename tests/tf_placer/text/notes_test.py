@@ -1,0 +1,54 @@
+"""Tests of lines for people."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+
+from tf_placer.text.notes import say, write_note
+from tf_placer.text.terminal_line import TerminalLine
+
+
+class NotesTest(absltest.TestCase):
+    def test_notes_go_to_standard_error(self):
+        written = io.StringIO()
+        with contextlib.redirect_stderr(written):
+            say("one")
+            write_note("two", end="\n\n")
+        self.assertEqual(written.getvalue(), "tf_placer: one\ntwo\n\n")
+
+    def test_nothing_ends_because_a_note_cannot_be_written(self):
+        closed = io.StringIO()
+        closed.close()
+        with open("/dev/full", "w") as full:
+            for stream in (full, closed, None):
+                with self.subTest(stream), mock.patch.object(sys, "stderr", stream):
+                    say("one")
+            # Python would try to write it again.
+            with contextlib.suppress(OSError):
+                full.close()
+
+    def test_without_standard_error_nothing_goes_to_standard_output(self):
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written), mock.patch.object(sys, "stderr", None):
+            say("one")
+        self.assertEqual(written.getvalue(), "")
+
+    def test_neither_does_anything_end_because_of_a_line_that_is_written_over(self):
+        with open("/dev/full", "w") as full:
+            for stream in (full, None):
+                line = TerminalLine(stream)
+                line._is_terminal = True
+                line._shown_secs = float("-inf")
+                line.show("half of it")
+                line.clear()
+            with contextlib.suppress(OSError):
+                full.close()
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,151 @@
+"""Runs a command that ends when the process that wants it does, and with it all that it started.
+
+Run as a script, `python -I -S served_command.py LINE COMMAND ARGUMENTS...`, which imports nothing
+of this package and so runs in any environment, which is the command's. LINE is the file descriptor
+of a pipe that the process which wants the command can write to: the pipe's end is the end of that
+process, even by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import pathlib
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+__all__ = ["ENDING_SIGNALS"]
+
+#: The signals that ask a process to end, and that are passed on to the command.
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+# The time that processes which were asked to end have after the command itself has ended.
+_END_SECS = 5.0
+_PAUSE_SECS = 0.05
+
+
+def _run(line: int, command: Sequence[str]) -> int:
+    """Runs the command, and returns its exit code as a shell would."""
+    os.set_inheritable(line, False)
+    # Where this process is stopped (Ctrl-Z), the end of the line lets it go on.
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGCONT)
+    fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
+    # A process whose parent ends before it becomes a child of this one.
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # Ctrl-C reaches the command, too, which ends as it likes.
+    is_interruptible = signal.signal(signal.SIGINT, signal.SIG_IGN) is not signal.SIG_IGN
+    own = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(command, own, is_interruptible)
+    asked: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        del frame
+        asked.append(number)
+        _signal_all(number)
+
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As under `nohup`.
+            signal.signal(number, pass_on)
+    status = _wait_for(pid, line)
+    deadline = time.monotonic() + _END_SECS
+    while asked and _descendants() and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECS)
+    if asked or status is None:
+        _kill_all()
+    if status is None:
+        return 128 + signal.SIGKILL
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _wait_for(command: int, line: int) -> int | None:
+    """Waits for the end of the command, and returns its status; None if the line ends before."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        # Before waiting: the command may have ended before anybody listened.
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            if ended[0] == command:
+                return ended[1]
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if line in ready:
+            return None
+        os.read(woken, 4096)
+
+
+def _become(command: Sequence[str], parent: int, is_interruptible: bool) -> None:
+    """Becomes the command in the process that was forked for it."""
+    try:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        # Python ignores the last two, which programs do not expect.
+        for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+            if number is not signal.SIGINT or is_interruptible:
+                signal.signal(number, signal.SIG_DFL)
+        os.execvp(command[0], list(command))
+    except OSError as error:
+        os.write(2, os.fsencode(f"tf_placer: cannot run {command[0]!r}: {error.strerror}\n"))
+    finally:
+        os._exit(1)
+
+
+def _kill_all() -> None:
+    """Kills everything below this process, what is started meanwhile included."""
+    while _signal_all(signal.SIGKILL):
+        time.sleep(_PAUSE_SECS)
+
+
+def _signal_all(number: int) -> bool:
+    """Sends a signal to everything below this process; returns False if nothing took it."""
+    was_taken = False
+    for pid in _descendants():
+        # One that has become another user's, as by `sudo`, takes none.
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.kill(pid, number)
+            was_taken = True
+    return was_taken
+
+
+def _descendants() -> list[int]:
+    """Finds the processes below this one that have not ended."""
+    children: dict[int, list[int]] = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            # The name of the program, which may be anything, is in parentheses before its state.
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+        except (OSError, ValueError):  # It has gone.
+            continue
+        if state not in "ZX":
+            children.setdefault(int(parent), []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [os.getpid()]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value)
+
+
+if __name__ == "__main__":
+    sys.exit(_run(int(sys.argv[1]), sys.argv[2:]))

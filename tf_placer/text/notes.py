@@ -1,0 +1,25 @@
+"""Lines for people, on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+__all__ = ["say", "write_note"]
+
+
+def say(line: str) -> None:
+    """Says something as this program."""
+    write_note(f"tf_placer: {line}")
+
+
+def write_note(text: str, end: str = "\n") -> None:
+    """Writes text to standard error, if that takes any.
+
+    Whatever runs is worth more than what it has to say: on a disk that is full, or to a reader that
+    has gone, nothing is written.
+    """
+    if sys.stderr is None:
+        return  # `print` would write to standard output.
+    with contextlib.suppress(OSError, ValueError):  # A closed file is a ValueError.
+        print(text, end=end, file=sys.stderr, flush=True)
