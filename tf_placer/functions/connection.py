@@ -5,12 +5,13 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
+from tf_placer.functions.data_sets import check_before_connection
 from tf_placer.functions.kept_tables import tables_kept
 from tf_placer.functions.moved_variables import renew_variables
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.machine import Machine, MachineError
 
-__all__ = ["connect", "full_name"]
+__all__ = ["connect", "full_name", "is_connected"]
 
 # A process can be connected to one cluster at a time. Servers that were started for it die with the
 # process, and not before: as it ends, TensorFlow still tells them which functions are not needed
@@ -31,19 +32,19 @@ def connect(machine: Machine) -> None:
             or of which the addresses of all tasks are known.
 
     Raises:
-        MachineError: the process is connected to another cluster, or cannot be to this one.
+        MachineError: the process is connected to another cluster, or cannot be to this one, or a
+            data set assigns to a variable, which would be lost.
         LocalClusterError: the servers do not start.
     """
-    known = {full_name(device.name) for device in tf.config.list_logical_devices()}
-    wanted = [full_name(device.name) for device in machine.devices]
-    if machine.spec in _connected or all(name in known for name in wanted):
+    if is_connected(machine):
         return
     job = _check_tasks(machine)
-    if any(not name.startswith("/job:localhost/") for name in known):
+    if any(not name.startswith("/job:localhost/") for name in _known_devices()):
         raise MachineError(
             f"this process is connected to another cluster: functions for {machine.spec!r} need a "
             "process of their own"
         )
+    check_before_connection()
     cluster = LocalCluster(machine) if machine.kind == "local" else None
     addresses = [*machine.addresses]
     if cluster is not None:
@@ -64,6 +65,16 @@ def connect(machine: Machine) -> None:
     _connected[machine.spec] = cluster
     if cluster is not None:
         cluster.keep_until_exit()
+
+
+def is_connected(machine: Machine) -> bool:
+    """Says whether functions of this process can run on the devices of a machine."""
+    known = _known_devices()
+    return machine.spec in _connected or all(full_name(d.name) in known for d in machine.devices)
+
+
+def _known_devices() -> set[str]:
+    return {full_name(device.name) for device in tf.config.list_logical_devices()}
 
 
 def _check_tasks(machine: Machine) -> str:

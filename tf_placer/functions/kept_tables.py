@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Iterator
 
 import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 from tensorflow.python.trackable.resource import CapturableResource
+
+from tf_placer.functions.living_objects import find_living
 
 __all__ = ["tables_kept"]
 
@@ -21,7 +22,7 @@ def tables_kept() -> Iterator[None]:
     are found by their names: by functions and data sets that have their handles, too. A table of
     the same name with the same content is the same for all of them.
     """
-    tables = [each for each in gc.get_objects() if issubclass(type(each), CapturableResource)]
+    tables = find_living(CapturableResource)
     tables = [each for each in tables if isinstance(each._resource_handle, EagerTensor)]
     contents = [each.export() if hasattr(each, "insert") else None for each in tables]
     yield

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.framework.ops import EagerTensor
-from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
+
+from tf_placer.functions.living_objects import find_living
 
 __all__ = ["move_variables", "renew_variables", "variables_behind"]
 
@@ -17,7 +19,8 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
     """Moves variables to devices; their values, names and identity stay.
 
     A variable is a Python object with a handle to memory on a device. Here the handle is exchanged
-    for one to new memory with the same value, in the object and in all functions traced before.
+    for one to new memory with the same value, in all objects that stand for the variable and in all
+    functions traced before. Data sets keep the old one: see `check_before_move`.
 
     Args:
         devices: full names of devices, by reference (`variable.ref()`) to the variable.
@@ -34,7 +37,8 @@ def move_variables(devices: Mapping[tf.experimental.Ref, str]) -> int:
         for reference, device in devices.items()
         if reference.deref().device != device
     ]
-    _make_again(moved)
+    if moved:
+        _make_again(moved)
     return len(moved)
 
 
@@ -51,7 +55,7 @@ def variables_behind(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
         The variables by the `id` of their handles; what is no variable is left out.
     """
     wanted = {id(handle) for handle in handles}
-    found = _living(BaseResourceVariable) if wanted else []
+    found = find_living(BaseResourceVariable) if wanted else []
     return {id(each._handle): each for each in found if id(each._handle) in wanted}
 
 
@@ -62,55 +66,75 @@ def renew_variables() -> None:
     from before can be read and updated by their handles, but what is assigned goes by the name, to
     memory that nobody reads.
     """
-    variables = [each for each in _living(BaseResourceVariable) if _has_value(each)]
+    variables = [each for each in find_living(BaseResourceVariable) if _has_value(each)]
     _make_again([(each, each.device) for each in variables])
 
 
 def _make_again(variables: Sequence[tuple[tf.Variable, str]]) -> None:
-    made = []
-    handles: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+    living = find_living(BaseResourceVariable, tf.types.experimental.ConcreteFunction, FuncGraph)
+    # Several objects can be one variable: one with a policy of types, or what `assign` returns.
+    objects: dict[int, dict[int, Any]] = {id(variable.handle): {} for variable, _ in variables}
+    for each in (*living, *(variable for variable, _ in variables)):
+        if isinstance(each, BaseResourceVariable):
+            objects.get(id(getattr(each, "_handle", None)), {})[id(each)] = each
+    made: dict[int, tuple[Any, Any]] = {}
     for variable, device in variables:
-        old = variable.handle
-        if id(old) in handles:
-            continue
-        with tf.device(device):
-            new = tf.Variable(
-                variable.read_value(),
-                trainable=False,
-                name=variable.name.partition(":")[0],
-                shape=variable.shape,
-            )
-        made.append((variable, new))
-        handles[id(old)] = (old, new.handle)
-    for variable, new in made:
-        variable._handle, new._handle = new._handle, variable._handle
+        key = id(variable.handle)
+        if key not in made:
+            made[key] = variable.handle, _copy_to(device, next(iter(objects[key].values())))
+    handles = {key: (old, new.handle) for key, (old, new) in made.items()}
+    for key, (old, new) in made.items():
+        _exchange_handles(objects[key].values(), old, new)
+    for each in living:
+        if isinstance(each, FuncGraph):
+            _exchange_graph_captures(each, handles)
+        elif isinstance(each, tf.types.experimental.ConcreteFunction):
+            _exchange_function_captures(each, handles)
+
+
+def _copy_to(device: str, variable: Any) -> Any:
+    """Makes another variable with the same value on a device."""
+    # `tf.Variable` would ask the scope of whoever calls, such as one of a strategy.
+    with tf.device(device):
+        return ResourceVariable(
+            variable.read_value(),
+            trainable=False,
+            name=variable.name.partition(":")[0],
+            shape=variable.shape,
+        )
+
+
+def _exchange_handles(objects: Iterable[Any], old: tf.Tensor, new: Any) -> None:
+    """Gives the objects that are one variable the memory of a new one, which gets theirs."""
+    for each in objects:
+        each._handle = new.handle
         # Whoever deletes the memory of one has to delete that of its own handle.
-        deleters = [getattr(each, "_handle_deleter", None) for each in (new, variable)]
-        if any(deleter is not None for deleter in deleters):
-            variable._handle_deleter, new._handle_deleter = deleters
-    for variable, _ in variables:  # Another object may be the same variable.
-        if id(variable.handle) in handles:
-            variable._handle = handles[id(variable.handle)][1]
-    if handles:
-        _exchange_captures(handles)
+        if (deleter := getattr(each, "_handle_deleter", None)) is not None:
+            each._handle_deleter, new._handle_deleter = new._handle_deleter, deleter
+    new._handle = old
 
 
-def _exchange_captures(handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]) -> None:
-    """Makes functions that were traced with the old handles use the new ones."""
-    for function in _living(tf.types.experimental.ConcreteFunction):
-        captured = getattr(function, "_captured_inputs", None)
-        if captured and any(id(each) in handles for each in captured):
-            function.set_external_captures(
-                [handles[id(each)][1] if id(each) in handles else each for each in captured]
-            )
+def _exchange_function_captures(
+    function: Any, handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]
+) -> None:
+    captured = getattr(function, "_captured_inputs", None)
+    if captured and any(id(each) in handles for each in captured):
+        function.set_external_captures(
+            [handles[id(each)][1] if id(each) in handles else each for each in captured]
+        )
+
+
+def _exchange_graph_captures(
+    graph: FuncGraph, handles: Mapping[int, tuple[tf.Tensor, tf.Tensor]]
+) -> None:
+    """Exchanges what a graph says it captures, by which functions are saved and made of it."""
+    captures = graph.captures
+    if any(id(outer) in handles for outer, _ in captures):
+        outer = [handles[id(each)][1] if id(each) in handles else each for each, _ in captures]
+        graph._function_captures.reset_captures(outer, [inner for _, inner in captures])
 
 
 def _has_value(variable: tf.Variable) -> bool:
     """Says whether a variable is one of this process, not of a graph, and was initialised."""
     handle = getattr(variable, "_handle", None)
     return isinstance(handle, EagerTensor) and bool(tf.raw_ops.VarIsInitializedOp(resource=handle))
-
-
-def _living(kind: type) -> list[Any]:
-    # Some objects answer when they are asked for their class.
-    return [each for each in gc.get_objects() if issubclass(type(each), kind)]

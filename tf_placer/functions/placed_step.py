@@ -9,7 +9,8 @@ from typing import Any
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from graph_passes.renaming import names_in, renamed_placement
-from tf_placer.functions.connection import connect, full_name
+from tf_placer.functions.connection import connect, full_name, is_connected
+from tf_placer.functions.data_sets import check_before_connection, check_before_move
 from tf_placer.functions.keras_models import set_train_step
 from tf_placer.functions.moved_variables import move_variables
 from tf_placer.functions.traced_step import TracedStep, trace_step
@@ -37,6 +38,7 @@ class PlacedStep:
         """The function on its devices, where its variables go, too.
 
         Raises:
+            GraphError: a data set uses a variable that is to move.
             MachineError: this process is not connected to the cluster.
         """
         if self.placement is None:
@@ -47,7 +49,8 @@ class PlacedStep:
         """Puts the devices into a Keras model.
 
         Raises:
-            GraphError: it is not built or compiled, or is another model.
+            GraphError: it is not built or compiled, or is another model, or a data set uses a
+                variable that is to move.
             MachineError: this process is not connected to the cluster.
         """
         if self.placement is None:
@@ -65,8 +68,18 @@ class PlacedStep:
                 placement = renamed_placement(placement, names)
         set_train_step(model, self._placed(traced, placement))
 
+    def check(self) -> None:
+        """Makes sure that the step can be placed beside the data sets of this process.
+
+        Raises:
+            GraphError: a data set uses a variable of the step.
+            MachineError: a data set assigns to a variable, which would be lost.
+        """
+        check_before_move(self.traced.variables.values())
+        if not is_connected(self.machine):
+            check_before_connection()
+
     def _placed(self, traced: TracedStep, placement: Placement) -> Any:
-        connect(self.machine)
         first = self.machine.devices[0].name
         # In a session, what has no device is on the machine; in a function, in this process.
         default = "" if self.machine.kind == "attached" else first
@@ -75,5 +88,10 @@ class PlacedStep:
             variable.ref(): full_name(devices.get(name, default) or variable.device)
             for name, variable in traced.variables.items()
         }
+        # All variables are made again when the process connects.
+        is_anew = not is_connected(self.machine)
+        variables = [each.deref() for each in targets]
+        check_before_move(v for v in variables if is_anew or v.device != targets[v.ref()])
+        connect(self.machine)
         move_variables(targets)
         return traced.place(lambda name: traced.kept.get(name, devices.get(name, default)))

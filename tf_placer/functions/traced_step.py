@@ -16,11 +16,9 @@ from tf_placer.functions.iterators import fed_value
 from tf_placer.functions.kept_resources import keep_resource
 from tf_placer.functions.keras_models import check_model, is_keras_model, train_step_of
 from tf_placer.functions.moved_variables import variables_behind
-from tf_placer.functions.placed_function import (
-    arrays_as_tensors,
-    placed_concrete_function,
-    placed_function,
-)
+from tf_placer.functions.placed_concrete_function import placed_concrete_function
+from tf_placer.functions.placed_function import placed_function
+from tf_placer.functions.tracing import arrays_as_tensors
 from tf_placer.inputs.initial_state import is_read
 from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
@@ -192,6 +190,8 @@ def _source(
         )
     feeds: dict[str, np.ndarray] = {}
     variables: dict[str, tf.Variable] = {}
+    names: dict[int, str] = {}
+    twice: dict[str, str] = {}
     kept: dict[str, str] = {}
     outside: set[str] = set()
     initializers: list[str] = []
@@ -203,7 +203,10 @@ def _source(
     )
     for inner, value in zip(concrete.inputs, [*given, *captured], strict=True):
         variable = by_handle.get(id(value))
-        if variable is not None:
+        if id(value) in names:
+            twice[inner.op.name] = names[id(value)]
+        elif variable is not None:
+            names[id(value)] = inner.op.name
             variables[inner.op.name] = variable
             _make_variable(nodes[inner.op.name], variable)
         elif inner.dtype == tf.resource and (found := keep_resource(inner, value)) is not None:
@@ -230,6 +233,7 @@ def _source(
     if not fetches:
         raise GraphError("the function returns nothing and changes nothing: there is no step")
     _leave_out(nodes, outside)
+    _merge_arguments(graph_def, twice)
     _leave_process(graph_def)
     op_graph = OpGraph.from_graph_def(graph_def, fetches, list(feeds))
     feeds = {name: value for name, value in feeds.items() if is_read(op_graph, name, fetches)}
@@ -252,6 +256,16 @@ def _leave_out(nodes: Mapping[str, tf.compat.v1.NodeDef], names: Collection[str]
     for node in nodes.values() if names else ():
         if not waited_for.isdisjoint(node.input):
             node.input[:] = [each for each in node.input if each not in waited_for]
+
+
+def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str]) -> None:
+    """Makes arguments that are one variable one operation, the memory of which all users share."""
+    for index in reversed(range(len(graph_def.node) if twice else 0)):
+        node = graph_def.node[index]
+        if node.name in twice:
+            del graph_def.node[index]
+        else:
+            node.input[:] = [twice.get(name, name) for name in node.input]
 
 
 def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
@@ -277,7 +291,12 @@ def _make_variable(node: tf.compat.v1.NodeDef, variable: tf.Variable) -> None:
 
 def _leaves(arguments: Sequence[Any]) -> list[tf.Tensor]:
     flat = tf.nest.flatten(list(arguments), expand_composites=True)
-    flat = [leaf.handle if isinstance(leaf, tf.Variable) else leaf for leaf in flat]
+    # A function has one argument for a variable that is passed twice.
+    handles = {id(leaf.handle): leaf.handle for leaf in flat if isinstance(leaf, tf.Variable)}
+    flat = [
+        handles.pop(id(leaf.handle), None) if isinstance(leaf, tf.Variable) else leaf
+        for leaf in flat
+    ]
     return [leaf for leaf in flat if isinstance(leaf, tf.Tensor)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -95,10 +94,11 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
     if given.dtype.kind not in "biufcV" and given.size:
         # Such as texts, which NumPy would read numbers from, or whole numbers beyond 64 bits.
         raise ValueError(f"it has {shown(given.flat[0])}")
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        # NumPy warns of imaginary parts, which are looked at below.
-        warnings.simplefilter("ignore")
-        array = given.astype(dtype)
+    # NumPy warns of imaginary parts, which are looked at below; to switch its warnings off would
+    # switch off those of other threads.
+    real = given.real if given.dtype.kind == "c" and dtype.kind != "c" else given
+    with np.errstate(all="ignore"):
+        array = real.astype(dtype)
         if dtype.kind in "biu":
             fits = array == given
         elif given.dtype.kind == "c" and dtype.kind != "c":

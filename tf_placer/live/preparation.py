@@ -105,8 +105,10 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
 
     Raises:
         GraphError: the graph, or the placement that the placer is to start from, is on devices that
-            the machine lacks; the graph runs in this process only; or there is no such placement.
-        MachineError: there is no such machine, or it is only described.
+            the machine lacks; the graph runs in this process only; there is no such placement; or a
+            data set uses a variable of the step.
+        MachineError: there is no such machine, it is only described, or a data set assigns to a
+            variable, which would be lost with it.
     """
     source, machine = given_step.source, settings.machine
     found = machine if isinstance(machine, Machine) else find_machine(machine)
@@ -123,6 +125,8 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         )
     config = settings.session_config or tf.compat.v1.ConfigProto()
     if len(found.devices) > 1:
+        if isinstance(step, PlacedStep):
+            step.check()
         check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
     max_trials, max_secs = check_budget(settings.max_trials, settings.max_secs)
     options = check_placer(settings.placer, settings.placer_options)

@@ -41,6 +41,13 @@ class ConnectionTest(unittest.TestCase):
         cls.numbers = tf.data.Dataset.from_tensors("one").map(cls.table.lookup)
         cls.adding = [tf.function(lambda: cls.variable.assign(cls.variable + 10.0))]
         cls.adding[0]()
+        cls.counted = tf.Variable(0.0, name="counted")
+        counting = tf.data.Dataset.range(2).map(lambda _: cls.counted.assign(cls.counted + 1.0))
+        try:
+            connect(cls.machine)
+        except MachineError as error:
+            cls.refusal = str(error)
+        del counting
         cls.traced = [tf.function(tf.sin).get_concrete_function(tf.TensorSpec([], tf.float32))]
         connect(cls.machine)
 
@@ -84,6 +91,13 @@ class ConnectionTest(unittest.TestCase):
         self.variable.assign_add(1.0)
         self.assertEqual(float(self.variable), 16.0)
         self.assertIn("/job:localhost/", self.variable.device)
+
+    def test_data_sets_that_assign_to_variables_would_count_for_nobody(self):
+        self.assertIn("a data set assigns to the variable 'counted:0'", self.refusal)
+        counting = tf.data.Dataset.range(3).map(
+            lambda _: self.counted.assign(self.counted + 1.0).read_value()
+        )
+        self.assertEqual([float(each) for each in counting], [1.0, 2.0, 3.0])
 
     def test_tables_from_before_keep_what_is_in_them(self):
         self.assertEqual(int(self.table.lookup(tf.constant("one"))), 1)

@@ -40,6 +40,41 @@ class MovedVariablesTest(tf.test.TestCase):
         variable.assign(3.0)
         self.assertEqual(read().numpy(), 3.0)
 
+    def test_all_objects_that_are_the_variable_move(self):
+        with tf.device(DEVICES[0]):
+            variable = tf.Variable(1.0)
+        assigned = variable.assign(2.0)
+        self.assertIsNot(assigned, variable)
+        move_variables({variable.ref(): DEVICES[1]})
+        variable.assign(3.0)
+        self.assertEqual((assigned.numpy(), assigned.device), (3.0, DEVICES[1]))
+        assigned.assign_add(1.0)
+        self.assertAllEqual(variable, 4.0)
+        move_variables({assigned.ref(): DEVICES[0]})
+        self.assertEqual(variable.device, DEVICES[0])
+
+    def test_functions_that_were_traced_before_are_saved_with_the_variable(self):
+        module = tf.Module()
+        with tf.device(DEVICES[0]):
+            module.weight = tf.Variable(2.0)
+        module.scaled = tf.function(lambda x: x * module.weight, [tf.TensorSpec([])])
+        concrete = module.scaled.get_concrete_function()
+        move_variables({module.weight.ref(): DEVICES[1]})
+        module.weight.assign(3.0)
+        path = self.create_tempdir().full_path
+        tf.saved_model.save(module, path, signatures=concrete)
+        loaded = tf.saved_model.load(path)
+        self.assertAllEqual(loaded.scaled(2.0), 6.0)
+        self.assertAllEqual(loaded.signatures["serving_default"](tf.constant(2.0))["output_0"], 6.0)
+
+    def test_whoever_makes_variables_otherwise_is_not_asked(self):
+        with tf.device(DEVICES[0]):
+            variable = tf.Variable(1.0)
+        strategy = tf.distribute.MirroredStrategy(DEVICES)
+        with strategy.scope():
+            move_variables({variable.ref(): DEVICES[1]})
+        self.assertEqual((variable.numpy(), variable.device), (1.0, DEVICES[1]))
+
     def test_it_may_have_any_shape_still(self):
         with tf.device(DEVICES[0]):
             variable = tf.Variable([1.0], shape=[None])

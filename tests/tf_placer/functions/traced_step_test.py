@@ -248,6 +248,34 @@ class TracedStepTest(tf.test.TestCase):
         for values in run_in_session(traced, 2):
             self.assertAllClose(values[0], step(X))
 
+    def test_a_variable_that_is_passed_twice_is_one(self):
+        @tf.function
+        def add(to, other):
+            to.assign_add(2.0 * other)
+            return to + other
+
+        first, second = tf.Variable([1.0, 2.0]), tf.Variable([3.0, 4.0])
+
+        @tf.function
+        def step(a, b):
+            total = add(a, b)
+            for _ in range(2):
+                first.assign_add(total)
+                total += a * first
+            return tf.reduce_sum(total + b), total
+
+        for example in ((second, second), (second, first), (first, first)):
+            start = first.numpy(), second.numpy()
+            for target in (step, step.get_concrete_function(*example)):
+                first.assign(start[0])
+                second.assign(start[1])
+                traced = trace_step(target, example)
+                variables = {each.ref() for each in (first, *example)}
+                self.assertCountEqual([v.ref() for v in traced.variables.values()], variables)
+                for values in run_in_session(traced, 3):
+                    expected = step(*example)
+                    self.assertAllClose(values, [each.numpy() for each in expected], rtol=1e-6)
+
     def test_nothing_is_bound_to_where_variables_are(self):
         first, second = tf.Variable(1.0), tf.Variable(2.0)
 

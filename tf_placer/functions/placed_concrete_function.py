@@ -1,0 +1,109 @@
+"""A copy of a ConcreteFunction with devices, which uses the same variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+from tensorflow.python.framework import ops
+from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops.control_flow_util_v2 import get_func_graph
+from tensorflow.python.ops.handle_data_util import copy_handle_data
+
+__all__ = ["placed_concrete_function"]
+
+
+def placed_concrete_function(function: Any, device_of: Callable[[str], str]) -> Any:
+    """Makes a ConcreteFunction whose operations are on devices.
+
+    Args:
+        function: the ConcreteFunction, which is not traced again and stays as it is.
+        device_of: the device of an operation, by its name; "" leaves that to others.
+
+    Returns:
+        Another ConcreteFunction, with the same arguments and results, and with the captures that
+        the function has now: those of its graph are from before variables moved.
+    """
+    graph = _copy_graph(function.graph)
+    for operation in graph.get_operations():
+        device = device_of(operation.name)
+        if device:
+            operation._set_device(device)
+    placed = ConcreteFunction.from_func_graph(graph, function.function_type, {})
+    placed.set_external_captures(list(function._captured_inputs))
+    # Callers that have no type go by these.
+    placed._arg_keywords = function._arg_keywords
+    placed._num_positional_args = function._num_positional_args
+    return placed
+
+
+def _copy_graph(graph: FuncGraph) -> FuncGraph:
+    """Copies the graph of a function: operations, arguments, captures, results and gradients."""
+    copy = FuncGraph(graph.name)
+    for function in graph._functions.values():
+        copy._add_function_recursive(function)
+    with copy.as_default():
+        graph_def = graph.as_graph_def()
+        graph_def.library.Clear()
+        tf.import_graph_def(graph_def, name="")
+
+    def twin(tensor: Any) -> Any:
+        # Results can be None, and are described by types in what was loaded.
+        return copy.get_tensor_by_name(tensor.name) if isinstance(tensor, tf.Tensor) else tensor
+
+    for operation in graph.get_operations():
+        other = copy.get_operation_by_name(operation.name)
+        other._set_device(operation.device)
+        other._gradient_function = operation._gradient_function
+        for tensor, its_twin in zip(operation.outputs, other.outputs, strict=True):
+            its_twin.set_shape(tensor.shape)
+            copy_handle_data(tensor, its_twin)
+    for outer, inner in graph.captures:
+        copy.add_capture(outer, twin(inner))
+    copy.inputs = [twin(tensor) for tensor in graph.inputs]
+    copy.outputs = [twin(tensor) for tensor in graph.outputs]
+    copy.control_outputs = [copy.get_operation_by_name(each.name) for each in graph.control_outputs]
+    copy.structured_input_signature = graph.structured_input_signature
+    copy.structured_outputs = tf.nest.map_structure(
+        twin, graph.structured_outputs, expand_composites=True
+    )
+    copy.variables = graph.variables
+    _name_bodies(copy)
+    if not graph.saveable:
+        copy.mark_as_unsaveable(list(graph.saving_errors))
+    if hasattr(graph, "collective_manager_ids_used"):
+        copy.collective_manager_ids_used = graph.collective_manager_ids_used
+    return copy
+
+
+def _name_bodies(graph: FuncGraph) -> None:
+    """Gives loops and branches of a graph, and of their bodies, bodies with names of their own.
+
+    To compute a gradient, TensorFlow rewrites a body, and derives the name of the new one from that
+    of the old one: two graphs with one body would claim the same name.
+    """
+    for operation in graph.get_operations():
+        for place, name, shapes in _bodies(operation):
+            body = get_func_graph(operation, shapes, name)
+            body.name = f"{name}_{ops.uid()}"
+            setattr(operation, place, body)
+            _name_bodies(body)
+
+
+def _bodies(operation: tf.Operation) -> Iterator[tuple[str, str, list[tf.TensorShape]]]:
+    """Finds where TensorFlow keeps the bodies of an operation, their names and arguments."""
+    kind = operation.type.removeprefix("Stateless")
+    if kind == "While":
+        shapes = [tf.TensorShape(shape) for shape in operation.get_attr("output_shapes")]
+        for attribute in ("cond", "body"):
+            yield f"_{attribute}_graph", operation.get_attr(attribute).name, shapes
+    elif kind in ("If", "Case"):
+        shapes = [tensor.shape for tensor in operation.inputs[1:]]
+        if kind == "If":
+            yield "_true_graph", operation.get_attr("then_branch").name, shapes
+            yield "_false_graph", operation.get_attr("else_branch").name, shapes
+        else:
+            for index, branch in enumerate(operation.get_attr("branches")):
+                yield f"_branch_graph_{index}", branch.name, shapes
