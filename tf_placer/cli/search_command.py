@@ -114,7 +114,7 @@ class _Deadline:
     def say_if_exceeded(self) -> None:
         """Says what a command took that was not over in time, and what none of its time covers."""
         if self.used_secs() > self.max_secs + _TOLERATED_SECS:
-            _say(
+            say(
                 f"{format_duration(self.used_secs())} were used where "
                 f"{format_duration(self.max_secs)} are allowed: reading and preparing the problem "
                 f"takes {format_duration(self._prepared_secs)} here, whatever is allowed"
