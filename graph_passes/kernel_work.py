@@ -11,6 +11,7 @@ from tensorflow.core.framework import types_pb2
 
 from graph_passes.errors import GraphError
 from graph_passes.function_body import Argument, FunctionBodies
+from graph_passes.nested_runs import Nested, run_nested
 from graph_passes.op_graph import OpGraph
 from graph_passes.tensors import SIZELESS
 from graph_passes.unknown_sizes import unknown_sizes
@@ -95,7 +96,7 @@ def kernel_work(graph: OpGraph) -> KernelWork:
         The kernels of all operations that a step needs.
     """
     calls = _Calls(graph)
-    work = calls.kernels(graph)
+    work = run_nested(calls.kernels(graph))
     return dataclasses.replace(work, unknown_sizes=(*unknown_sizes(graph), *calls.unknown_sizes))
 
 
@@ -124,13 +125,13 @@ class _Calls:
         self._known: dict[tuple[str, tuple[Argument, ...]], _Rows] = {}
         self.unknown_sizes: list[str] = []
 
-    def kernels(self, graph: OpGraph) -> KernelWork:
+    def kernels(self, graph: OpGraph) -> Nested[KernelWork]:
         """Lists the kernels of a graph or of a body."""
         called: dict[int, _Rows] = {}
         for name in graph.type_names:
             if name in _CALLS or name in self._bodies:
                 for i in np.flatnonzero(graph.has_type([name]) & graph.needed).tolist():
-                    rows = self._rows_of_call(graph, i)
+                    rows = yield self._rows_of_call(graph, i)
                     if rows is not None:
                         called[i] = rows
         launches = graph.needed & ~graph.has_type(FREE | _BY_REFERENCE)
@@ -153,7 +154,7 @@ class _Calls:
             operations[order], flops, touched, repeats, on_host.astype(bool), is_called[order], ()
         )
 
-    def _rows_of_call(self, graph: OpGraph, i: int) -> _Rows | None:
+    def _rows_of_call(self, graph: OpGraph, i: int) -> Nested[_Rows | None]:
         """Lists the kernels of a call; None where nothing is known of its functions."""
         node = graph.graph_def.node[i]
         names = [node.op]
@@ -162,8 +163,10 @@ class _Calls:
             names = [f.name for value in values for f in (value.list.func or [value.func])]
         tensors = graph.input_tensors[i][_NOT_ARGUMENTS.get(node.op, 0) :]
         arguments = tuple(_argument(graph, tensor) for tensor in tensors)
+        bodies = []
         try:
-            bodies = [self._rows_of_body(name, arguments) for name in names]
+            for name in names:
+                bodies.append((yield self._rows_of_body(name, arguments)))
         except (GraphError, ValueError):
             return None
         if node.op in _LOOPS:
@@ -174,12 +177,12 @@ class _Calls:
             return np.concatenate([body, condition], axis=1)
         return max(bodies, key=lambda rows: ((rows[0] * rows[2]).sum(), (rows[1] * rows[2]).sum()))
 
-    def _rows_of_body(self, name: str, arguments: tuple[Argument, ...]) -> _Rows:
+    def _rows_of_body(self, name: str, arguments: tuple[Argument, ...]) -> Nested[_Rows]:
         key = (name, arguments)
         if key not in self._known:
             body = self._bodies.body(name, arguments)
             self.unknown_sizes += [f"{each} in function {name!r}" for each in unknown_sizes(body)]
-            work = self.kernels(body)
+            work = yield self.kernels(body)
             self._known[key] = np.stack(
                 [work.flops, work.touched_bytes, work.repeats, work.on_host]
             )

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from graph_passes import graph_def_reader as reader
 from graph_passes.errors import GraphError
+from graph_passes.functions import check_calls_end
 from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.messages import quoted
@@ -91,8 +92,8 @@ class OpGraph:
 
         Raises:
             GraphError: the graph is empty, names an operation twice, has an unknown operation
-                type, a missing input or a cycle, is refused by TensorFlow, or lacks a fetch or
-                feed.
+                type, a device that is none, a function that calls itself without end, a missing
+                input or a cycle, is refused by TensorFlow, or lacks a fetch or feed.
         """
         if not graph_def.node:
             raise GraphError("the graph is empty: it has no operations")
@@ -102,6 +103,8 @@ class OpGraph:
             twice = next(name for i, name in enumerate(names) if index[name] != i)
             raise GraphError(f"the graph has two operations called {twice!r}")
         reader.check_operation_types(graph_def)
+        reader.check_devices(graph_def)
+        check_calls_end(graph_def)
         edges = reader.read_edges(graph_def, index)
         order = reader.topological_order(graph_def, edges)
         try:

@@ -69,11 +69,7 @@ class StraightGraph:
         graph_def = self.graph_def
         self._functions = {f.signature.name: f.signature for f in graph_def.library.function}
         self._library = FunctionLibrary(graph_def)
-        self._recursive = {
-            name
-            for name in self._functions
-            if any(name in self._library.run_by(inner) for inner in self._library.body(name))
-        }
+        self._recursive = frozenset().union(*self._library.recursive())
         self._agreements: list[_Agreement] = []
         self._arrays: list[tuple[tuple[str, int], str, tuple[str, ...]]] = []
         self._selections: list[tuple[str, str, tuple[str, ...]]] = []

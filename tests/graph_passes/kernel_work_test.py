@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import inspect
+import sys
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -7,6 +10,7 @@ from absl.testing import parameterized
 from graph_passes.kernel_work import kernel_work, tensor_sizes
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
+from tests.function_parts import nested_functions
 
 tf1 = tf.compat.v1
 
@@ -253,6 +257,20 @@ class TensorSizeTest(tf.test.TestCase):
         self.assertEqual(sizes.dtype, np.int64)
         found = {name: sizes[op_graph.tensor_index(name)] for name in ("a", "b", "v", "c")}
         self.assertEqual(found, {"a": 16, "b": 0, "v": 0, "c": 7})
+
+
+class DeepCallsTest(tf.test.TestCase):
+    def test_calls_may_be_nested_deeper_than_python_calls(self):
+        op_graph = OpGraph.from_graph_def(nested_functions(40), ["call"])
+        expected = kernel_work(op_graph).touched_bytes  # Imports what is imported on first use.
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+        try:
+            work = kernel_work(op_graph)
+        finally:
+            sys.setrecursionlimit(limit)
+        self.assertAllEqual(work.touched_bytes, expected)
+        self.assertAllEqual(work.touched_bytes, [16])
 
 
 if __name__ == "__main__":

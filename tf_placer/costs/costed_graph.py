@@ -128,15 +128,15 @@ def cost_graph(
         report: called with what is being done.
 
     Raises:
-        GraphError: the graph is on devices that a described machine lacks.
+        GraphError: the graph is on devices that the machine lacks.
         ValueError: the granularity is unknown.
         SearchError, WorkerStartError: the graph could not be run.
     """
     report("grouping the operations")
     grouped = group_operations(source.op_graph, granularity)
+    soft = session_config is not None and session_config.allow_soft_placement
+    check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
     if machine.kind == "described":
-        soft = session_config is not None and session_config.allow_soft_placement
-        check_given_devices(source.op_graph, machine, soft=soft)
         costs = analytic_costs(source.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
