@@ -33,6 +33,9 @@ from tf_placer.text.units import format_age
 
 __all__ = ["CostedGraph", "cost_graph"]
 
+# Of loops that a note names.
+_MOST_LOOPS = 4
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CostedGraph:
@@ -144,6 +147,14 @@ def cost_graph(
                 f"the sizes of {len(unknown)} tensors are not known, the first of them "
                 f"{unknown[0]}: an unknown dimension counts as 1. Feed arrays of the sizes that "
                 "your steps have"
+            )
+        loops = costs.unknown_loops
+        if loops:
+            shown = ", ".join(loops[:_MOST_LOOPS]) + (", ..." if len(loops) > _MOST_LOOPS else "")
+            report(
+                f"it is not known how often {len(loops)} loops run: {shown}; of each of them one "
+                "iteration counts. Feed arrays of the sizes that your steps have, or give "
+                "maximum_iterations to tf.while_loop"
             )
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:

@@ -76,15 +76,22 @@ class DevicesInFunctionsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(in_loop, in_conditional, in_data_set, in_function_in_conditional)
     def test_operation_and_function_are_named_as_tensorflow_would_refuse_them(self, build):
-        with self.assertRaisesRegex(GraphError, "has 'exp' of the function .* on /device:GPU:7, a"):
+        with self.assertRaisesRegex(
+            GraphError, r"has 'exp\w*' of the function .* on /device:GPU:7"
+        ):
             self.check(build)
         self.check(build, soft=True)
         self.check(build, clear=True)
 
     def test_call_that_allows_other_devices_itself_is_accepted_as_by_tensorflow(self):
         self.check(tf.function(on_missing_device))
-        with self.assertRaisesRegex(GraphError, "on /job:elsewhere"), tf.device("/job:elsewhere"):
-            self.check(tf.function(tf.exp))
+
+        def elsewhere(x: tf.Tensor) -> tf.Tensor:
+            with tf.device("/job:elsewhere"):
+                return tf.exp(x)
+
+        with self.assertRaisesRegex(GraphError, "of the function .* on /job:elsewhere"):
+            self.check(tf.function(elsewhere))
 
 
 if __name__ == "__main__":
