@@ -85,7 +85,8 @@ class OpGraph:
             fetches: names of the operations ("train") and tensors ("loss:0") that a step runs;
                 without any, every operation counts as needed.
             feeds: names of the tensors that a step is given; or their values by name, from which
-                the shapes of the other tensors follow.
+                the shapes of the other tensors follow; placeholders with a default that is not
+                among them are that.
 
         Returns:
             The graph in columns.
@@ -108,7 +109,7 @@ class OpGraph:
         edges = reader.read_edges(graph_def, index)
         order = reader.topological_order(graph_def, edges)
         try:
-            tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else {})
+            tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else None)
         except GraphError:
             if not isinstance(feeds, Mapping) or not feeds:
                 raise

@@ -9,6 +9,7 @@ from tensorflow.python.framework import function
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from graph_passes.straight_graph import Shape
 from tests import graph_parts
 from tests.function_parts import add_call, add_conditional, add_function, graph_with_call
 
@@ -197,6 +198,31 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (2, 2))
         rows = op_graph.tensor_shapes[op_graph.tensor_index("rows/GatherV2")]
         self.assertEqual(rows, (-1, 4))
+
+
+class PlaceholderWithDefaultTest(tf.test.TestCase, parameterized.TestCase):
+    """What is not fed is the default, whose size and value sizes may depend on."""
+
+    def setUp(self):
+        super().setUp()
+        with tf.Graph().as_default() as graph:
+            rows = tf1.placeholder_with_default(32, [], name="rows")
+            x = tf1.placeholder_with_default(tf.ones([8, 4]), [None, 4], name="x")
+            tf.concat([tf.zeros([rows, 4]), x], 0, name="y")
+        self.graph_def = graph.as_graph_def()
+
+    def shape(self, feeds) -> Shape:
+        op_graph = OpGraph.from_graph_def(self.graph_def, ["y"], feeds)
+        return op_graph.tensor_shapes[op_graph.tensor_index("y")]
+
+    def test_default_counts_unless_another_value_is_fed(self):
+        self.assertEqual(self.shape({}), (40, 4))
+        self.assertEqual(self.shape({"rows:0": np.array(16, np.int32)}), (24, 4))
+        self.assertEqual(self.shape({"x:0": np.zeros([3, 4], np.float32)}), (35, 4))
+
+    def test_nothing_is_known_before_it_is_known_what_is_fed(self):
+        self.assertEqual(self.shape(()), (-1, 4))
+        self.assertEqual(self.shape(["x:0"]), (-1, 4))
 
 
 class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
