@@ -60,9 +60,7 @@ class StraightGraph:
         list_values: for lists of whole numbers, tensors whose shape are the numbers in them.
     """
 
-    def __init__(
-        self, graph_def: tf.compat.v1.GraphDef, *, take_defaults: bool = False
-    ) -> None:
+    def __init__(self, graph_def: tf.compat.v1.GraphDef, *, take_defaults: bool = False) -> None:
         """Makes the copy; the graph is not changed.
 
         Args:
