@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 import networkx as nx
 import tensorflow as tf
@@ -134,7 +134,7 @@ def check_calls_end(graph_def: tf.compat.v1.GraphDef) -> None:
             )
 
 
-def _may_end(library: FunctionLibrary, component: Set[str]) -> bool:
+def _may_end(library: FunctionLibrary, component: frozenset[str]) -> bool:
     """Says whether functions that call each other do so as TensorFlow can run it."""
     always = nx.DiGraph()
     for name in component:

@@ -41,7 +41,7 @@ def run_nested(computation: Nested[_Result]) -> _Result:
             result, error = end.value, None
             stack.pop()
             if not stack:
-                return result  # type: ignore[no-any-return]
+                return result
         except Exception as raised:
             result, error = None, raised
             stack.pop()

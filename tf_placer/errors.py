@@ -17,7 +17,11 @@ def error_text(error: BaseException) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     reason = str(error.strerror)
-    return reason if error.filename is None else f"{os.fspath(error.filename)}: {reason}"
+    if error.filename is None:
+        return reason
+    if isinstance(error.filename, int):
+        return f"file descriptor {error.filename}: {reason}"
+    return f"{os.fsdecode(error.filename) or 'a file with an empty name'}: {reason}"
 
 
 def require_tensorflow() -> None:

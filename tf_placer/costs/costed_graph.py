@@ -152,8 +152,8 @@ def cost_graph(
         if loops:
             shown = ", ".join(loops[:_MOST_LOOPS]) + (", ..." if len(loops) > _MOST_LOOPS else "")
             report(
-                f"it is not known how often {len(loops)} loops run: {shown}; of each of them one "
-                "iteration counts. Feed arrays of the sizes that your steps have, or give "
+                f"constants and shapes do not tell how often these loops run: {shown}; of each of "
+                "them one iteration counts. Feed arrays of the sizes that your steps have, or give "
                 "maximum_iterations to tf.while_loop"
             )
         return CostedGraph(grouped, machine, costs)
