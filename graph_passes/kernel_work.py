@@ -248,7 +248,8 @@ def _in_function(description: str, function: str) -> str:
 def _argument(graph: OpGraph, tensor: int, number: np.ndarray | None = None) -> Argument:
     producer = int(graph.tensor_producer[tensor])
     node = graph.graph_def.node[producer]
-    if number is not None and graph.tensor_shapes[tensor] == ():
+    is_int = int(graph.tensor_dtypes[tensor]) in (types_pb2.DT_INT32, types_pb2.DT_INT64)
+    if number is not None and is_int and graph.tensor_shapes[tensor] == ():
         return Argument((), constant=int(number))
     if node.op == "Identity":
         return _argument(graph, graph.input_tensors[producer][0])

@@ -347,6 +347,14 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
                 x = tf.matmul(x, w)
             return x
 
+        # Constants of any type may be arguments.
+        for dtype in (tf.bool, tf.float32, tf.int8):
+            cast = tf.function(lambda a: tf.cast(a, tf.float32))
+            number = self.products(
+                lambda x, w, dtype=dtype, cast=cast: x @ w * cast(tf.cast(tf.constant(1), dtype)),
+                True,
+            )
+            self.assertEqual(number, (1, ()))
         known = self.products(lambda x, w: function(x, w, tf.shape(x)[0] + 1), True)
         self.assertEqual(known, (5, ()))
         steps = self.products(lambda x, w: function(x, w, tf1.placeholder(tf.int32, [])), True)
