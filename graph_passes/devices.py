@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["device_type_of", "has_device", "home_device", "is_device_name"]
+__all__ = ["device_type_of", "has_device", "home_device", "is_device_name", "is_device_request"]
 
 _DEVICE_NAME = re.compile(
     r"(/job:[A-Za-z][\w-]*)?(/replica:\d{1,9})?(/task:\d{1,9})?"
     r"(/device:[A-Za-z]\w*:\d{1,9}|/[cg]pu:\d{1,9}|/[CG]PU:\d{1,9})",
+    re.ASCII,
+)
+# The parts of a request may stand in any order.
+_DEVICE_REQUEST = re.compile(
+    r"/|(?:/(?:job:(?:\*|[A-Za-z][\w-]*)|(?:replica|task):(?:\*|\d{1,9})"
+    r"|device:(?:\*|[A-Za-z_]\w*)(?::(?:\*|\d{1,9}))?|(?:[cg]pu|[CG]PU):(?:\*|\d{1,9})))*",
     re.ASCII,
 )
 
@@ -23,6 +29,17 @@ def is_device_name(name: object) -> bool:
         [True, True, False, False]
     """
     return isinstance(name, str) and _DEVICE_NAME.fullmatch(name) is not None
+
+
+def is_device_request(name: str) -> bool:
+    """Says whether this names devices, or some of them, in a way that TensorFlow understands.
+
+    Example:
+        >>> requests = ["", "/gpu:0", "/job:worker", "/device:CPU:*", "/job:worker/gpu:zero", "gpu"]
+        >>> [is_device_request(request) for request in requests]
+        [True, True, True, True, False, False]
+    """
+    return _DEVICE_REQUEST.fullmatch(name) is not None
 
 
 def _parse(name: str) -> dict[str, str]:

@@ -12,6 +12,8 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.python.framework import op_def_registry
 
+from graph_passes.nested_runs import Nested, run_nested
+
 __all__ = ["graph_fingerprint"]
 
 # Written down for readers, or for building gradients in Python; a graph that is built anew may lack
@@ -83,6 +85,9 @@ class _Functions:
                 function.name = self._digest(function.name)
 
     def _digest(self, name: str) -> str:
+        return run_nested(self._find_digest(name))
+
+    def _find_digest(self, name: str) -> Nested[str]:
         if name in self._digests:
             return self._digests[name]
         # What a function that calls itself finds.
@@ -97,15 +102,19 @@ class _Functions:
         for arg in (*plain.signature.input_arg, *plain.signature.output_arg):
             arg.ClearField("handle_data")
         text = _IGNORED.sub("", text_format.MessageToString(plain))
+        for quoted in _QUOTED.finditer(text):
+            if quoted[1] in self._functions:
+                yield self._find_digest(quoted[1])
         text = _QUOTED.sub(self._called_in_text, text)
-        if name in self._gradients:
-            text += self._digest(self._gradients[name])
+        # A damaged library lacks it.
+        if self._gradients.get(name) in self._functions:
+            text += yield self._find_digest(self._gradients[name])
         self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
         return self._digests[name]
 
     def _called_in_text(self, quoted: re.Match[str]) -> str:
         name = quoted[1]
-        return f'"{self._digest(name)}"' if name in self._functions else quoted[0]
+        return f'"{self._digests[name]}"' if name in self._functions else quoted[0]
 
 
 def _called(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:

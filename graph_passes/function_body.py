@@ -13,7 +13,7 @@ from graph_passes.errors import GraphError
 from graph_passes.functions import FunctionLibrary
 from graph_passes.op_graph import OpGraph
 
-__all__ = ["Argument", "FunctionBodies"]
+__all__ = ["Argument", "Body", "FunctionBodies"]
 
 # What takes a tensor from a list, and the name of the output that this is.
 _TAKES = {"TensorListPopBack": "tensor", "TensorListGetItem": "item"}
@@ -29,11 +29,28 @@ class Argument:
         behind_dtype: the DataType of the variable that the argument is a handle of, or of the
             tensors of the list that it is; None for anything else.
         value: of a list of whole numbers, what each tensor is that is taken from it.
+        constant: the whole number that the argument is, if that is known.
     """
 
     shape: tuple[int, ...] | None
     behind_dtype: int | None = None
     value: tuple[int, ...] | None = None
+    constant: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Body:
+    """The graph of a function.
+
+    Attributes:
+        graph: the graph; `needed` are the operations that a call runs.
+        arguments: the numbers of the tensors that stand for the arguments.
+        results: the numbers of the tensors that a call returns.
+    """
+
+    graph: OpGraph
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
 
 
 class FunctionBodies:
@@ -48,7 +65,7 @@ class FunctionBodies:
         """Whether there is a function of this name."""
         return name in self._functions
 
-    def body(self, name: str, arguments: Sequence[Argument]) -> OpGraph:
+    def body(self, name: str, arguments: Sequence[Argument]) -> Body:
         """Builds the graph of a function, with a placeholder or a variable for each argument.
 
         Args:
@@ -56,7 +73,7 @@ class FunctionBodies:
             arguments: what it is called with.
 
         Returns:
-            The graph; `needed` are the operations that a call runs.
+            The graph, with what it is given and what it returns.
 
         Raises:
             GraphError: there is no such function, or TensorFlow refuses its body as a graph.
@@ -88,10 +105,37 @@ class FunctionBodies:
             copied.attr.pop("_class", None)  # what it names may be outside
             del copied.input[:]
             copied.input.extend(tensors.get(text, text) for text in node.input)
-        fetches = [tensors.get(text, text) for text in function.ret.values()]
-        fetches += function.control_ret.values()
-        fetches += [node.name for node in function.node_def if _is_stateful(node)]
-        return OpGraph.from_graph_def(graph_def, fetches)
+        returned = [function.ret[arg.name] for arg in function.signature.output_arg]
+        results = [tensors.get(text, text) for text in returned]
+        stateful = [node.name for node in function.node_def if _is_stateful(node)]
+        graph = OpGraph.from_graph_def(
+            graph_def, [*results, *function.control_ret.values(), *stateful]
+        )
+        return Body(
+            graph,
+            tuple(graph.tensor_index(arg.name) for arg in function.signature.input_arg),
+            tuple(graph.tensor_index(text) for text in results),
+        )
+
+    def handed_on(self, name: str) -> list[bool]:
+        """Says for each argument of the body of a loop that it is also the result in its place."""
+        function = self._functions.get(name)
+        if function is None:
+            return []
+        identities = {
+            f"{node.name}:output:0": node.input[0]
+            for node in function.node_def
+            if node.op == "Identity" and node.input
+        }
+        found = []
+        for arg, result in zip(
+            function.signature.input_arg, function.signature.output_arg, strict=False
+        ):
+            text = function.ret[result.name]
+            while text in identities:
+                text = identities.pop(text)
+            found.append(text == arg.name)
+        return found
 
     def tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
         """Maps "operation:output:number", as functions name tensors, to "operation:number"."""
@@ -123,6 +167,8 @@ def _length(arg: op_def_pb2.OpDef.ArgDef, node: tf.compat.v1.NodeDef) -> int:
 
 
 def _argument_nodes(arg: op_def_pb2.OpDef.ArgDef, argument: Argument) -> list[tf.compat.v1.NodeDef]:
+    if argument.constant is not None:
+        return [_constant(arg.name, argument.constant, arg.type)]
     node = tf.compat.v1.NodeDef(name=arg.name, op="Placeholder")
     dtype = argument.behind_dtype
     if arg.type == types_pb2.DT_VARIANT and dtype is not None and argument.shape is not None:

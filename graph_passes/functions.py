@@ -5,11 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+import networkx as nx
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import op_def_registry
 
-__all__ = ["FunctionLibrary", "called_functions"]
+from graph_passes.errors import GraphError
+from graph_passes.messages import quoted
+
+__all__ = ["FunctionLibrary", "called_functions", "check_calls_end"]
+
+_PARTITIONED_CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
+_CONDITIONALS = frozenset(["If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"])
+_LOWERED = "_lower_using_switch_merge"
 
 
 class FunctionLibrary:
@@ -38,23 +46,39 @@ class FunctionLibrary:
         Returns:
             Names, also of functions that the library lacks.
         """
-        direct = self._called_by(node)
+        direct = self.called_by(node)
         if direct not in self._runs:
             found = set(direct)
             pending = list(direct)
             while pending:
                 name = pending.pop()
-                if name not in self._calls:
-                    calls = [self._called_by(inner) for inner in self.body(name)]
-                    self._calls[name] = tuple({n for names in calls for n in names})
-                for called in self._calls[name]:
+                for called in self._calls_of(name):
                     if called not in found:
                         found.add(called)
                         pending.append(called)
             self._runs[direct] = frozenset(found)
         return self._runs[direct]
 
-    def _called_by(self, node: tf.compat.v1.NodeDef) -> tuple[str, ...]:
+    def recursive(self) -> list[frozenset[str]]:
+        """Finds the functions that call themselves, with those that they do it through."""
+        calls = nx.DiGraph(
+            (name, called) for name in self._bodies for called in self._calls_of(name)
+        )
+        return [
+            frozenset(component)
+            for component in nx.strongly_connected_components(calls)
+            if len(component) > 1 or calls.has_edge(*2 * tuple(component))
+        ]
+
+    def _calls_of(self, name: str) -> tuple[str, ...]:
+        """Names the functions that the operations of a function run themselves."""
+        if name not in self._calls:
+            calls = [self.called_by(inner) for inner in self.body(name)]
+            self._calls[name] = tuple({n for names in calls for n in names})
+        return self._calls[name]
+
+    def called_by(self, node: tf.compat.v1.NodeDef) -> tuple[str, ...]:
+        """Names the functions that an operation runs itself."""
         if node.op in self._bodies:
             return (node.op,)
         if not _takes_functions(node.op):
@@ -84,6 +108,45 @@ def called_functions(graph_def: tf.compat.v1.GraphDef) -> function_pb2.FunctionD
         function=[each for each in graph_def.library.function if each.signature.name in called],
         gradient=[each for each in graph_def.library.gradient if each.function_name in called],
     )
+
+
+def check_calls_end(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Makes sure that TensorFlow gets to the end of the functions that the graph runs.
+
+    A function may call itself in a conditional that is run as one operation. Any other that calls
+    itself TensorFlow puts into itself again and again until the process dies.
+
+    Raises:
+        GraphError: it does not; the message names a function.
+    """
+    library = FunctionLibrary(graph_def)
+    components = library.recursive() if graph_def.library.function else []
+    if not components:
+        return
+    run = {name for node in graph_def.node for name in library.run_by(node)}
+    for component in components:
+        if component <= run and not _may_end(library, component):
+            first, *others = sorted(component)
+            through = f", through {', '.join(map(quoted, others[:3]))}" if others else ""
+            raise GraphError(
+                f"the function {quoted(first)} calls itself{through}, which TensorFlow never gets "
+                "to the end of: write a loop, with tf.while_loop"
+            )
+
+
+def _may_end(library: FunctionLibrary, component: frozenset[str]) -> bool:
+    """Says whether functions that call each other do so as TensorFlow can run it."""
+    always = nx.DiGraph()
+    for name in component:
+        for node in library.body(name):
+            again = component.intersection(library.called_by(node))
+            if again and (
+                node.op in _PARTITIONED_CALLS or (_LOWERED in node.attr and node.attr[_LOWERED].b)
+            ):
+                return False
+            if node.op not in _CONDITIONALS:
+                always.add_edges_from((name, called) for called in again)
+    return nx.is_directed_acyclic_graph(always)
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import networkx as nx
 import numpy as np
@@ -11,11 +11,14 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.python.framework import op_def_registry
 
+from graph_passes.devices import is_device_request
 from graph_passes.errors import GraphError
+from graph_passes.messages import quoted
 from graph_passes.tensors import Tensors
 
 __all__ = [
     "Edges",
+    "check_devices",
     "check_operation_types",
     "handle_edges",
     "read_edges",
@@ -52,19 +55,59 @@ def check_operation_types(graph_def: tf.compat.v1.GraphDef) -> None:
         GraphError: it does not.
     """
     known = {function.signature.name for function in graph_def.library.function}
-    bodies = [(graph_def.node, "")]
+    for node, where in _all_nodes(graph_def):
+        if node.op in known:
+            continue
+        if op_def_registry.get(node.op) is None:
+            raise GraphError(
+                f"operation {quoted(node.name)}{where} has the type {quoted(node.op)}, which "
+                f"TensorFlow {tf.__version__} does not know"
+            )
+        known.add(node.op)
+
+
+def check_devices(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Makes sure that TensorFlow can read the device of every operation, also in functions.
+
+    Raises:
+        GraphError: it cannot; the message names the operation.
+    """
+    known: set[tuple[str, bool]] = set()
+    for node, where in _all_nodes(graph_def):
+        key = node.device, bool(where)
+        if key in known:
+            continue
+        if not _can_read_device(*key):
+            raise GraphError(
+                f"operation {quoted(node.name)}{where} is on {quoted(node.device)}, which is no "
+                "device, as '/job:worker/task:1/device:GPU:0' is: clear the graph's devices "
+                "(--clear_devices), or mend it"
+            )
+        known.add(key)
+
+
+def _can_read_device(device: str, is_in_function: bool) -> bool:
+    if not is_device_request(device):
+        return False
+    try:
+        # What imports a graph reads the devices of its operations in Python, more strictly.
+        if not is_in_function:
+            tf.DeviceSpec.from_string(device)
+    except ValueError:
+        return False
+    return True
+
+
+def _all_nodes(
+    graph_def: tf.compat.v1.GraphDef,
+) -> Iterator[tuple[tf.compat.v1.NodeDef, str]]:
+    """Lists all operations, those of functions with words that name the function."""
+    for node in graph_def.node:
+        yield node, ""
     for function in graph_def.library.function:
-        bodies.append((function.node_def, f" of the function {function.signature.name!r}"))
-    for nodes, where in bodies:
-        for node in nodes:
-            if node.op in known:
-                continue
-            if op_def_registry.get(node.op) is None:
-                raise GraphError(
-                    f"operation {node.name!r}{where} has the type {node.op!r}, which TensorFlow "
-                    f"{tf.__version__} does not know"
-                )
-            known.add(node.op)
+        where = f" of the function {quoted(function.signature.name)}"
+        for node in function.node_def:
+            yield node, where
 
 
 def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Edges:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
 from graph_passes.function_body import FunctionBodies
+from graph_passes.nested_runs import Nested, run_nested
 
 __all__ = ["Call", "InlinedGraph", "inline_calls", "put_devices"]
 
@@ -76,7 +77,8 @@ def inline_calls(
     inliner = _Inliner(graph_def)
     step = _needed(graph_def.node, fetches, feeds)
     nodes = _needed(graph_def.node, [*fetches, *others], feeds)
-    calls = inliner.add_body([node for node in graph_def.node if node.name in nodes], step)
+    own_nodes = [node for node in graph_def.node if node.name in nodes]
+    calls = run_nested(inliner.add_body(own_nodes, step))
     flat = inliner.finish(graph_def)
     own = [inliner.resolved(name) if ":" in name else name for name in fetches]
     runs = _needed(flat.node, own, feeds)
@@ -112,7 +114,7 @@ def put_devices(
     writer = _Writer(result, assignment)
     for node in result.node:
         if node.name in calls:
-            _call(node, writer.write(calls[node.name]))
+            _call(node, run_nested(writer.write(calls[node.name])))
         elif not node.device:
             node.device = assignment.get(node.name, "")
     return result
@@ -138,7 +140,7 @@ class _Inliner:
         scope: str = "",
         waits: Sequence[str] = (),
         stack: tuple[str, ...] = (),
-    ) -> dict[str, Call]:
+    ) -> Nested[dict[str, Call]]:
         """Adds operations, and in place of calls among them the bodies of the functions.
 
         Args:
@@ -172,7 +174,7 @@ class _Inliner:
             inner = node.name
             while inner in prefixes or (inner != node.name and inner in names):
                 inner += "_call"
-            calls[node.name] = self._add_call(flat, function, f"{scope}{inner}/", stack)
+            calls[node.name] = yield self._add_call(flat, function, f"{scope}{inner}/", stack)
         return calls
 
     def _add_call(
@@ -181,7 +183,7 @@ class _Inliner:
         function: function_pb2.FunctionDef,
         scope: str,
         stack: tuple[str, ...],
-    ) -> Call:
+    ) -> Nested[Call]:
         given = [text for text in node.input if not text.startswith("^")]
         waits = [text for text in node.input if text.startswith("^")]
         for arg, text in zip(function.signature.input_arg, given, strict=True):
@@ -198,7 +200,8 @@ class _Inliner:
             copied.input.extend(tensors.get(text, text) for text in each.input)
             body.append(copied)
         names = [each.name for each in body]
-        calls = self.add_body(body, names, scope, waits, (*stack, function.signature.name))
+        stack = (*stack, function.signature.name)
+        calls = yield self.add_body(body, names, scope, waits, stack)
         self._effects[node.name] = [scope + name for name in function.control_ret.values()]
         self._waits[node.name] = waits
         return Call(
@@ -236,8 +239,13 @@ class _Inliner:
     def effects(self, call: str) -> list[str]:
         """Lists the operations that a call runs for their effects, by their names in the graph."""
         found = []
-        for name in self._effects[call]:
-            found += self.effects(name) if name in self._effects else [name]
+        pending = self._effects[call][::-1]
+        while pending:
+            name = pending.pop()
+            if name in self._effects:
+                pending += self._effects[name][::-1]
+            else:
+                found.append(name)
         return found
 
     def finish(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
@@ -289,14 +297,15 @@ class _Writer:
         # By function the name of what has these devices, and calls these functions.
         self._written: dict[str, dict[tuple[tuple[str, str], ...], str]] = {}
 
-    def write(self, call: Call) -> str:
+    def write(self, call: Call) -> Nested[str]:
         """Writes the devices of a call; returns the name of the function to be called."""
         changes = {
             name: self._assignment[flat]
             for name, flat in call.names.items()
             if self._assignment.get(flat)
         }
-        changes |= {name: self.write(inner) for name, inner in call.calls.items()}
+        for name, inner in call.calls.items():
+            changes[name] = yield self.write(inner)
         written = self._written.setdefault(call.function, {})
         key = tuple(sorted(changes.items()))
         if key not in written:

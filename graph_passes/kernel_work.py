@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from graph_passes.errors import GraphError
-from graph_passes.function_body import Argument, FunctionBodies
+from graph_passes.function_body import Argument, Body, FunctionBodies
+from graph_passes.loop_iterations import FrameLoops, FunctionalLoop
+from graph_passes.messages import quoted
+from graph_passes.nested_runs import Nested, run_nested
 from graph_passes.op_graph import OpGraph
+from graph_passes.small_values import SmallValues
 from graph_passes.tensors import SIZELESS
 from graph_passes.unknown_sizes import unknown_sizes
 from graph_passes.work import FREE, PICKS, contraction_flops, has_prefix, tensor_elements
@@ -67,6 +73,7 @@ class KernelWork:
         called: bool [num_kernels], true for those in bodies of functions.
         unknown_sizes: descriptions of the tensors, those in bodies included, of which an unknown
             dimension counts as 1.
+        unknown_loops: descriptions of the loops of which one iteration counts.
     """
 
     operations: np.ndarray
@@ -76,6 +83,7 @@ class KernelWork:
     on_host: np.ndarray
     called: np.ndarray
     unknown_sizes: tuple[str, ...]
+    unknown_loops: tuple[str, ...]
 
 
 def kernel_work(graph: OpGraph) -> KernelWork:
@@ -84,9 +92,8 @@ def kernel_work(graph: OpGraph) -> KernelWork:
     A kernel reads its inputs and writes its outputs, but touches only the part of a table or tensor
     that it looks up or cuts out, and only the rows of a variable that it updates; each state that
     it updates is read and written. A reduction that leaves all elements hands them on. Unknown
-    sizes count as 1. The body of a functional while loop counts as often as `maximum_iterations`
-    says, where that is a constant, and else once; so does everything in a v1 while loop. Of
-    branches, the one with the most work counts.
+    sizes count as 1. The body of a while loop counts as often as it runs at most, as far as
+    constants and shapes tell that, and else once. Of branches, the one with the most work counts.
 
     Args:
         graph: the graph.
@@ -95,8 +102,12 @@ def kernel_work(graph: OpGraph) -> KernelWork:
         The kernels of all operations that a step needs.
     """
     calls = _Calls(graph)
-    work = calls.kernels(graph)
-    return dataclasses.replace(work, unknown_sizes=(*unknown_sizes(graph), *calls.unknown_sizes))
+    work, _ = run_nested(calls.kernels(graph))
+    return dataclasses.replace(
+        work,
+        unknown_sizes=(*unknown_sizes(graph), *calls.unknown_sizes),
+        unknown_loops=tuple(calls.unknown_loops),
+    )
 
 
 def tensor_sizes(graph: OpGraph) -> np.ndarray:
@@ -116,23 +127,38 @@ def tensor_sizes(graph: OpGraph) -> np.ndarray:
 _Rows = np.ndarray
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _BodyWork:
+    """The kernels of a function, and the values of its results as far as they are known."""
+
+    rows: _Rows
+    body: Body
+    results: tuple[np.ndarray | None, ...]
+
+
 class _Calls:
     """The kernels of functions, each function and shape of arguments worked out once."""
 
     def __init__(self, graph: OpGraph) -> None:
         self._bodies = FunctionBodies(graph.graph_def)
-        self._known: dict[tuple[str, tuple[Argument, ...]], _Rows] = {}
+        self._known: dict[tuple[str, tuple[Argument, ...]], _BodyWork] = {}
         self.unknown_sizes: list[str] = []
+        self.unknown_loops: list[str] = []
 
-    def kernels(self, graph: OpGraph) -> KernelWork:
-        """Lists the kernels of a graph or of a body."""
+    def kernels(self, graph: OpGraph, function: str = "") -> Nested[tuple[KernelWork, SmallValues]]:
+        """Lists the kernels of a graph or of the body of a function, and finds small values."""
+        loops = FrameLoops(graph)
         called: dict[int, _Rows] = {}
-        for name in graph.type_names:
-            if name in _CALLS or name in self._bodies:
-                for i in np.flatnonzero(graph.has_type([name]) & graph.needed).tolist():
-                    rows = self._rows_of_call(graph, i)
-                    if rows is not None:
-                        called[i] = rows
+        calls = [name for name in graph.type_names if name in _CALLS or name in self._bodies]
+        # What a call returns may say how often a loop runs whose condition reads it.
+        for i in graph.order[(graph.has_type(calls) & graph.needed)[graph.order]].tolist():
+            rows = yield self._rows_of_call(graph, i, loops.condition_values, function)
+            if rows is not None:
+                called[i] = rows
+        repeats, unknown = loops.of_operations()
+        for frame in unknown:
+            loop_name = quoted(frame.removesuffix("/while_context"))
+            self.unknown_loops.append(_in_function(loop_name, function))
         launches = graph.needed & ~graph.has_type(FREE | _BY_REFERENCE)
         launches[list(called)] = False
         launches[_reduces_nothing(graph)] = False
@@ -146,51 +172,87 @@ class _Calls:
         rows = np.concatenate([np.stack(columns), *called.values()], axis=1)
         counts = [each.shape[1] for each in called.values()]
         operations = np.concatenate([own, np.repeat(list(called), counts)]).astype(np.int32)
+        rows[2] *= repeats[operations]
         is_called = np.arange(len(operations)) >= len(own)
         order = np.argsort(operations, kind="stable")
-        flops, touched, repeats, on_host = rows[:, order]
-        return KernelWork(
-            operations[order], flops, touched, repeats, on_host.astype(bool), is_called[order], ()
-        )
+        flops, touched, runs, on_host = rows[:, order]
+        operations, is_called = operations[order], is_called[order]
+        work = KernelWork(operations, flops, touched, runs, on_host.astype(bool), is_called, (), ())
+        return work, loops.condition_values
 
-    def _rows_of_call(self, graph: OpGraph, i: int) -> _Rows | None:
+    def _rows_of_call(
+        self, graph: OpGraph, i: int, values: SmallValues, function: str
+    ) -> Nested[_Rows | None]:
         """Lists the kernels of a call; None where nothing is known of its functions."""
         node = graph.graph_def.node[i]
         names = [node.op]
         if node.op in _CALLS:
-            values = [node.attr[attr] for attr in _CALLS[node.op]]
-            names = [f.name for value in values for f in (value.list.func or [value.func])]
+            of_node = [node.attr[attr] for attr in _CALLS[node.op]]
+            names = [f.name for value in of_node for f in (value.list.func or [value.func])]
         tensors = graph.input_tensors[i][_NOT_ARGUMENTS.get(node.op, 0) :]
-        arguments = tuple(_argument(graph, tensor) for tensor in tensors)
+        numbers = [values.value(tensor) for tensor in tensors]
+        is_loop = node.op in _LOOPS
+        # Iterations change the others.
+        stay = self._bodies.handed_on(names[0]) if is_loop else [True] * len(tensors)
+        arguments = tuple(
+            _argument(graph, tensor, number if stays else None)
+            for tensor, number, stays in zip(tensors, numbers, stay, strict=False)
+        )
+        bodies = []
         try:
-            bodies = [self._rows_of_body(name, arguments) for name in names]
+            for name in names:
+                bodies.append((yield self._work_of_body(name, arguments)))
         except (GraphError, ValueError):
             return None
-        if node.op in _LOOPS:
-            trips = _trips(graph, i)
-            body, condition = (rows.copy() for rows in bodies)
-            body[2] *= trips
-            condition[2] *= trips + 1
-            return np.concatenate([body, condition], axis=1)
-        return max(bodies, key=lambda rows: ((rows[0] * rows[2]).sum(), (rows[1] * rows[2]).sum()))
+        if is_loop:
+            body, condition = bodies
+            loop = FunctionalLoop(numbers, condition.body, body.body)
+            self._give(graph, i, values, [loop.last_value(k) for k in range(len(numbers))])
+            trips = loop.num_iterations
+            if trips is None:
+                self.unknown_loops.append(_in_function(quoted(node.name), function))
+                trips = 1
+            rows, again = body.rows.copy(), condition.rows.copy()
+            rows[2] *= trips
+            again[2] *= trips + 1
+            return np.concatenate([rows, again], axis=1)
+        if len(bodies) == 1:
+            self._give(graph, i, values, bodies[0].results)
+        return max(
+            (each.rows for each in bodies),
+            key=lambda rows: ((rows[0] * rows[2]).sum(), (rows[1] * rows[2]).sum()),
+        )
 
-    def _rows_of_body(self, name: str, arguments: tuple[Argument, ...]) -> _Rows:
+    def _give(self, graph: OpGraph, i: int, values: SmallValues, results: Sequence[Any]) -> None:
+        """Keeps the results of a call that are known."""
+        for port, result in enumerate(results):
+            if result is not None:
+                values.give(int(graph.output_start[i]) + port, np.asarray(result))
+
+    def _work_of_body(self, name: str, arguments: tuple[Argument, ...]) -> Nested[_BodyWork]:
         key = (name, arguments)
         if key not in self._known:
             body = self._bodies.body(name, arguments)
-            self.unknown_sizes += [f"{each} in function {name!r}" for each in unknown_sizes(body)]
-            work = self.kernels(body)
-            self._known[key] = np.stack(
-                [work.flops, work.touched_bytes, work.repeats, work.on_host]
-            )
+            self.unknown_sizes += [_in_function(each, name) for each in unknown_sizes(body.graph)]
+            work, values = yield self.kernels(body.graph, name)
+            rows = np.stack([work.flops, work.touched_bytes, work.repeats, work.on_host])
+            results = tuple(values.value(tensor) for tensor in body.results)
+            self._known[key] = _BodyWork(rows, body, results)
         return self._known[key]
 
 
-def _argument(graph: OpGraph, tensor: int) -> Argument:
-    number = int(graph.tensor_producer[tensor])
-    node = graph.graph_def.node[number]
+def _in_function(description: str, function: str) -> str:
+    return f"{description} in function {function!r}" if function else description
+
+
+def _argument(graph: OpGraph, tensor: int, number: np.ndarray | None = None) -> Argument:
+    producer = int(graph.tensor_producer[tensor])
+    node = graph.graph_def.node[producer]
+    is_int = int(graph.tensor_dtypes[tensor]) in (types_pb2.DT_INT32, types_pb2.DT_INT64)
+    if number is not None and is_int and graph.tensor_shapes[tensor] == ():
+        return Argument((), constant=int(number))
     if node.op == "Identity":
-        return _argument(graph, graph.input_tensors[number][0])
+        return _argument(graph, graph.input_tensors[producer][0])
     if node.op == "VarHandleOp":
         shape = node.attr["shape"].shape
         dimensions = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
@@ -199,19 +261,6 @@ def _argument(graph: OpGraph, tensor: int) -> Argument:
     if element is not None:
         return Argument(element.shape, element.dtype, element.value)
     return Argument(graph.tensor_shapes[tensor])
-
-
-def _trips(graph: OpGraph, i: int) -> int:
-    """Finds how often the body of a functional while loop runs, if a constant says so; else 1."""
-    inputs = graph.input_tensors[i]
-    if len(inputs) > 1:
-        # TensorFlow's while_loop counts from 0 in the first variable up to the second.
-        limit = graph.graph_def.node[int(graph.tensor_producer[inputs[1]])]
-        if limit.op == "Const" and limit.name.rpartition("/")[2].startswith("maximum_iterations"):
-            value = int(tf.make_ndarray(limit.attr["value"].tensor))
-            if value >= 0:  # -1 means no limit
-                return value
-    return 1
 
 
 def _touched_bytes(graph: OpGraph) -> np.ndarray:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from graph_passes import graph_def_reader as reader
 from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
+from graph_passes.functions import check_calls_end
 from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.messages import quoted
@@ -85,15 +86,16 @@ class OpGraph:
             fetches: names of the operations ("train") and tensors ("loss:0") that a step runs;
                 without any, every operation counts as needed.
             feeds: names of the tensors that a step is given; or their values by name, from which
-                the shapes of the other tensors follow.
+                the shapes of the other tensors follow; placeholders with a default that is not
+                among them are that.
 
         Returns:
             The graph in columns.
 
         Raises:
             GraphError: the graph is empty, names an operation twice, has an unknown operation
-                type, a missing input or a cycle, is refused by TensorFlow, or lacks a fetch or
-                feed.
+                type, a device that is none, a function that calls itself without end, a missing
+                input or a cycle, is refused by TensorFlow, or lacks a fetch or feed.
         """
         if not graph_def.node:
             raise GraphError("the graph is empty: it has no operations")
@@ -103,10 +105,12 @@ class OpGraph:
             twice = next(name for i, name in enumerate(names) if index[name] != i)
             raise GraphError(f"the graph has two operations called {twice!r}")
         reader.check_operation_types(graph_def)
+        reader.check_devices(graph_def)
+        check_calls_end(graph_def)
         edges = reader.read_edges(graph_def, index)
         order = reader.topological_order(graph_def, edges)
         try:
-            tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else {})
+            tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else None)
         except GraphError:
             if not isinstance(feeds, Mapping) or not feeds:
                 raise

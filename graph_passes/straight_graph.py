@@ -60,8 +60,14 @@ class StraightGraph:
         list_values: for lists of whole numbers, tensors whose shape are the numbers in them.
     """
 
-    def __init__(self, graph_def: tf.compat.v1.GraphDef) -> None:
-        """Makes the copy; the graph is not changed."""
+    def __init__(self, graph_def: tf.compat.v1.GraphDef, *, take_defaults: bool = False) -> None:
+        """Makes the copy; the graph is not changed.
+
+        Args:
+            graph_def: the graph.
+            take_defaults: whether placeholders with a default are that, because all that is fed is
+                known and read instead.
+        """
         self.graph_def = tf.compat.v1.GraphDef()
         self.graph_def.CopyFrom(graph_def)
         lists = tell_list_elements(self.graph_def)
@@ -69,15 +75,17 @@ class StraightGraph:
         graph_def = self.graph_def
         self._functions = {f.signature.name: f.signature for f in graph_def.library.function}
         self._library = FunctionLibrary(graph_def)
-        self._recursive = {
-            name
-            for name in self._functions
-            if any(name in self._library.run_by(inner) for inner in self._library.body(name))
-        }
+        self._recursive = frozenset().union(*self._library.recursive())
         self._agreements: list[_Agreement] = []
         self._arrays: list[tuple[tuple[str, int], str, tuple[str, ...]]] = []
         self._selections: list[tuple[str, str, tuple[str, ...]]] = []
         self._conflicts: dict[str, set[int] | None] = {}
+        if take_defaults:
+            for node in graph_def.node:
+                if node.op == "PlaceholderWithDefault":
+                    node.op = "Identity"
+                    node.attr["T"].type = node.attr.pop("dtype").type
+                    node.attr.pop("shape", None)
         types = {node.name: node.op for node in graph_def.node}
         self._straighten(self.graph_def, types)
         for function in self.graph_def.library.function:

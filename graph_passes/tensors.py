@@ -78,12 +78,15 @@ def read_tensors(
 
     Args:
         graph_def: the graph.
-        fed: values by tensor name ("x:0"), which shapes follow from.
+        fed: values by tensor name ("x:0"), which shapes follow from: a placeholder with a default
+            that is not among them is its default. None if it is not known what is fed.
 
     Raises:
         GraphError: TensorFlow refuses the graph, or refuses it with these values.
     """
-    inference, list_values = _inferred(graph_def, _stand_ins(graph_def, fed or {}))
+    inference, list_values = _inferred(
+        graph_def, _stand_ins(graph_def, fed or {}), take_defaults=fed is not None
+    )
     outputs = [inference.outputs(node.name) for node in graph_def.node]
     output_start = np.zeros(len(outputs) + 1, np.int32)
     np.cumsum([len(tensors) for tensors in outputs], out=output_start[1:])
@@ -243,14 +246,14 @@ class _Inference:
 
 
 def _inferred(
-    graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn]
+    graph_def: tf.compat.v1.GraphDef, stand_ins: Mapping[str, _StandIn], *, take_defaults: bool
 ) -> tuple[_Inference, Mapping[tuple[str, int], tuple[str, int]]]:
     """Imports the graph, and then, as long as that tells more, what follows from corrections.
 
     Returns:
         What is inferred; and for lists, tensors whose shape are the numbers in them.
     """
-    straight = StraightGraph(graph_def)
+    straight = StraightGraph(graph_def, take_defaults=take_defaults)
     try:
         inference = _Inference(straight.graph_def, stand_ins)
     except GraphError as error:

@@ -17,8 +17,10 @@ def error_text(error: BaseException) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     reason = str(error.strerror)
+    if isinstance(error.filename, int):
+        return f"file descriptor {error.filename}: {reason}"
     if error.filename is not None:
-        return f"{os.fspath(error.filename)}: {reason}"
+        return f"{os.fsdecode(error.filename) or 'a file with an empty name'}: {reason}"
     if _is_of_directory(error):
         return "the working directory has been deleted: go to another one, or give whole paths"
     return reason

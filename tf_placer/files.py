@@ -172,6 +172,8 @@ def check_output(path: str | os.PathLike[str], *others: str | os.PathLike[str] |
     """
     if is_standard_output(path):
         return
+    if not os.fspath(path):
+        raise OSError("cannot write to a file with an empty name")
     for other in others:
         if other is not None and _are_same(path, other):
             raise OSError(

@@ -2,7 +2,13 @@ from __future__ import annotations
 
 from absl.testing import absltest, parameterized
 
-from graph_passes.devices import device_type_of, has_device, home_device, is_device_name
+from graph_passes.devices import (
+    device_type_of,
+    has_device,
+    home_device,
+    is_device_name,
+    is_device_request,
+)
 
 WORKER = "/job:worker/replica:0/task:"
 DEVICES = [
@@ -31,6 +37,22 @@ class DeviceTypeTest(parameterized.TestCase):
     )
     def test_type_is_told_from_the_name(self, name, expected):
         self.assertEqual(device_type_of(name), expected)
+
+
+class IsDeviceRequestTest(parameterized.TestCase):
+    @parameterized.parameters(
+        *("", "/", "/gpu:0", "/CPU:*", "/job:worker", "/job:*/task:1", "/device:GPU", "/device:*"),
+        *("/job:worker/replica:0/task:1/device:XLA_CPU:0", "/gpu:0/job:worker"),
+    )
+    def test_what_tensorflow_reads_is_one(self, name):
+        self.assertTrue(is_device_request(name))
+
+    @parameterized.parameters(
+        *("gpu:0", "GPU", "/gpu", "/gpu:", "/gpu:-1", "/xpu:0", "/job:worker/gpu:zero", "/job:"),
+        *("/task:one", "/task:99999999999", "//", "/gpu:0\n"),
+    )
+    def test_anything_else_is_none(self, name):
+        self.assertFalse(is_device_request(name))
 
 
 class IsDeviceNameTest(parameterized.TestCase):

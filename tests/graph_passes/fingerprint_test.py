@@ -7,6 +7,7 @@ from google.protobuf import text_format
 
 from graph_passes.fingerprint import graph_fingerprint
 from tests import graphs
+from tests.function_parts import nested_functions
 
 tf1 = tf.compat.v1
 
@@ -153,6 +154,16 @@ class FingerprintTest(tf.test.TestCase, parameterized.TestCase):
         function.signature.name = "again"
         function.node_def.add(name="node", op="again")
         graph_def.node.add(name="call", op="again")
+        self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
+
+    def test_calls_may_be_nested_hundreds_of_levels_deep(self):
+        prints = {graph_fingerprint(nested_functions(depth)) for depth in (499, 500)}
+        self.assertLen(prints, 2)
+
+    def test_gradient_may_be_missing(self):
+        graph_def = function_graph_def()
+        name = graph_def.library.function[0].signature.name
+        graph_def.library.gradient.add(function_name=name, gradient_func="lost")
         self.assertRegex(graph_fingerprint(graph_def), "^[0-9a-f]{64}$")
 
     def test_all_test_graphs_differ(self):

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.function_body import Argument, FunctionBodies
+from tests import graph_parts
 
 tf1 = tf.compat.v1
 
@@ -26,7 +27,7 @@ class FunctionBodyTest(tf.test.TestCase):
         graph_def, name = graph_of_call(product, tf.zeros([2, 3]), tf.zeros([3, 5]))
         bodies = FunctionBodies(graph_def)
         for rows in (2, 7):
-            body = bodies.body(name, [Argument((rows, 3)), Argument((3, 5))])
+            body = bodies.body(name, [Argument((rows, 3)), Argument((3, 5))]).graph
             [product_at] = body.has_type(["MatMul"]).nonzero()[0]
             self.assertEqual(body.tensor_shapes[body.output_start[product_at]], (rows, 5))
 
@@ -36,9 +37,9 @@ class FunctionBodyTest(tf.test.TestCase):
             return a + a
 
         graph_def, name = graph_of_call(twice, tf.zeros([2]))
-        body = FunctionBodies(graph_def).body(name, [Argument(None)])
+        body = FunctionBodies(graph_def).body(name, [Argument(None)]).graph
         self.assertIsNone(body.tensor_shapes[0])
-        body = FunctionBodies(graph_def).body(name, [Argument((-1, 4))])
+        body = FunctionBodies(graph_def).body(name, [Argument((-1, 4))]).graph
         self.assertEqual(body.tensor_shapes[0], (-1, 4))
 
     def test_variables_have_their_shapes_within_functions_of_functions(self):
@@ -59,7 +60,7 @@ class FunctionBodyTest(tf.test.TestCase):
         [call] = [node for node in graph_def.node if node.op.endswith("PartitionedCall")]
         body = bodies.body(
             call.attr["f"].func.name, [Argument((4, 6), tf.float32.as_datatype_enum)]
-        )
+        ).graph
         self.assertIn("VarHandleOp", body.type_names)
         [inner_call] = [n for n in body.graph_def.node if n.op.endswith("PartitionedCall")]
         self.assertIn(inner_call.attr["f"].func.name, bodies)
@@ -71,7 +72,7 @@ class FunctionBodyTest(tf.test.TestCase):
             return tf.exp(second)
 
         graph_def, name = graph_of_call(second_half, tf.zeros([4]))
-        body = FunctionBodies(graph_def).body(name, [Argument((4,))])
+        body = FunctionBodies(graph_def).body(name, [Argument((4,))]).graph
         [exp] = body.has_type(["Exp"]).nonzero()[0]
         [split] = body.has_type(["Split"]).nonzero()[0]
         self.assertEqual(body.input_tensors[exp], [int(body.output_start[split]) + 1])
@@ -90,10 +91,33 @@ class FunctionBodyTest(tf.test.TestCase):
         graph_def = graph.as_graph_def()
         [call] = [node for node in graph_def.node if node.op.endswith("PartitionedCall")]
         arguments = [Argument(()), Argument((), tf.float32.as_datatype_enum)]
-        body = FunctionBodies(graph_def).body(call.attr["f"].func.name, arguments)
+        body = FunctionBodies(graph_def).body(call.attr["f"].func.name, arguments).graph
         needed = {op for op, needs in zip(body.names, body.needed, strict=True) if needs}
         self.assertContainsSubset(["used", "state"], needed)
         self.assertNotIn("unused", needed)
+
+    def test_arguments_and_results_are_found_in_the_graph(self):
+        graph_def, name = graph_of_call(
+            tf.function(lambda a, b: (b, a + b)), tf.constant(1), tf.constant(2)
+        )
+        body = FunctionBodies(graph_def).body(name, [Argument(()), Argument((), constant=2)])
+        first, second = body.arguments
+        types = [body.graph.type_of(int(body.graph.tensor_producer[t])) for t in body.results]
+        self.assertEqual(types, ["Identity", "Identity"])
+        given = [body.graph.type_of(int(body.graph.tensor_producer[t])) for t in (first, second)]
+        self.assertEqual(given, ["Placeholder", "Const"])
+
+    def test_a_loop_hands_on_what_its_body_returns_unchanged(self):
+        with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
+            limit = tf1.placeholder(tf.int32, [])
+            tf1.while_loop(lambda i, a: i < limit, lambda i, a: (i + 1, a * 2.0), [0, 1.0])
+        graph_def = graph.as_graph_def()
+        [loop] = [node for node in graph_def.node if node.op.endswith("While")]
+        bodies = FunctionBodies(graph_def)
+        # TensorFlow's own counter, the limit of that, i, a, and the captured limit.
+        stay = bodies.handed_on(loop.attr["body"].func.name)
+        self.assertEqual(stay, [False, True, False, False, True])
+        self.assertEqual(bodies.handed_on("gone"), [])
 
     def test_a_function_that_is_not_there_is_named(self):
         with self.assertRaisesRegex(GraphError, "no function 'gone'"):

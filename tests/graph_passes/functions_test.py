@@ -3,8 +3,11 @@ from __future__ import annotations
 import itertools
 
 import tensorflow as tf
+from absl.testing import parameterized
 
-from graph_passes.functions import FunctionLibrary, called_functions
+from graph_passes.errors import GraphError
+from graph_passes.functions import FunctionLibrary, called_functions, check_calls_end
+from tests.function_parts import add_call, add_conditional, add_function, graph_with_call
 
 tf1 = tf.compat.v1
 
@@ -83,6 +86,43 @@ class FunctionLibraryTest(tf.test.TestCase):
     def test_plain_operation_runs_none(self):
         functions = FunctionLibrary(library(a=[]))
         self.assertEmpty(functions.run_by(tf1.NodeDef(name="x", op="Identity")))
+
+
+class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
+    """What TensorFlow's importer or executor would die of; see `tests.function_parts`."""
+
+    @parameterized.product(op=["", "PartitionedCall", "StatefulPartitionedCall"], called=["f", "g"])
+    def test_function_that_calls_itself_is_named(self, op, called):
+        graph_def = graph_with_call("f")
+        add_call(add_function(graph_def, "f"), called, op=op)
+        add_call(add_function(graph_def, "g"), "f", op=op)
+        through = {"f": "'f' calls itself, which", "g": "'f' calls itself, through 'g', which"}
+        with self.assertRaisesRegex(GraphError, f"^the function {through[called]} .* never gets"):
+            check_calls_end(graph_def)
+
+    def recursive_in_conditional(self, op: str = "", *, lowered: bool = False) -> tf1.GraphDef:
+        graph_def = graph_with_call("f")
+        add_conditional(add_function(graph_def, "f"), ["g", "h"], lowered=lowered)
+        add_call(add_function(graph_def, "g"), "f", op=op)
+        add_function(graph_def, "h").ret["y"] = "x"
+        return graph_def
+
+    def test_function_may_call_itself_under_a_condition(self):
+        check_calls_end(self.recursive_in_conditional())
+
+    def test_but_not_where_tensorflow_puts_functions_into_each_other_before_it_runs(self):
+        for graph_def in (
+            self.recursive_in_conditional("PartitionedCall"),
+            self.recursive_in_conditional(lowered=True),
+        ):
+            with self.assertRaisesRegex(GraphError, "^the function 'f' calls itself"):
+                check_calls_end(graph_def)
+
+    def test_function_that_nothing_runs_does_not_matter(self):
+        graph_def = graph_with_call("f")
+        add_function(graph_def, "f").ret["y"] = "x"
+        add_call(add_function(graph_def, "unused"), "unused")
+        check_calls_end(graph_def)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,20 @@ class BadGraphsTest(tf.test.TestCase, parameterized.TestCase):
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
         self.assertIn("NextIteration", op_graph.type_names)
 
+    @parameterized.parameters("/job:worker/gpu:zero", "/gpu:-1", "/device:GPU", "/gpu:0/cpu:0")
+    def test_device_that_is_none_is_named_with_its_operation(self, device):
+        graph_def = small_graph_def()
+        node(graph_def, "b").device = device
+        with self.assertRaisesRegex(GraphError, f"operation 'b' is on '{device}', which is no dev"):
+            OpGraph.from_graph_def(graph_def)
+
+    def test_device_that_is_none_in_a_function_is_named_with_the_function(self):
+        graph_def = function_graph_def()
+        [function] = graph_def.library.function
+        function.node_def[0].device = "/job:worker/gpu:zero"
+        with self.assertRaisesRegex(GraphError, f"of the function '{function.signature.name}' is"):
+            OpGraph.from_graph_def(graph_def)
+
     def test_unknown_type_in_a_function_is_named_with_the_function(self):
         graph_def = function_graph_def()
         function = graph_def.library.function[0]

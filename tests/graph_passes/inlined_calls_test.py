@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
+from tests.function_parts import nested_functions
 
 tf1 = tf.compat.v1
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -187,6 +188,17 @@ class InlinedCallsTest(tf.test.TestCase):
         flat = inlined(graph_def, ["sum:0"]).graph_def
         self.assertLen({node.name for node in flat.node}, len(flat.node))
         self.assertAllEqual(run(flat, ["sum:0"]), run(graph_def, ["sum:0"]))
+
+
+class DeepCallsTest(tf.test.TestCase):
+    def test_calls_may_be_nested_hundreds_of_levels_deep(self):
+        graph_def = nested_functions(500)
+        inlined = inline_calls(graph_def, ["call:0"])
+        self.assertEqual([node.op for node in inlined.graph_def.node], ["Const", "Neg"])
+        [fetch] = inlined.fetches
+        placed = put_devices(graph_def, inlined.calls, {fetch.partition(":")[0]: "/cpu:0"})
+        devices = [node.device for each in placed.library.function for node in each.node_def]
+        self.assertEqual(devices, [""] * 499 + ["/cpu:0"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import inspect
+import sys
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -7,6 +10,7 @@ from absl.testing import parameterized
 from graph_passes.kernel_work import kernel_work, tensor_sizes
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
+from tests.function_parts import nested_functions
 
 tf1 = tf.compat.v1
 
@@ -241,6 +245,123 @@ class CallTest(tf.test.TestCase, parameterized.TestCase):
         self.assertGreater(work.flops.sum(), 0)
 
 
+def up(limit) -> tuple:
+    return (lambda i, *_: i < limit), (lambda i: i + 1), 0
+
+
+def up_in_steps_to_the_limit_itself(limit) -> tuple:
+    return (lambda i, *_: limit * 2 >= i), (lambda i: i + 2), 2
+
+
+def down(limit) -> tuple:
+    return (lambda i, *_: i > 0), (lambda i: i - 1), limit
+
+
+def or_until_a_value(limit) -> tuple:
+    return (
+        (lambda i, a: tf.logical_and(i < limit, tf.reduce_sum(a) < 5.0)),
+        (lambda i: i + 1),
+        0,
+    )
+
+
+class LoopTest(tf.test.TestCase, parameterized.TestCase):
+    """Loops count as often as they run; a product of matrices in the body is what is counted."""
+
+    def products(self, build, v2: bool, *, feeds=()) -> tuple[float, tuple[str, ...]]:
+        """Counts the products of matrices that a step runs, and names loops that count once."""
+        with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=v2):
+            tf.identity(build(floats(4, 4), tf1.get_variable("w", [4, 4])), name="y")
+        work = kernel_work(OpGraph.from_graph_def(graph.as_graph_def(), ["y"], feeds))
+        return work.repeats[work.flops > 0].sum(), work.unknown_loops
+
+    @parameterized.product(
+        counter=[up, up_in_steps_to_the_limit_itself, down, or_until_a_value], v2=[False, True]
+    )
+    def test_counters_are_followed(self, counter, v2):
+        def loop(x, w, limit=7):
+            condition, count, start = counter(limit)
+            body = lambda i, a: (count(i), tf.matmul(a, w))  # noqa: E731
+            return tf1.while_loop(condition, body, [start, x])[1]
+
+        def with_gradient(x, w):
+            return tf.gradients(loop(x, w) ** 2, [w])[0]
+
+        def up_to_a_size(x, w):
+            return loop(x, w, tf.shape(tf.concat([x, x], 1))[1] - 1)
+
+        self.assertEqual(self.products(loop, v2), (7, ()))
+        self.assertEqual(self.products(up_to_a_size, v2), (7, ()))
+        self.assertEqual(self.products(with_gradient, v2), (3 * 7, ()))
+
+    @parameterized.parameters(False, True)
+    def test_loops_in_loops_multiply(self, v2):
+        def inner(a, w, limit):
+            return tf1.while_loop(
+                lambda i, a: i < limit, lambda i, a: (i + 1, tf.matmul(a, w)), [0, a]
+            )[1]
+
+        def outer(x, w):
+            limit = tf.shape(x)[0]
+            return tf1.while_loop(
+                lambda i, a: i < 3,
+                lambda i, a: (i + 1, inner(tf.matmul(a, w), w, limit)),
+                [0, x],
+            )[1]
+
+        self.assertEqual(self.products(outer, v2), (3 + 3 * 4, ()))
+        if not v2:
+            gradient = self.products(lambda x, w: tf.gradients(outer(x, w), [w])[0], v2)
+            self.assertEqual(gradient, (3 * (3 + 3 * 4), ()))
+
+    @parameterized.parameters(False, True)
+    def test_sizes_that_are_fed_tell_how_often_a_recurrent_network_runs(self, v2):
+        def network(_, w):
+            x = tf1.placeholder(tf.float32, [None, None, 4], name="x")
+            states = tf.scan(
+                lambda a, z: tf.tanh(tf.matmul(a, w) + z),
+                tf.transpose(x, [1, 0, 2]),
+                initializer=tf.zeros([tf.shape(x)[0], 4]),
+            )
+            return tf.gradients(states**2, [w])[0]
+
+        feeds = {"x:0": np.zeros([2, 11, 4], np.float32)}
+        self.assertEqual(self.products(network, v2, feeds=feeds), (3 * 11, ()))
+        products, loops = self.products(network, v2, feeds=["x:0"])
+        self.assertEqual(products, 3)
+        self.assertLen(loops, 2)
+
+    @parameterized.parameters(False, True)
+    def test_loop_that_only_values_end_counts_once_and_is_named(self, v2):
+        def until(x, w):
+            return tf1.while_loop(
+                lambda a: tf.reduce_sum(a) < 5.0, lambda a: tf.matmul(a, w), [x], name="until"
+            )
+
+        self.assertEqual(self.products(until, v2), (1, ("'until'",)))
+
+    def test_loop_of_a_function_is_named_with_the_function(self):
+        @tf.function
+        def function(x, w, steps):
+            for _ in tf.range(steps):
+                x = tf.matmul(x, w)
+            return x
+
+        # Constants of any type may be arguments.
+        for dtype in (tf.bool, tf.float32, tf.int8):
+            cast = tf.function(lambda a: tf.cast(a, tf.float32))
+            number = self.products(
+                lambda x, w, dtype=dtype, cast=cast: x @ w * cast(tf.cast(tf.constant(1), dtype)),
+                True,
+            )
+            self.assertEqual(number, (1, ()))
+        known = self.products(lambda x, w: function(x, w, tf.shape(x)[0] + 1), True)
+        self.assertEqual(known, (5, ()))
+        steps = self.products(lambda x, w: function(x, w, tf1.placeholder(tf.int32, [])), True)
+        self.assertEqual(steps[0], 1)
+        self.assertRegex(steps[1][0], "^'while' in function '__inference_function_")
+
+
 class TensorSizeTest(tf.test.TestCase):
     def test_sizes_are_those_of_elements_and_handles_have_none(self):
         with tf.Graph().as_default() as graph:
@@ -253,6 +374,20 @@ class TensorSizeTest(tf.test.TestCase):
         self.assertEqual(sizes.dtype, np.int64)
         found = {name: sizes[op_graph.tensor_index(name)] for name in ("a", "b", "v", "c")}
         self.assertEqual(found, {"a": 16, "b": 0, "v": 0, "c": 7})
+
+
+class DeepCallsTest(tf.test.TestCase):
+    def test_calls_may_be_nested_deeper_than_python_calls(self):
+        op_graph = OpGraph.from_graph_def(nested_functions(40), ["call"])
+        expected = kernel_work(op_graph).touched_bytes  # Imports what is imported on first use.
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+        try:
+            work = kernel_work(op_graph)
+        finally:
+            sys.setrecursionlimit(limit)
+        self.assertAllEqual(work.touched_bytes, expected)
+        self.assertAllEqual(work.touched_bytes, [16])
 
 
 if __name__ == "__main__":

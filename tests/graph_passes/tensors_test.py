@@ -9,7 +9,9 @@ from tensorflow.python.framework import function
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from graph_passes.straight_graph import Shape
 from tests import graph_parts
+from tests.function_parts import add_call, add_conditional, add_function, graph_with_call
 
 tf1 = tf.compat.v1
 
@@ -198,6 +200,31 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(rows, (-1, 4))
 
 
+class PlaceholderWithDefaultTest(tf.test.TestCase, parameterized.TestCase):
+    """What is not fed is the default, whose size and value sizes may depend on."""
+
+    def setUp(self):
+        super().setUp()
+        with tf.Graph().as_default() as graph:
+            rows = tf1.placeholder_with_default(32, [], name="rows")
+            x = tf1.placeholder_with_default(tf.ones([8, 4]), [None, 4], name="x")
+            tf.concat([tf.zeros([rows, 4]), x], 0, name="y")
+        self.graph_def = graph.as_graph_def()
+
+    def shape(self, feeds) -> Shape:
+        op_graph = OpGraph.from_graph_def(self.graph_def, ["y"], feeds)
+        return op_graph.tensor_shapes[op_graph.tensor_index("y")]
+
+    def test_default_counts_unless_another_value_is_fed(self):
+        self.assertEqual(self.shape({}), (40, 4))
+        self.assertEqual(self.shape({"rows:0": np.array(16, np.int32)}), (24, 4))
+        self.assertEqual(self.shape({"x:0": np.zeros([3, 4], np.float32)}), (35, 4))
+
+    def test_nothing_is_known_before_it_is_known_what_is_fed(self):
+        self.assertEqual(self.shape(()), (-1, 4))
+        self.assertEqual(self.shape(["x:0"]), (-1, 4))
+
+
 class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(False, True)
     def test_a_size_that_a_loop_changes_is_unknown(self, v2):
@@ -223,23 +250,12 @@ class ChangingSizesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(op_graph.tensor_shapes[op_graph.tensor_index("y")], (-1, 4))
 
     def test_a_function_that_calls_itself_is_left_alone(self):
-        with graph_parts.new_graph() as graph:
-            x = tf1.placeholder(tf.float32, [None, 4], name="x")
-            tf.exp(old_function(x), name="y")
-        graph_def = graph.as_graph_def()
-        double, quadruple = graph_def.library.function
-        if "quadruple" in double.signature.name:
-            double, quadruple = quadruple, double
-        [multiply] = [node for node in double.node_def if node.op == "Mul"]
-        multiply.op = double.signature.name
-        del multiply.input[1:]
-        multiply.attr.clear()
-        for key in list(double.ret):
-            double.ret[key] = f"{multiply.name}:{double.signature.output_arg[0].name}:0"
-        op_graph = OpGraph.from_graph_def(
-            graph_def, ["y"], {"x:0": np.zeros([BATCH, 4], np.float32)}
-        )
-        self.assertIsNone(op_graph.tensor_shapes[op_graph.tensor_index("y")])
+        graph_def = graph_with_call("f", op="")
+        add_conditional(add_function(graph_def, "f"), ["g", "h"])
+        add_call(add_function(graph_def, "g"), "f")
+        add_function(graph_def, "h").ret["y"] = "x"
+        op_graph = OpGraph.from_graph_def(graph_def, ["call"])
+        self.assertIsNone(op_graph.tensor_shapes[op_graph.tensor_index("call")])
 
 
 if __name__ == "__main__":

@@ -137,6 +137,10 @@ class JsonFileTest(absltest.TestCase):
             with self.assertRaisesRegex(OSError, f"^cannot write to '.*{reason}$"):
                 check_output(path)
 
+    def test_an_output_without_a_name_is_refused(self):
+        with self.assertRaisesRegex(OSError, "^cannot write to a file with an empty name$"):
+            check_output("")
+
     def test_an_output_that_would_replace_another_file_is_refused(self):
         self.path.touch()
         link = self.directory / "link.json"

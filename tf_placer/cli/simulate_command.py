@@ -154,6 +154,8 @@ def _cost_graph(
             return original, None, graph_def
         return costed.placed(placement), original, graph_def
     except GraphError as error:
+        if placement is None:
+            raise
         raise GraphError(f"{args.placement!r} on {args.machine!r}: {error}") from None
 
 

@@ -17,6 +17,7 @@ What is assumed:
   it costs nothing on a GPU and what everything costs on a CPU.
 - Convolutions hold copies of their inputs and outputs while they run, in the layout that their
   kernel wants, and no further workspace. Other operations hold nothing beside inputs and outputs.
+- A loop runs as often as constants and shapes say at most, and once where they do not say it.
 - An operation that calls functions takes what their operations take one after the other, and holds
   meanwhile what the largest of them touches.
 - Large and small contractions reach the same share of the peak, float64 the same as float32, and no
@@ -66,6 +67,7 @@ def analytic_costs(graph: OpGraph, machine: Machine) -> OperationCosts:
         tensor_bytes=tensor_sizes(graph),
         source="analytic",
         unknown_sizes=work.unknown_sizes,
+        unknown_loops=work.unknown_loops,
     )
 
 

@@ -42,6 +42,8 @@ _OPEN_SESSIONS = 2
 # Links are measured where there is so much time, in seconds; of more, a share is for them, up to a
 # limit after which none are expected.
 _LEAST_LINKS_SECS, _LINKS_SHARE, _MOST_LINKS_SECS = 8.0, 0.5, 60.0
+# Of loops that a note names.
+_MOST_LOOPS = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -143,16 +145,16 @@ def cost_graph(
         report: called with what is being done.
 
     Raises:
-        GraphError: the graph is on devices that a described machine lacks.
+        GraphError: the graph is on devices that the machine lacks.
         ValueError: the granularity is unknown.
         SearchError, WorkerStartError: the graph could not be run.
     """
     end_secs = time.monotonic() + max_secs
     report("grouping the operations")
     grouped = group_operations(source.op_graph, granularity)
+    soft = session_config is not None and session_config.allow_soft_placement
+    check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
     if machine.kind == "described":
-        soft = session_config is not None and session_config.allow_soft_placement
-        check_given_devices(source.op_graph, machine, soft=soft)
         costs = analytic_costs(source.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
@@ -160,6 +162,14 @@ def cost_graph(
                 f"the sizes of {len(unknown)} tensors are not known, the first of them "
                 f"{unknown[0]}: an unknown dimension counts as 1. Feed arrays of the sizes that "
                 "your steps have"
+            )
+        loops = costs.unknown_loops
+        if loops:
+            shown = ", ".join(loops[:_MOST_LOOPS]) + (", ..." if len(loops) > _MOST_LOOPS else "")
+            report(
+                f"constants and shapes do not tell how often these loops run: {shown}; of each of "
+                "them one iteration counts. Feed arrays of the sizes that your steps have, or give "
+                "maximum_iterations to tf.while_loop"
             )
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:

@@ -21,6 +21,7 @@ class OperationCosts:
         tensor_bytes: int64 [num_tensors], the size of each tensor.
         source: "analytic" or "profiled".
         unknown_sizes: descriptions of the tensors of which an unknown dimension counts as 1.
+        unknown_loops: descriptions of the loops of which one iteration counts.
     """
 
     compute_secs: np.ndarray
@@ -28,3 +29,4 @@ class OperationCosts:
     tensor_bytes: np.ndarray
     source: str
     unknown_sizes: tuple[str, ...] = ()
+    unknown_loops: tuple[str, ...] = ()

@@ -171,10 +171,12 @@ def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph])
     """Makes a graph of a class from what the command to load it says."""
     import tensorflow as tf
 
+    from graph_passes.summary_writes import drop_summary_writes
     from tf_placer.environments.tensor_file import read_tensors
     from tf_placer.inputs.step import QueueRunner
 
     graph_def = tf.compat.v1.GraphDef.FromString(pathlib.Path(load["path"]).read_bytes())
+    drop_summary_writes(graph_def)
     config = tf.compat.v1.ConfigProto.FromString(pathlib.Path(load["session_config"]).read_bytes())
     if not load["meta_optimizer"]:
         config.graph_options.rewrite_options.disable_meta_optimizer = True

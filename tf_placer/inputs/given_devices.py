@@ -2,36 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as np
+import tensorflow as tf
+from google.protobuf import message
 
 from graph_passes.devices import has_device
 from graph_passes.errors import GraphError
+from graph_passes.functions import FunctionLibrary
+from graph_passes.messages import quoted
 from graph_passes.op_graph import OpGraph
 from tf_placer.machines.machine import Machine
 
 __all__ = ["check_given_devices"]
 
 
-def check_given_devices(graph: OpGraph, machine: Machine, *, soft: bool = False) -> None:
+def check_given_devices(
+    graph: OpGraph, machine: Machine, initializers: Sequence[str] = (), *, soft: bool = False
+) -> None:
     """Makes sure that a machine has the devices that a graph comes with, as TensorFlow does.
 
     Args:
         graph: the graph, with what the step needs marked.
         machine: the machine.
+        initializers: names of operations that run before the first step.
         soft: whether sessions have `allow_soft_placement`, so that job and task alone must agree.
 
     Raises:
-        GraphError: a needed operation is on a device that the machine does not have.
+        GraphError: an operation that is needed, or one of the functions that it runs, is on a
+            device that the machine does not have.
     """
     names = [device.name for device in machine.devices]
-    known = {"": True}
-    for i in np.flatnonzero(graph.needed).tolist():
-        requested = graph.graph_def.node[i].device
-        if requested not in known:
-            known[requested] = has_device(requested, names, soft=soft)
-        if not known[requested]:
-            raise GraphError(
-                f"the graph has {graph.names[i]!r} on {requested}, and {machine.spec} has only "
-                f"{', '.join(names)}: clear the graph's devices (--clear_devices), or allow_soft_"
-                "placement in session_config where only the type of the device is another"
-            )
+    known: dict[tuple[str, bool], bool] = {}
+
+    def is_there(device: str, soft: bool) -> bool:
+        if (device, soft) not in known:
+            known[device, soft] = not device or has_device(device, names, soft=soft)
+        return known[device, soft]
+
+    needed = graph.needed
+    if initializers:
+        needed = needed | graph.restricted(initializers).needed
+    nodes = [graph.graph_def.node[i] for i in np.flatnonzero(needed).tolist()]
+    for node, where in _missing(nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft):
+        raise GraphError(
+            f"the graph has {quoted(node.name)}{where} on {node.device}, and {machine.spec} has "
+            f"only {', '.join(names)}: clear the graph's devices (--clear_devices), or allow_soft_"
+            "placement in session_config where only the type of the device is another"
+        )
+
+
+def _missing(
+    nodes: Sequence[tf.compat.v1.NodeDef],
+    functions: FunctionLibrary,
+    is_there: Callable[[str, bool], bool],
+    *,
+    soft: bool,
+) -> Iterator[tuple[tf.compat.v1.NodeDef, str]]:
+    """Lists operations on devices that are not there, those of functions with the function."""
+    pending: list[tuple[str | None, bool]] = [(None, soft)]
+    seen = set(pending)
+    while pending:
+        name, is_soft = pending.pop()
+        body = nodes if name is None else functions.body(name)
+        where = "" if name is None else f" of the function {quoted(name)}"
+        for node in body:
+            if not is_there(node.device, is_soft):
+                yield node, where
+            for called in functions.called_by(node):
+                inner = (called, is_soft or _is_soft(node))
+                if inner not in seen:
+                    seen.add(inner)
+                    pending.append(inner)
+
+
+def _is_soft(call: tf.compat.v1.NodeDef) -> bool:
+    """Says whether a call says itself that its function may run on other devices.
+
+    Calls of a `tf.function` do, whatever the session says.
+    """
+    if "config_proto" not in call.attr:
+        return False
+    try:
+        config = tf.compat.v1.ConfigProto.FromString(call.attr["config_proto"].s)
+    except message.DecodeError:
+        return False
+    return config.allow_soft_placement

@@ -28,17 +28,19 @@ _OF_GRAPHS = (_BINARY, _TEXT, _FINGERPRINT)
 
 def is_saved_model(path: str | os.PathLike[str]) -> bool:
     """Says whether a path is that of a SavedModel directory."""
-    return any(os.path.isfile(os.path.join(path, name)) for name in (_BINARY, _TEXT, _IN_PARTS))
+    return any(os.path.lexists(os.path.join(path, name)) for name in (_BINARY, _TEXT, _IN_PARTS))
 
 
 def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.SavedModel:
     """Reads the graphs of a SavedModel directory, without the values of their variables.
 
     Raises:
-        GraphError: they cannot be read, or are in several files.
+        GraphError: they cannot be read, or are in several files, or a link in the directory leads
+            to nothing.
     """
     directory = os.fspath(directory)
     path = _file(directory)
+    _check_links(directory)
     if path.endswith(_IN_PARTS):
         raise GraphError(
             f"the SavedModel {directory!r} is too big for one {_BINARY}, and those in parts cannot "
@@ -55,6 +57,19 @@ def read_saved_model(directory: str | os.PathLike[str]) -> saved_model_pb2.Saved
     except (message.DecodeError, text_format.ParseError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise GraphError(f"{path!r} is not a SavedModel, or is cut short: {reason}") from error
+
+
+def _check_links(directory: str) -> None:
+    """Makes sure that all links of a SavedModel directory lead somewhere.
+
+    Raises:
+        GraphError: one does not.
+    """
+    for folder, folders, names in os.walk(directory):
+        for name in sorted([*folders, *names]):
+            path = os.path.join(folder, name)
+            if not os.path.exists(path):
+                raise GraphError(f"the SavedModel {directory!r} has a link to nothing: {path!r}")
 
 
 def check_new_directory(
@@ -118,6 +133,8 @@ def write_saved_model(
             os.rename(new, directory)
     except (OSError, fingerprinting.FingerprintException) as error:  # shutil.Error, too
         reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+            reason = str(error.args[0][0][-1])  # Of the first file that cannot be copied.
         raise GraphError(f"cannot write the SavedModel {directory!r}: {reason}") from error
 
 
@@ -168,6 +185,6 @@ def _write_graphs(
 def _file(directory: str | os.PathLike[str]) -> str:
     for name in (_BINARY, _TEXT, _IN_PARTS):
         path = os.path.join(directory, name)
-        if os.path.isfile(path):
+        if os.path.lexists(path):
             return path
     raise GraphError(f"{os.fspath(directory)!r} is no SavedModel: it has no {_BINARY}")

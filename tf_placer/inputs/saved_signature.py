@@ -30,6 +30,10 @@ _MAIN_OPS = (
     tf.compat.v1.saved_model.constants.LEGACY_INIT_OP_KEY,
 )
 _NOT_FETCHED = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
+# What TensorFlow raises of a graph that it cannot import.
+_REFUSALS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+# What TensorFlow's own words begin with, before the reason.
+_PREAMBLES = ("Restoring from checkpoint failed.", "Graph execution error:", "Detected at node")
 _PARTS_OF_SPARSE = ("values", "indices", "dense_shape")
 
 
@@ -130,6 +134,24 @@ class SavedSignature:
         # A graph of TensorFlow 1 has no function, and so its own names.
         return bound if len(bound) == len(inner) else list(inner)
 
+    def check_files(self) -> None:
+        """Makes sure that the files which the initializers read are there.
+
+        Raises:
+            GraphError: one is not.
+        """
+        for path in self.assets.values():
+            if not os.path.exists(path):
+                raise GraphError(f"the SavedModel {self.directory!r} lacks its file {path!r}")
+
+    def check_objects(self) -> None:
+        """Makes sure that the objects of the SavedModel have what the signature takes.
+
+        Raises:
+            GraphError: they do not.
+        """
+        self._bound()
+
     def _bound(self) -> list[tuple[str, int]]:
         """Lists what the function of the signature takes from outside.
 
@@ -141,6 +163,12 @@ class SavedSignature:
             if node.name in self.inlined.calls and saved is not None and saved.bound_inputs:
                 given = [text for text in node.input if not text.startswith("^")]
                 bound = list(saved.bound_inputs)
+                known = range(len(self.meta_graph.object_graph_def.nodes))
+                if len(bound) > len(given) or any(number not in known for number in bound):
+                    raise GraphError(
+                        f"the SavedModel {self.directory!r} is damaged: its objects do not have "
+                        f"what {node.attr['f'].func.name!r} takes from them"
+                    )
                 names = [text.partition(":")[0] for text in given[-len(bound) :]]
                 return list(zip(names, bound, strict=True))
         return []
@@ -166,24 +194,24 @@ class SavedSignature:
         # TensorFlow writes to what it imports.
         meta_graph = tf.compat.v1.MetaGraphDef()
         meta_graph.CopyFrom(self.meta_graph)
-        with tf.Graph().as_default() as graph:
-            saver = tf.compat.v1.train.import_meta_graph(meta_graph, clear_devices=True)
-            if not names or saver is None:
-                return {}
-            for name in names:
-                variable = graph.get_operation_by_name(name)
-                if variable.type == "VarHandleOp":
-                    dtype = tf.dtypes.as_dtype(variable.get_attr("dtype"))
-                    tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
-            with tf.compat.v1.Session(graph=graph, config=config) as session:
-                try:
+        try:
+            with tf.Graph().as_default() as graph:
+                saver = tf.compat.v1.train.import_meta_graph(meta_graph, clear_devices=True)
+                if not names or saver is None:
+                    return {}
+                for name in names:
+                    variable = graph.get_operation_by_name(name)
+                    if variable.type == "VarHandleOp":
+                        dtype = tf.dtypes.as_dtype(variable.get_attr("dtype"))
+                        tf.raw_ops.ReadVariableOp(resource=variable.outputs[0], dtype=dtype)
+                with tf.compat.v1.Session(graph=graph, config=config) as session:
                     saver.restore(session, prefix)
-                except (tf.errors.OpError, ValueError) as error:
-                    reason = str(error).strip().splitlines()[0]
-                    raise GraphError(
-                        f"cannot read the variables of the SavedModel {self.directory!r}: {reason}"
-                    ) from error
-                return session_values(session, names)
+                    return session_values(session, names)
+        except (tf.errors.OpError, *_REFUSALS) as error:
+            raise GraphError(
+                f"cannot read the variables of the SavedModel {self.directory!r}, in {prefix!r}: "
+                f"{_reason(error)}"
+            ) from error
 
     def without_devices(self) -> SavedSignature:
         """Copies the signature without the devices that its SavedModel came with."""
@@ -265,10 +293,17 @@ def _signature(
     definition = meta_graph.signature_def[name]
     arguments = _tensors(definition.inputs, directory)
     outputs = list(_tensors(definition.outputs, directory).values())
+    initializers = _initializers(meta_graph)
+    there = {node.name for node in meta_graph.graph_def.node}
+    for tensor in (*arguments.values(), *outputs, *initializers):
+        if tensor.partition(":")[0] not in there:
+            raise GraphError(
+                f"the SavedModel {directory!r} is damaged: its graph lacks {tensor!r}, which the "
+                f"signature {name!r} needs"
+            )
     if not outputs:
         raise GraphError(f"the signature {name!r} of {directory!r} returns nothing to wait for")
     defaults = {key: tf.make_ndarray(value) for key, value in definition.defaults.items()}
-    initializers = _initializers(meta_graph)
     try:
         inlined = inline_calls(
             meta_graph.graph_def,
@@ -277,13 +312,14 @@ def _signature(
             # An argument that nothing reads is given all the same.
             [*initializers, *(tensor.partition(":")[0] for tensor in arguments.values())],
         )
-    except KeyError as error:
+    except (KeyError, ValueError) as error:  # The latter of a call with too few arguments.
         raise GraphError(f"the SavedModel {directory!r} is damaged: it has no {error}") from error
     assets = {
         tensor: os.fsdecode(path)
         for tensor, path in loader_impl.get_asset_tensors(directory, meta_graph).items()
+        if _has(inlined, tensor)
     }
-    return SavedSignature(
+    result = SavedSignature(
         directory,
         name,
         saved_model,
@@ -292,8 +328,10 @@ def _signature(
         arguments,
         defaults,
         initializers,
-        {tensor: path for tensor, path in assets.items() if _has(inlined, tensor)},
+        assets,
     )
+    result.check_objects()
+    return result
 
 
 def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
@@ -311,6 +349,13 @@ def _tensors(infos: Mapping[str, Any], directory: str) -> dict[str, str]:
             for i, part in enumerate(info.composite_tensor.components):
                 tensors[f"{key}/{i}"] = part.name
     return tensors
+
+
+def _reason(error: Exception) -> str:
+    """Finds the line of an error of TensorFlow that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(_PREAMBLES)]
+    return (own or lines or [type(error).__name__])[0]
 
 
 def _initializers(meta_graph: tf.compat.v1.MetaGraphDef) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def read_graph(graph: Any, signature: str | None = None) -> GivenGraph:
     """
     if isinstance(graph, str | os.PathLike) and is_saved_model(graph):
         saved = read_signature(graph, signature)
-        return GivenGraph(saved.inlined.graph_def, signature=saved)
+        return GivenGraph(saved.inlined.graph_def, signature=saved, path=saved.directory)
     if signature is not None:
         raise GraphError("only a SavedModel directory has a signature to choose")
     if isinstance(graph, tf.Graph):
@@ -127,7 +127,7 @@ def without_devices(given: GivenGraph) -> GivenGraph:
     """Clears all devices of a graph, in all that it came in; not for a live graph."""
     if given.signature is not None:
         cleared = given.signature.without_devices()
-        return GivenGraph(cleared.inlined.graph_def, signature=cleared)
+        return GivenGraph(cleared.inlined.graph_def, signature=cleared, path=given.path)
     graph_def = ClearDevices().run(GraphState(given.graph_def)).state.graph_def
     if given.meta_graph is None:
         return GivenGraph(graph_def, path=given.path)
@@ -178,6 +178,7 @@ def read_source(
                 "its variables say all that"
             )
         fetches, initializers = signature.inlined.fetches, signature.initializers
+        signature.check_files()
         feeds = signature.feeds(feeds)
     result = DropDanglingColocation().run(GraphState(given_graph.graph_def))
     graph_def = result.state.graph_def

@@ -127,7 +127,8 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
     if len(found.devices) > 1:
         if isinstance(step, PlacedStep):
             step.check()
-        check_given_devices(source.op_graph, found, soft=config.allow_soft_placement)
+        soft = config.allow_soft_placement
+        check_given_devices(source.op_graph, found, source.step.initializers, soft=soft)
     max_trials, max_secs = check_budget(settings.max_trials, settings.max_secs)
     options = check_placer(settings.placer, settings.placer_options)
     _check_start(settings.placer, options, found)

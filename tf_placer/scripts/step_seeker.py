@@ -156,7 +156,12 @@ class StepSeeker:
         self._is_busy = self.is_over = True
         try:
             source = read()
-            check_given_devices(source.op_graph, self._machine, soft=config.allow_soft_placement)
+            check_given_devices(
+                source.op_graph,
+                self._machine,
+                source.step.initializers,
+                soft=config.allow_soft_placement,
+            )
             caller = check_python_functions_are_here(source, self._machine)
         except GraphError as error:
             self._is_busy = False

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
-from tests import graphs
+from tests import graph_parts, graphs
 from tf_placer.costs import costed_graph
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.costs.given_placement import asked_devices, nearest_assignment
@@ -104,6 +104,24 @@ class CostedGraphTest(tf.test.TestCase):
     def devices(self, problem: PlacementProblem, placement: np.ndarray) -> dict[str, int]:
         """Where each operation is."""
         return dict(zip(problem.operation_names, placement[problem.groups].tolist(), strict=True))
+
+    def test_loops_of_which_one_iteration_counts_are_named(self):
+        said: list[str] = []
+        for limit in (None, 8):
+            with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=False):
+                tf.compat.v1.while_loop(
+                    lambda x: tf.reduce_sum(x) < 9.0,
+                    lambda x: tf.matmul(x, x),
+                    [tf.ones([2, 2])],
+                    maximum_iterations=limit,
+                    name=f"until_{limit}",
+                )
+                tf.identity(graph.get_tensor_by_name(f"until_{limit}/Exit:0"), name="y")
+            source = read_source(graph, ["y"])
+            cost_graph(source, find_machine(_MACHINE), steps=1, report=said.append)
+        [note] = [line for line in said if "loops run" in line]
+        self.assertStartsWith(note, "constants and shapes do not tell how often these loops")
+        self.assertIn(": 'until_None'; of each", note)
 
     def test_what_no_step_needs_has_no_device(self):
         graph = graphs.saver_and_summaries()

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import tensorflow as tf
+from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
+from tests import graph_parts
 from tf_placer.inputs.given_devices import check_given_devices
+from tf_placer.inputs.sources import read_graph, read_source, without_devices
 from tf_placer.machines.catalogue import described_machine
 
 tf1 = tf.compat.v1
@@ -38,6 +41,57 @@ class CheckGivenDevicesTest(tf.test.TestCase):
         check_given_devices(graph_on("/gpu:2"), self.machine, soft=True)
         with self.assertRaisesRegex(GraphError, "on /job:worker/task:1"):
             check_given_devices(graph_on("/job:worker/task:1"), self.machine, soft=True)
+
+
+def on_missing_device(x: tf.Tensor) -> tf.Tensor:
+    with tf.device("/device:GPU:7"):
+        return tf.exp(x, name="exp")
+
+
+def in_loop(x: tf.Tensor) -> tf.Tensor:
+    return tf1.while_loop(lambda a: a < 3.0, lambda a: on_missing_device(a) + 1.0, [x])
+
+
+def in_conditional(x: tf.Tensor) -> tf.Tensor:
+    return tf1.cond(x > 0, lambda: on_missing_device(x), lambda: x)
+
+
+def in_data_set(x: tf.Tensor) -> tf.Tensor:
+    data_set = tf.data.Dataset.from_tensors(1.0).map(on_missing_device).repeat()
+    return tf1.data.make_initializable_iterator(data_set).get_next() + x
+
+
+def in_function_in_conditional(x: tf.Tensor) -> tf.Tensor:
+    return tf1.cond(x > 0, lambda: in_conditional(x), lambda: x)
+
+
+class DevicesInFunctionsTest(tf.test.TestCase, parameterized.TestCase):
+    def check(self, build, *, soft: bool = False, clear: bool = False) -> None:
+        with graph_parts.new_graph() as graph, graph_parts.control_flow(v2=True):
+            tf.identity(build(tf1.placeholder(tf.float32, [], name="x")), name="y")
+        given = read_graph(graph.as_graph_def())
+        source = read_source(without_devices(given) if clear else given, ["y"])
+        machine = described_machine("2xK80")
+        check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
+
+    @parameterized.parameters(in_loop, in_conditional, in_data_set, in_function_in_conditional)
+    def test_operation_and_function_are_named_as_tensorflow_would_refuse_them(self, build):
+        with self.assertRaisesRegex(
+            GraphError, r"has 'exp\w*' of the function .* on /device:GPU:7"
+        ):
+            self.check(build)
+        self.check(build, soft=True)
+        self.check(build, clear=True)
+
+    def test_call_that_allows_other_devices_itself_is_accepted_as_by_tensorflow(self):
+        self.check(tf.function(on_missing_device))
+
+        def elsewhere(x: tf.Tensor) -> tf.Tensor:
+            with tf.device("/job:elsewhere"):
+                return tf.exp(x)
+
+        with self.assertRaisesRegex(GraphError, "of the function .* on /job:elsewhere"):
+            self.check(tf.function(elsewhere))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
 from tests.saved_models import REQUEST, WORDS, save_functions, save_graph
@@ -170,6 +171,77 @@ class SavedSignatureTest(tf.test.TestCase):
         self.assertEqual({node.device for node in cleared.graph_def.node}, {""})
         whole = str(cleared.signature.placed({}))
         self.assertNotIn("CPU:1", whole)
+
+
+class DamagedTest(tf.test.TestCase, parameterized.TestCase):
+    """What is wrong with a SavedModel is said in one sentence that names it, before any search."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.original = save_functions(
+            pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        )
+
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path, "copy")
+        shutil.copytree(self.original, self.directory)
+
+    def assert_refused(self, message: str) -> None:
+        with self.assertRaisesRegex(GraphError, message) as raised:
+            read_source(read_graph(self.directory, "serving_default"), feeds={"x": REQUEST})
+        self.assertIn(str(self.directory), str(raised.exception))
+        self.assertNotIn("\n", str(raised.exception))
+
+    @parameterized.parameters(
+        *("saved_model.pb", "variables/variables.index", "assets/vocabulary.txt", "variables")
+    )
+    def test_link_to_nothing_is_named(self, name):
+        path = self.directory / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        path.symlink_to("/nowhere")
+        self.assert_refused(f"has a link to nothing: '{path}'")
+
+    def test_file_that_is_not_there_is_named(self):
+        shutil.rmtree(self.directory / "variables")
+        self.assert_refused("cannot read the variables .* in '.*variables/variables'")
+        shutil.rmtree(self.directory / "assets")
+        self.assert_refused("lacks its file '.*assets/vocabulary.txt'")
+
+    @parameterized.parameters("variables.index", "variables.data-00000-of-00001")
+    def test_variables_that_are_cut_short_are_said(self, name):
+        path = self.directory / "variables" / name
+        path.write_bytes(path.read_bytes()[:7])
+        self.assert_refused("cannot read the variables of .*: (not an|file is too|Read less)")
+
+    @parameterized.parameters([[9999]], [[-1]], [[1] * 50])
+    def test_objects_that_are_not_there_are_said(self, bound):
+        saved_model = read_saved_model(self.directory)
+        for function in saved_model.meta_graphs[0].object_graph_def.concrete_functions.values():
+            function.bound_inputs[:] = bound
+        (self.directory / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+        self.assert_refused("is damaged: its objects do not have what '__inference_signature_wrap")
+
+    def test_tensors_and_functions_that_are_not_there_are_named(self):
+        def lose_result(meta_graph):
+            meta_graph.signature_def["serving_default"].outputs["sum"].name = ""
+
+        def lose_initializer(meta_graph):
+            meta_graph.signature_def["__saved_model_init_op"].ClearField("outputs")
+
+        def lose_functions(meta_graph):
+            meta_graph.graph_def.ClearField("library")
+
+        for lose, message in (
+            (lose_result, "is damaged: its graph lacks '', which the signature 'serving_default'"),
+            (lose_initializer, "is damaged: its graph lacks ''"),
+            (lose_functions, "Failed to find function"),
+        ):
+            saved_model = read_saved_model(self.original)
+            lose(saved_model.meta_graphs[0])
+            (self.directory / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+            self.assert_refused(message)
 
 
 if __name__ == "__main__":
