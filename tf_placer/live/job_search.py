@@ -366,7 +366,7 @@ def _measurer(job: LiveJob, log: TrialLog) -> contextlib.AbstractContextManager[
         Source(job.grouped.op_graph, job.request.step),
         job.request.machine,
         job.session_config,
-        job.directory.work,
+        job.directory.path,
         interrupts=job.interrupts,
         timeout_secs=timeout_secs,
         best_secs=best_secs,
