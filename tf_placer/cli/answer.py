@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.messages import plain_text
 from tf_placer.files import is_standard_output
 
 __all__ = ["add_json", "answer", "check_standard_output", "json_text"]
@@ -52,7 +53,10 @@ def answer(args: argparse.Namespace, text: str, value: Mapping[str, Any]) -> Non
     if args.json:
         print(json_text(args.command, value))
     else:
-        print(text, file=sys.stderr if _written_to_standard_output(args) else sys.stdout)
+        print(
+            plain_text(text, lines=True),
+            file=sys.stderr if _written_to_standard_output(args) else sys.stdout,
+        )
 
 
 def json_text(command: str, value: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from graph_passes.messages import plain_text
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.errors import require_tensorflow
 from tf_placer.machines.lookup import find_machine
@@ -58,7 +59,9 @@ def cost_graph_file(
     """
     require_tensorflow()
     with contextlib.ExitStack() as stack:
-        stages = stack.enter_context(Stages(lambda line: print(line, file=sys.stderr, flush=True)))
+        stages = stack.enter_context(
+            Stages(lambda line: print(plain_text(line), file=sys.stderr, flush=True))
+        )
         # What is not there is said before anything starts.
         for path in (input_graph, feeds_path):
             if path is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from graph_passes.messages import plain_text
 from tf_placer.cli.answer import add_json, answer, json_text
+from tf_placer.text.say import say
 from tf_placer.text.table import terminal_width
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         try:
             _follow(args)
         except KeyboardInterrupt:
-            print("tf_placer: not followed any more; the search goes on", file=sys.stderr)
+            say("not followed any more; the search goes on")
         return
     trials, training = (os.path.join(args.log_dir, name) for name in (TRIALS, TRAINING))
     learned, updates = _learned(args.log_dir) if os.path.exists(training) else (None, [])
@@ -113,28 +114,31 @@ def _follow(args: argparse.Namespace) -> None:
 
     path = os.path.join(args.log_dir, "trials.jsonl")
     if not _has_content(path):
-        print(f"tf_placer: waiting for a search in {args.log_dir}", file=sys.stderr, flush=True)
+        say(f"waiting for a search in {args.log_dir}")
         while not _has_content(path):
             time.sleep(_POLL_SECS)
 
-    def say(text: str, **values: object) -> None:
-        print(json_text(args.command, values) if args.json else text, flush=True)
+    def show(text: str, **values: object) -> None:
+        print(
+            json_text(args.command, values) if args.json else plain_text(text, lines=True),
+            flush=True,
+        )
 
     shown = -1  # Of the trials; the header comes before them.
     while True:
         state = read_search_state(args.log_dir)
         if shown < 0:
-            say(
+            show(
                 "\n".join([*header_lines(state.header, width=terminal_width()), ""]),
                 header=state.header,
             )
             shown = 0
         original_secs = state.trials[0].measurement.median_secs if state.trials else None
         for trial in state.trials[shown:]:
-            say(trial_line(trial, original_secs), trial=_trial_values(trial))
+            show(trial_line(trial, original_secs), trial=_trial_values(trial))
         shown = len(state.trials)
         if not state.is_running:
-            say(_verdict_line(state), verdict=state.to_json())
+            show(_verdict_line(state), verdict=state.to_json())
             return
         time.sleep(_POLL_SECS)
 

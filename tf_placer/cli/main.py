@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import tf_placer
-from graph_passes.messages import shortened
+from graph_passes.messages import plain_text, shortened
 from tf_placer.cli.flag_file import FLAG, with_flag_files
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.errors import SearchError, error_text
@@ -155,7 +155,7 @@ def _with_flags(given: list[str]) -> list[str]:
 def _sentence(text: str) -> str:
     """Makes one line of what is wrong: any terminal shows it, and it is not too long."""
     line = " ".join(text.split())
-    return "tf_placer: " + shortened(line).encode("utf-8", "backslashreplace").decode()
+    return f"tf_placer: {plain_text(shortened(line))}"
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
+from tf_placer.text.say import say
 from tf_placer.text.terminal_line import TerminalLine
 from tf_placer.text.units import format_duration
 
@@ -206,7 +207,7 @@ def _search_placer(
         recorder = training = None
         if args.log_dir is not None:
             training = stack.enter_context(TrainingLog(args.log_dir, log.header))
-            recorder = TrainingRecorder(training, args.log_dir, _say)
+            recorder = TrainingRecorder(training, args.log_dir, say)
         log.begin()
         stack.callback(line.clear)
         observed = None if recorder is None else recorder.observed
@@ -238,7 +239,7 @@ def _search_placer(
         if recorder is not None and not (workers and outcome.interrupted):
             recorder.finish()
         if training is not None and (stale := staleness_line(training.updates)):
-            _say(stale)
+            say(stale)
     lines = [search_table(problem, outcome), *_places(args)]
     values = {"output": args.output, "log_dir": args.log_dir}
     # It is of use where a file cannot be written, too.
@@ -364,7 +365,7 @@ def _search_by_workers(
             max_simulated=max_simulated,
             seed=seed,
             report=report,
-            say=lambda line: print(f"tf_placer: {line}", file=sys.stderr, flush=True),
+            say=say,
         )
 
 
@@ -373,10 +374,6 @@ def _progress(outcome: SearchOutcome, eta_secs: float) -> str:
         f"{outcome.trials:,} trials | best {format_outcome(outcome)} | "
         f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
     )
-
-
-def _say(line: str) -> None:
-    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
 
 
 def _start(
@@ -426,13 +423,13 @@ def _controllers(
     )
     if training is not None and not trials.trials:
         training.restart()
-    _say(f"starting {workers.controllers} controllers")
+    say(f"starting {workers.controllers} controllers")
     stack.enter_context(connected(workers))
     controllers = ray_controllers(
         workers,
         setup,
         directory=args.log_dir,
         updates=() if training is None else training.updates,
-        say=_say,
+        say=say,
     )
     return trials, stack.enter_context(controllers)

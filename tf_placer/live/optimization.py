@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -41,6 +40,7 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.scratch import remove_scratch, scratch_directory
 from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
 from tf_placer.search.trial_log import ORIGINAL, read_log
+from tf_placer.text.say import say
 
 __all__ = ["optimize"]
 
@@ -203,25 +203,25 @@ def optimize(
     )
     source = given_step.source
     for note in source.notes:
-        _print_line(note)
+        say(note)
     prepared = prepare(given_step, settings)
     step, request, config = prepared.step, prepared.request, prepared.session_config
     if prepared.no_choice is not None:
         return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
     if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
-        _print_line(f"the same search has ended: its result is in {os.fspath(log_dir)}")
+        say(f"the same search has ended: its result is in {os.fspath(log_dir)}")
         result = _finished(RunDirectory(log_dir), source, step)
         _show(result, source.graph_def, report, tensorboard)
         return result
     found = request.machine
     if found.kind == "local" and (why := why_open()) is not None:
-        _print_line(open_servers_note(f"the servers of {found.spec}", why))
+        say(open_servers_note(f"the servers of {found.spec}", why))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(log_dir))
         given = stack.enter_context(scratch_directory(directory.path))
         host = None
         if prepared.caller is not None:
-            _print_line(
+            say(
                 f"{prepared.caller!r} calls a Python function: all steps run in this process, "
                 "which is slower, and whatever else the process does is in the measurements"
             )
@@ -230,7 +230,7 @@ def optimize(
         RunDirectory(given).write_request(
             request, source.graph_def.SerializeToString(), config.SerializeToString()
         )
-        outcome = run_search(directory, given, _print_line, start_secs, host)
+        outcome = run_search(directory, given, say, start_secs, host)
     if outcome is Outcome.NOTHING_TO_PLACE:
         return OptimizeResult(source.graph_def, False, verdict(None), step=step)
     result = _finished(directory, source, step)
@@ -278,10 +278,6 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
     finally:
         with contextlib.suppress(OSError):  # It is not empty, or somebody has deleted it.
             temporary.rmdir()
-
-
-def _print_line(line: str) -> None:
-    print(f"tf_placer: {line}", file=sys.stderr, flush=True)
 
 
 def _finished(
@@ -341,21 +337,21 @@ def _show(
     try:
         view = read_run_view(result.log_dir)
     except (OSError, ValueError) as error:
-        _print_line(f"what was found could not be drawn: {error}")
+        say(f"what was found could not be drawn: {error}")
         return
     if report is not None:
         try:
             write_page(view, report)
         except (OSError, ValueError) as error:
-            _print_line(f"the report could not be written: {error}")
+            say(f"the report could not be written: {error}")
     if tensorboard is not None:
         steps = {ORIGINAL if step.label == ORIGINAL else "found": step.trace for step in view.steps}
         if not steps:
-            _print_line("TensorBoard gets no runs: what operations cost is not known")
+            say("TensorBoard gets no runs: what operations cost is not known")
         try:
             write_step_events(tensorboard, graph_def, steps)
         except OSError as error:
-            _print_line(str(error))
+            say(str(error))
 
 
 def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 from graph_passes.json_text import shown
@@ -17,6 +16,7 @@ from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.text.say import say
 from tf_placer.text.stages import Stages
 
 __all__ = ["profile"]
@@ -73,7 +73,7 @@ def profile(
     check_path(output, "output", "file")
     check_output(os.fspath(output), graph if isinstance(graph, str | os.PathLike) else None)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
-    with Stages(_print_line) as stages:
+    with Stages(say) as stages:
         given = read_step(
             graph,
             fetches,
@@ -93,7 +93,3 @@ def profile(
     problem = costed.problem()
     write_problem(problem, output)
     return problem
-
-
-def _print_line(line: str) -> None:
-    print(f"tf_placer: {line}", file=sys.stderr, flush=True)

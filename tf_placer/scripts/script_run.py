@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from graph_passes.messages import plain_text
 from tf_placer.live.own_files import check_own_step
 from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
@@ -24,6 +25,7 @@ from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scratch import remove_scratch
 from tf_placer.scripts.watched_runs import watch_runs
 from tf_placer.start_up_messages import without_start_up_messages
+from tf_placer.text.say import say
 
 __all__ = ["run_script", "search_directory"]
 
@@ -142,7 +144,7 @@ class _Watching:
             try:
                 connect(self._machine)
             except (MachineError, LocalClusterError) as error:
-                _say(f"functions and models run as they came: {error}")
+                say(f"functions and models run as they came: {error}")
 
     def graph_extended(self, session: Any) -> None:
         """Passes it on."""
@@ -166,7 +168,7 @@ class _Watching:
     def say_if_no_step(self, script: str) -> None:
         """Says at the end of the script if it did not train."""
         if "_steps" not in vars(self) or not self._steps.has_met_step:
-            _say(
+            say(
                 f"{script} ran as it came: no training step was met that a session, a tf.function "
                 "or a Keras model runs and that can be placed"
             )
@@ -182,7 +184,7 @@ def _seeking(
             f"machine {found.spec!r} is described, not attached: no script runs there"
         )
     if len(found.devices) < 2:
-        _say(
+        say(
             f"the machine has one device only, {found.devices[0].name}: the script runs as it "
             "came. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
             "cluster"
@@ -196,7 +198,7 @@ def _seeking(
             directory,
             found,
             search_secs,
-            say=_say,
+            say=say,
             begin_again=lambda: beginning.again(watching.cluster),
         )
 
@@ -218,7 +220,7 @@ def _placing(path: str, machine: str | None) -> _Watching:
         from tf_placer.scripts.kept_step import read_kept_step
         from tf_placer.scripts.step_placer import StepPlacer
 
-        return StepPlacer(read_kept_step(path), found, say=_say)
+        return StepPlacer(read_kept_step(path), found, say=say)
 
     is_placed = directory.placement.exists() or not os.path.isdir(path)
     return _Watching(found, make, connects=is_placed)
@@ -250,8 +252,8 @@ def _search(directory: RunDirectory, search_secs: float) -> bool:
     )
     for text in (result.table(), result.explanation_table()):
         if text:
-            print(text, end="\n\n", file=sys.stderr)
-    _say(f"{'placed' if result.changed else 'unchanged'} - {result.reason}")
+            print(plain_text(text, lines=True), end="\n\n", file=sys.stderr)
+    say(f"{'placed' if result.changed else 'unchanged'} - {result.reason}")
     return directory.read_result() is not None
 
 
@@ -272,7 +274,3 @@ def _run(script: str, args: Sequence[str]) -> None:
         error = error.with_traceback(trace or error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
-
-
-def _say(line: str) -> None:
-    print(f"tf_placer: {line}", file=sys.stderr, flush=True)

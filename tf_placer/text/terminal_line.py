@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
+from graph_passes.messages import plain_text
+
 __all__ = ["TerminalLine"]
 
 _TERMINAL_SECS = 0.2
@@ -31,6 +33,7 @@ class TerminalLine:
         interval_secs = _TERMINAL_SECS if self._is_terminal else _FILE_SECS
         if now_secs - self._shown_secs >= interval_secs:
             self._shown_secs = now_secs
+            text = plain_text(text)
             self._write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
 
     def clear(self) -> None:
