@@ -141,10 +141,10 @@ def _read_placement(path: pathlib.Path) -> object:
     return read_placement(path)
 
 
-def _read_tensors(path: pathlib.Path) -> object:
+def _read_tensors(path: pathlib.Path) -> None:
     from tf_placer.environments.tensor_file import check_tensors
 
-    return check_tensors(path)
+    check_tensors(path)
 
 
 def _parsed(path: pathlib.Path, kind: Any) -> Any:
