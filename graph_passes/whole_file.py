@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
-import glob
 import os
+import re
 import secrets
+import stat
 
 __all__ = ["check_takes_files", "is_special", "remove_what_is_left", "write_whole"]
 
-_SUFFIX = ".tmp"
+# Marks a file that is not whole yet: on Linux this bit of a file has no other meaning, and nobody
+# sets it by chance. A name alone would not say who made the file.
+_UNFINISHED = stat.S_ISVTX
+_NAME_CHARS = 60
+_TEMPORARY_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
@@ -66,14 +72,18 @@ def _replace(path: str, data: bytes) -> None:
     temporary, file = _open_temporary(path)
     try:
         try:
+            mode = os.fstat(file).st_mode & 0o777
             with contextlib.suppress(FileNotFoundError):
-                os.fchmod(file, os.stat(path).st_mode & 0o777)
+                mode = os.stat(path).st_mode & 0o777
+                os.fchmod(file, mode | _UNFINISHED)
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
             # Some file systems say only now that there was no room.
             os.fsync(file)
             os.replace(temporary, path)
+            # Only now: what a kill leaves under the other name always has the mark.
+            os.fchmod(file, mode)
         finally:
             os.close(file)
     except BaseException:
@@ -86,13 +96,20 @@ def _open_temporary(path: str) -> tuple[str, int]:
     """Makes a file beside another one: a rename is atomic within one file system only.
 
     Its name cannot be guessed, so that nobody puts a link in its place. It is locked as long as
-    this process lives.
+    this process lives, and marked as unfinished.
+
+    Raises:
+        OSError: it cannot be made, or the other file may not be written to.
     """
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        # A rename would replace what its owner has protected.
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
     directory, name = os.path.split(path)
     # Names may be up to 255 bytes.
-    temporary = os.path.join(directory, f".{name[:60]}.{secrets.token_hex(8)}{_SUFFIX}")
+    short = name[:_NAME_CHARS]
+    temporary = os.path.join(directory, f".{short}.{secrets.token_hex(8)}.tmp")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    file = os.open(temporary, flags, 0o666)
+    file = os.open(temporary, flags, 0o666 | _UNFINISHED)
     with contextlib.suppress(OSError):  # Some file systems have no locks.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return temporary, file
@@ -105,14 +122,32 @@ def remove_what_is_left(directory: str | os.PathLike[str], name: str = "") -> No
         directory: where they wrote to.
         name: of the file that they wrote; "" for all files.
     """
-    begin = f".{name[:60]}." if name else "."
-    for left in glob.glob(f"{glob.escape(os.path.join(directory, begin))}*{_SUFFIX}"):
+    try:
+        there = os.listdir(directory)
+    except OSError:
+        return  # There is nothing that could be removed.
+    for left in there:
+        match = _TEMPORARY_NAME.fullmatch(left)
+        if match is None or (name and match["name"] != name[:_NAME_CHARS]):
+            continue
+        path = os.path.join(directory, left)
         # What cannot be opened or locked is another user's, or is being written.
         with contextlib.suppress(OSError):
-            file = os.open(left, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            if not _is_unfinished(os.lstat(path)):
+                continue
+            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                if os.fstat(file).st_uid == os.getuid():
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.unlink(left)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_unfinished(os.fstat(file)):
+                    os.unlink(path)
             finally:
                 os.close(file)
+
+
+def _is_unfinished(status: os.stat_result) -> bool:
+    """Says whether a file is one that a process of this user has not finished."""
+    return (
+        stat.S_ISREG(status.st_mode)
+        and bool(status.st_mode & _UNFINISHED)
+        and status.st_uid == os.getuid()
+    )

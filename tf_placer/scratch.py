@@ -14,6 +14,8 @@ __all__ = ["remove_scratch", "scratch_directory"]
 
 _PREFIX = "tf_placer_scratch_"
 _LOCK = "lock"
+# What is in the lock: a name alone would not say who made the directory.
+_MARK = b"A directory of tf_placer that is removed with all that it holds.\n"
 
 
 @contextlib.contextmanager
@@ -45,6 +47,10 @@ def scratch_directory(
     try:
         with contextlib.suppress(OSError):  # File systems without locks have nothing removed.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            os.write(lock, _MARK)
+        except OSError as error:  # A full disk names no file.
+            raise OSError(error.errno, error.strerror, path) from error
         os.replace(new, os.path.join(path, _LOCK))
         yield path
     finally:
@@ -54,6 +60,8 @@ def scratch_directory(
 
 def remove_scratch(parent: str | os.PathLike[str] | None = None, prefix: str = _PREFIX) -> None:
     """Removes the directories that killed processes of this user have left behind in a place.
+
+    They are known by their lock, which says so. Others of such a name stay.
 
     Args:
         parent: the place; the system's for temporary files when None.
@@ -68,7 +76,8 @@ def remove_scratch(parent: str | os.PathLike[str] | None = None, prefix: str = _
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path)
+                if os.pread(lock, len(_MARK) + 1, 0) == _MARK:
+                    _remove(path)
             finally:
                 os.close(lock)
 

@@ -87,7 +87,7 @@ def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirm
         request.machine,
         assign,
         meta_optimizer=True,
-        work_dir=directory.work,
+        work_dir=directory.path,
     ) as environment:
         return survey(
             environment,

@@ -7,10 +7,11 @@ import pathlib
 import stat
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 
-from graph_passes.whole_file import check_takes_files, write_whole
+from graph_passes.whole_file import check_takes_files, remove_what_is_left, write_whole
 
 _WRITER = """
 import os, sys
@@ -72,6 +73,28 @@ class WholeFileTest(absltest.TestCase):
         self.assertLen(os.listdir(self.directory), 1)
         check_takes_files(self.path)
         self.assertEqual(os.listdir(self.directory), [])
+
+    def test_a_file_that_has_only_the_name_of_what_a_kill_leaves_stays(self):
+        names = (".mine.tmp", ".file.tmp", f".file.{'0' * 16}.tmp", ".file.0123.tmp", "a.tmp")
+        for name in names:
+            (self.directory / name).write_text("mine")
+        check_takes_files(self.path)
+        remove_what_is_left(self.directory)
+        write_whole(self.path, b"new")
+        self.assertCountEqual(os.listdir(self.directory), ["file", *names])
+
+    def test_a_file_that_its_owner_has_protected_is_not_replaced(self):
+        self.path.write_bytes(b"mine")
+        self.path.chmod(0o444)
+        # Nothing is protected from root.
+        with mock.patch.object(os, "access", lambda path, mode: mode != os.W_OK):
+            for write in (
+                lambda: write_whole(self.path, b"new"),
+                lambda: check_takes_files(self.path),
+            ):
+                with self.assertRaises(PermissionError):
+                    write()
+        self.assertEqual(self.path.read_bytes(), b"mine")
 
     def test_a_standard_output_that_is_a_pipe_or_a_file_is_written_to(self):
         code = "from graph_passes.whole_file import *; check_takes_files('/dev/stdout'); "

@@ -12,6 +12,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
+from tests.tf_placer.left_behind import killed_in_scratch
 from tf_placer.scratch import remove_scratch, scratch_directory
 
 _USER = """
@@ -79,9 +80,7 @@ class ScratchDirectoryTest(absltest.TestCase):
     def test_a_prefix_has_its_own(self):
         with scratch_directory(self.base, prefix="short_") as path:
             self.assertStartsWith(os.path.basename(path), "short_")
-        left = pathlib.Path(self.base, "short_left")
-        left.mkdir()
-        (left / "lock").touch()
+        left = killed_in_scratch(self.base, "short_")
         remove_scratch(self.base)
         self.assertTrue(left.exists())
         remove_scratch(self.base, "short_")
@@ -92,9 +91,7 @@ class ScratchDirectoryTest(absltest.TestCase):
         (victim / "lock").touch()
         link = pathlib.Path(self.base, "tf_placer_scratch_link")
         link.symlink_to(victim)
-        others = pathlib.Path(self.base, "tf_placer_scratch_others")
-        others.mkdir()
-        (others / "lock").touch()
+        others = killed_in_scratch(self.base)
         with (
             mock.patch.object(os, "getuid", return_value=os.getuid() + 1),
             scratch_directory(self.base),
@@ -105,6 +102,15 @@ class ScratchDirectoryTest(absltest.TestCase):
             pass
         self.assertFalse(others.exists())
         self.assertTrue((victim / "lock").exists())
+
+    def test_a_directory_that_has_only_the_name_stays(self):
+        for content in ("", "mine", "A directory of tf_placer"):
+            theirs = pathlib.Path(self.base, "tf_placer_scratch_ab12cd34")
+            theirs.mkdir(mode=0o700, exist_ok=True)
+            (theirs / "lock").write_text(content)
+            with scratch_directory(self.base):
+                pass
+            self.assertEqual((theirs / "lock").read_text(), content)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from graph_passes.messages import plain_text
 from tf_placer.files import is_standard_output, write_text
 from tf_placer.text.notes import write_note
 
@@ -55,7 +56,7 @@ def answer(args: argparse.Namespace, text: str, value: Mapping[str, Any]) -> Non
     elif _written_to_standard_output(args):
         write_note(text)
     else:
-        print_output(text)
+        print_output(plain_text(text, lines=True))
 
 
 def print_output(text: str) -> None:

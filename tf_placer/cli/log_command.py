@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from graph_passes.messages import plain_text
 from tf_placer.cli.answer import add_json, answer, json_text, print_output
 from tf_placer.text.notes import say
 from tf_placer.text.table import terminal_width
@@ -118,7 +119,8 @@ def _follow(args: argparse.Namespace) -> None:
             time.sleep(_POLL_SECS)
 
     def tell(text: str, **values: object) -> None:
-        print_output(json_text(args.command, values) if args.json else text)
+        plain = plain_text(text, lines=True)
+        print_output(json_text(args.command, values) if args.json else plain)
 
     shown = -1  # Of the trials; the header comes before them.
     while True:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import tf_placer
-from graph_passes.messages import shortened
+from graph_passes.messages import plain_text, shortened
 from tf_placer.cli.flag_file import FLAG, with_flag_files
 from tf_placer.descriptors import open_standard_files
 from tf_placer.environments.live_processes import WorkerStartError
@@ -179,7 +179,7 @@ def _with_flags(given: list[str]) -> list[str]:
 def _sentence(text: str) -> str:
     """Makes one line of what is wrong: any terminal shows it, and it is not too long."""
     line = " ".join(text.split())
-    return "tf_placer: " + shortened(line).encode("utf-8", "backslashreplace").decode()
+    return f"tf_placer: {plain_text(shortened(line))}"
 
 
 if __name__ == "__main__":

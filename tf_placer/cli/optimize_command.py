@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.live.dry_run import plan_search
     from tf_placer.live.given_step import read_step
     from tf_placer.live.optimization import counted_from, optimize
+    from tf_placer.live.own_files import own_paths
     from tf_placer.live.preparation import Settings, prepare
     from tf_placer.search.distributed.workers import find_workers
 
@@ -100,7 +101,8 @@ def run(args: argparse.Namespace) -> None:
         if is_saved:
             check_new_directory(args.output_graph, args.input_graph)
         else:
-            check_output(args.output_graph, args.input_graph, args.feeds)
+            others = (args.input_graph, args.feeds, args.report, *own_paths(args.log_dir))
+            check_output(args.output_graph, *others)
     if args.clear_devices:
         graph = without_devices(graph)
     step: dict[str, Any] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import os
 import pathlib
 import sys
 import time
@@ -16,7 +17,7 @@ import numpy as np
 from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import PROBLEM_HELP
 from tf_placer.errors import require_tensorflow
-from tf_placer.files import check_output, write_json
+from tf_placer.files import check_output, read_json, write_json
 from tf_placer.live.arguments import check_seed
 from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.problem_file import read_problem
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
+_POLICY = "graph_neural"
 DESCRIPTION = (
     "Trains the policy of the placer graph_neural, whose weights fit any graph on "
     "any machine, on simulated placements of the problems in turn. A search starts from the "
@@ -87,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
     about = args.output.removesuffix(WEIGHTS_SUFFIX) + ".json"
     for path in (args.output, about):
         check_output(path, *args.problems)
+    _check_about(about)
     # It places coarse groups wherever there are some.
     problems = [coarse_problem(read_problem(path))[0] for path in args.problems]
     # Each problem has functions of its own, which TensorFlow takes for one traced again and again.
@@ -115,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
         about,
         {
             "format": 1,
-            "policy": "graph_neural",
+            "policy": _POLICY,
             "settings": dataclasses.asdict(network_config),
             "training": dataclasses.asdict(config),
             "problems": list(args.problems),
@@ -163,3 +166,22 @@ def _finite(secs: float) -> float | None:
 
 def _step(secs: float | None) -> str:
     return "does not fit" if secs is None else format_step(secs)
+
+
+def _check_about(path: str) -> None:
+    """Makes sure that what goes beside the weights replaces nothing but what was there of weights.
+
+    Raises:
+        OSError: there is something else, or it cannot be read.
+    """
+    if not os.path.exists(path):
+        return
+    try:
+        is_own = read_json(path)["policy"] == _POLICY
+    except (KeyError, TypeError, ValueError):
+        is_own = False
+    if not is_own:
+        raise OSError(
+            f"{path!r} is there, and does not describe weights: what describes the new ones would "
+            "replace it, so give --output another name"
+        )

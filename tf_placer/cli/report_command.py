@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 
 from tf_placer.cli.answer import print_output
 from tf_placer.files import check_output
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
+_DEFAULT_OUTPUT = "report.html"
+# In every page, near its beginning.
+_PAGE_START = b"<title>tf_placer: "
 DESCRIPTION = (
     "Makes one HTML page that shows what a search found and why it is faster: the original against "
     "what was found, where each part of the model went, the step in time, what each device does, "
@@ -55,12 +59,13 @@ def run(args: argparse.Namespace) -> None:
     pictures = [(args.picture, write_placements), (args.time_picture, write_steps)]
     for path, _ in pictures:
         if path is not None:
-            check_picture(path, args.problem)
+            check_picture(path, args.searched, args.problem)
     output = args.output
     if output is None and args.picture is None and args.time_picture is None:
-        output = "report.html"
+        output = _DEFAULT_OUTPUT
+        _check_default_output()
     if output is not None:
-        check_output(output, args.problem, args.picture, args.time_picture)
+        check_output(output, args.searched, args.problem, args.picture, args.time_picture)
     view = read_run_view(args.searched, args.problem)
     if output is not None:
         write_page(view, output)
@@ -69,3 +74,17 @@ def run(args: argparse.Namespace) -> None:
         if path is not None:
             write(view, path)
             print_output(f"picture: {path}")
+
+
+def _check_default_output() -> None:
+    """Makes sure that the page replaces nothing that nobody has named, but for another page.
+
+    Raises:
+        OSError: there is something else, or it cannot be read.
+    """
+    path = pathlib.Path(_DEFAULT_OUTPUT)
+    if path.exists() and _PAGE_START not in path.read_bytes():
+        raise OSError(
+            f"{_DEFAULT_OUTPUT!r} is there, and is no page of tf_placer: --output names another "
+            "file, or this one if it may be replaced"
+        )

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 import os
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -49,6 +50,7 @@ from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.report.auto_table import auto_table
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.limits import limits_of
+from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.scratch import scratch_directory
@@ -61,7 +63,7 @@ from tf_placer.search.distributed.ray_fleet import RayFleet, connected
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
 from tf_placer.search.loop import Budget
 from tf_placer.search.simulated_search import SearchOutcome, search_problem
-from tf_placer.search.training_log import TRAINING, TrainingLog
+from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -183,8 +185,7 @@ def run(args: argparse.Namespace) -> None:
     budget = Budget(args.max_trials, max_secs)
     options = placer_options(args)
     if args.output is not None:
-        log = args.log_dir and os.path.join(args.log_dir, TRAINING)
-        check_output(args.output, args.problem, log)
+        check_output(args.output, args.problem, *_own_paths(args.log_dir))
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
     workers = find_workers(args.workers, args.num_workers, args.controllers)
@@ -202,6 +203,14 @@ def run(args: argparse.Namespace) -> None:
     else:
         _search_placer(problem, args, options, budget, deadline, workers)
     deadline.say_if_exceeded()
+
+
+def _own_paths(log_dir: str | None) -> list[pathlib.Path]:
+    """Lists what a search writes in its directory beside the result, which may be the output."""
+    if log_dir is None:
+        return []
+    directory = PlanDirectory(log_dir)
+    return [directory.path / name for name in directory.names if name != directory.result.name]
 
 
 def _search_placer(

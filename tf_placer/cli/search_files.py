@@ -44,13 +44,20 @@ class SearchLog:
         self.header = search_header({"problem": digest}, args.placer, options, args.seed)
         if (args.controllers or 1) > 1:
             self.header["controllers"] = args.controllers
-        self.directory.check(self.header)
+        self.directory.check(self.header, self._problem)
 
     def begin(self) -> None:
-        """Writes the problem, once it is clear that the directory is that of this search."""
-        if self.directory is not None:
-            self.directory.path.mkdir(parents=True, exist_ok=True)
-            remove_what_is_left(self.directory.path)
+        """Writes the problem, once it is clear that the directory is that of this search.
+
+        The record comes first: by it alone what a kill leaves is told from somebody else's files.
+        """
+        if self.directory is None:
+            return
+        self.directory.path.mkdir(parents=True, exist_ok=True)
+        remove_what_is_left(self.directory.path)
+        if not self.directory.record.exists():
+            self.write()
+        if not self.directory.has_problem(self._problem):
             write_bytes(self.directory.problem, self._problem)
 
     def write(self, result: AutoResult | None = None, changes: Sequence[WhatIf] = ()) -> None:

@@ -19,13 +19,15 @@ from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
-from tf_placer.text.notes import say, write_note
+from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
 #: What follows "--" is a command with arguments of its own, in `args.served`.
 TAKES_COMMAND = True
 #: The environment variable in which the command finds the address of the servers.
+# How a line of the pass in a log of a server begins.
+_SAYS = "tf_placer: "
 _TARGET_VARIABLE = "TF_PLACER_TARGET"
 DESCRIPTION = (
     "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "
@@ -166,9 +168,9 @@ def _say_what_is_placed(cluster: LocalCluster, said: set[str]) -> None:
     """Shows what the pass wrote to the logs of the servers."""
     for server in cluster.servers:
         for line in server.log_lines():
-            if line.startswith("tf_placer: ") and line not in said:
+            if line.startswith(_SAYS) and line not in said:
                 said.add(line)
-                write_note(line)
+                say(line.removeprefix(_SAYS))
 
 
 def _port(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from absl import logging
 
+from graph_passes.messages import plain_text
 from graph_passes.pipeline import GroupedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiled import profiled_costs
@@ -109,7 +110,7 @@ class _Profiler:
             logging.warning(
                 "a step does not run on %s alone, so the costs are those of one process: %s",
                 device.name,
-                measurement.failure and measurement.failure.message,
+                plain_text(str(measurement.failure and measurement.failure.message)),
             )
         return profile, measurement.median_secs
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["check_tensors", "read_tensors", "write_tensors"]
 
 _LENGTH = struct.Struct("<Q")
 
@@ -54,13 +54,41 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
     Returns:
         Arrays by name; strings are arrays of dtype object with `bytes` in them.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is something else.
     """
     import tensorflow as tf
+    from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import named_tensor_pb2
 
     tensors = {}
-    with open(path, "rb") as file:
-        while head := file.read(_LENGTH.size):
-            proto = named_tensor_pb2.NamedTensorProto.FromString(file.read(_LENGTH.unpack(head)[0]))
-            tensors[proto.name] = tf.make_ndarray(proto.tensor)
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            while head := file.read(_LENGTH.size):
+                (length,) = _LENGTH.unpack(head)
+                if length > size:
+                    raise ValueError("a tensor in it ends behind its end")
+                proto = named_tensor_pb2.NamedTensorProto.FromString(file.read(length))
+                tensors[proto.name] = tf.make_ndarray(proto.tensor)
+    except (DecodeError, TypeError, ValueError, struct.error) as error:
+        raise ValueError(f"{os.fspath(path)} is no file of tensors: {error}") from None
     return tensors
+
+
+def check_tensors(path: str | os.PathLike[str]) -> None:
+    """Makes sure that a file is made as `write_tensors` makes it, without reading the tensors.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while file.tell() < size:
+            head = file.read(_LENGTH.size)
+            if len(head) < _LENGTH.size or _LENGTH.unpack(head)[0] > size - file.tell():
+                raise ValueError(f"{os.fspath(path)} is no file of tensors: one ends behind it")
+            file.seek(_LENGTH.unpack(head)[0], os.SEEK_CUR)

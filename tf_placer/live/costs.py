@@ -107,7 +107,6 @@ def profile_costs(
     needs = f"placer {request.placer!r} needs to know what the operations cost"
     report(f"{needs}: profiling the graph on {request.machine.spec}")
     start_secs = time.monotonic()
-    directory.work.mkdir(parents=True, exist_ok=True)
     try:
         problem = make_problem(
             steps=_STEPS,

@@ -99,7 +99,7 @@ class LiveJob:
             protocol=COLOCRL,
             session_config=self.session_config,
             meta_optimizer=meta_optimizer,
-            work_dir=self.directory.work,
+            work_dir=self.directory.path,
             timeout_secs=self.first_timeout_secs(),
             report=self.stages.say,
             **shared,

@@ -392,7 +392,7 @@ def _measurer(job: LiveJob, log: TrialLog) -> contextlib.AbstractContextManager[
         Source(job.grouped.op_graph, job.request.step),
         job.request.machine,
         job.session_config,
-        job.directory.work,
+        job.directory.path,
         interrupts=job.interrupts,
         timeout_secs=timeout_secs,
         left_secs=lambda: job.left_to_measure_secs(log.trials),

@@ -25,6 +25,7 @@ from tf_placer.inputs.sources import Source
 from tf_placer.live.explanation import kept_explanation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.header import request_digest
+from tf_placer.live.own_files import check_own_run, own_paths
 from tf_placer.live.preparation import Settings, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
@@ -161,7 +162,8 @@ def optimize(
     Raises:
         GraphError: the graph cannot be read or used, or is on devices that the machine lacks.
         MachineError: there is no such machine, or it is only described.
-        LogError: the log is damaged, in use, or of another search.
+        LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
+            somebody else's that a search would replace.
         SearchError: the graph does not run, or the search died.
         ImportError: a report or workers are wanted, and what they need is not installed.
         ValueError: there is no such placer or setting, or a budget or the seed is out of range.
@@ -185,13 +187,15 @@ def optimize(
             check_path(path, argument, kind)
     if log_dir is not None:
         check_writable(log_dir)
+        check_own_run(RunDirectory(log_dir))
         # A start that is answered at once makes none, and so removes none.
         remove_scratch(log_dir)
     remove_scratch()
     remove_scratch(prefix=SHORT_PREFIX)
     if report is not None:
         require_page_libraries()
-        check_output(report)
+        given = graph if isinstance(graph, str | os.PathLike) else None
+        check_output(report, given, *own_paths(log_dir))
     if tensorboard is not None:
         check_writable(tensorboard)
     given_step = read_step(

@@ -115,13 +115,25 @@ def _searcher(path: pathlib.Path) -> dict[str, Any] | None:
         return None
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     with open(descriptor, "rb") as file:
+        content = file.read()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            value = json.loads(file.read())
-            return value if isinstance(value, dict) else None
-        path.unlink(missing_ok=True)
+            return _own(content)
+        if not content or _own(content) is not None:
+            path.unlink(missing_ok=True)
     return None
+
+
+def _own(content: bytes) -> dict[str, Any] | None:
+    """Reads what a search has written; None where somebody else has.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    value = json.loads(content)
+    is_own = isinstance(value, dict) and {"process", "log_dir", "computer"} <= value.keys()
+    return value if is_own else None
 
 
 def _computer() -> str:

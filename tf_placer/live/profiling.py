@@ -71,7 +71,7 @@ def profile(
         raise ValueError(f"steps must be a whole number from 1 on, not {shown(steps)}")
     check_machine(machine)
     check_path(output, "output", "file")
-    check_output(os.fspath(output))
+    check_output(os.fspath(output), graph if isinstance(graph, str | os.PathLike) else None)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
     with Stages(say) as stages:
         given = read_step(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import time
 from collections.abc import Callable, Sequence
 
@@ -27,6 +26,7 @@ from tf_placer.live.job_confirmation import confirm_job
 from tf_placer.live.job_search import ControllersMaker, search_job
 from tf_placer.live.no_finalists import outcome_without_finalists
 from tf_placer.live.other_searches import OtherSearches
+from tf_placer.live.own_files import check_own_graph
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.live.search_place import SearchPlace
@@ -35,6 +35,7 @@ from tf_placer.placers import (
     granularity_of,
     needs_problem,
 )
+from tf_placer.scratch import remove_scratch
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.trial_log import Trial, TrialLog
 from tf_placer.text.stages import Stages
@@ -120,8 +121,9 @@ def _run(
         header = with_costs(header)
     place = SearchPlace(directory, request, graph_def.SerializeToString(), config_bytes, stages.say)
     with TrialLog(directory.trials, header, place.of_log) as log:
+        check_own_graph(directory, graph_def)
         # A search that was killed has left its files there.
-        shutil.rmtree(directory.work, ignore_errors=True)
+        remove_scratch(directory.path)
         remove_what_is_left(directory.path)
         try:
             old = directory.read_result()
@@ -174,7 +176,6 @@ def _run(
                 hosted.close()
             if crew is not None:
                 crew.close()
-            shutil.rmtree(directory.work, ignore_errors=True)
 
 
 def _finish(job: LiveJob, log: TrialLog, controllers: ControllersMaker, digest: str) -> Outcome:

@@ -120,11 +120,6 @@ class RunDirectory:
         return self.path / WORKER_EVENTS
 
     @property
-    def work(self) -> pathlib.Path:
-        """Where running environments have their files."""
-        return self.path / "work"
-
-    @property
     def result(self) -> pathlib.Path:
         """How the search ended."""
         return self.path / "result.json"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graph_passes.messages import plain_text
+
 __all__ = ["device_labels", "shortened"]
 
 _WIDTH = 20
@@ -22,7 +24,7 @@ def device_labels(names: Sequence[str]) -> dict[str, str]:
 
 def shortened(text: str, width: int) -> str:
     """Puts the text on one line, shortened in the middle."""
-    text = " ".join(text.split())
+    text = plain_text(" ".join(text.split()))
     if len(text) <= width:
         return text
     tail = (width - 1) // 2

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graph_passes.messages import plain_text
 from tf_placer.problem.coarse_groups import clusters_of
 from tf_placer.problem.placement_problem import PlacementProblem
 
@@ -145,7 +146,7 @@ def _layer_names(
     for layer in range(int(layers.max(initial=-1)) + 1):
         scope = most.get(layer, "")
         is_clear = scope and of_name[scope] == 1
-        named.append(scope if is_clear else f"{scope} (layer {layer})".strip())
+        named.append(plain_text(scope if is_clear else f"{scope} (layer {layer})".strip()))
     return tuple(named)
 
 

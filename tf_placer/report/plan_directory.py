@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graph_passes.json_records import read_record
@@ -19,11 +19,16 @@ from graph_passes.json_text import shown
 from tf_placer.files import read_json, reading, write_json
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import HeaderFacts, check_header
+from tf_placer.search.own_files import check_own_files, read_log_header, read_of_training
 from tf_placer.search.sampled_steps import Sample
+from tf_placer.search.training_log import TRAINING
 
 __all__ = ["PlanCandidate", "PlanDirectory", "PlanRecord"]
 
 _FORMAT = 1
+# What a search writes beside, if the placer learns.
+_LOGS = (TRAINING, "simulated_trials.jsonl")
+_WEIGHTS = ("policy.weights.h5", "controllers.npz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +91,20 @@ class PlanDirectory:
         """How it was searched."""
         return self.path / "search.json"
 
-    def check(self, header: Mapping[str, Any]) -> None:
-        """Makes sure that the directory is not that of another search.
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all files that a search writes."""
+        return (self.problem.name, self.result.name, self.record.name, *_LOGS, *_WEIGHTS)
+
+    def check(self, header: Mapping[str, Any], problem: bytes) -> None:
+        """Makes sure that the directory is neither that of another search nor somebody else's.
+
+        Args:
+            header: what the search is of.
+            problem: the content of the file of the problem.
 
         Raises:
-            LogError: it is; the message names the difference.
+            LogError: it is; the message names the difference or the file.
             OSError, ValueError: what is there cannot be read.
         """
         record = self.read_record()
@@ -98,6 +112,22 @@ class PlanDirectory:
             # As it would be read: without tuples.
             given = json.loads(json.dumps(header))
             check_header(os.fspath(self.record), record.header, given)
+        readers: dict[str, Callable[[pathlib.Path], Any]] = {
+            self.record.name: lambda path: record,
+            **dict.fromkeys(_LOGS, read_log_header),
+            self.result.name: lambda path: read_json(path)["assignment"],
+            **dict.fromkeys(_WEIGHTS, read_of_training),
+        }
+        if not self.has_problem(problem):
+            readers[self.problem.name] = _refuse
+        check_own_files(self.path, readers, records=(self.record.name, *_LOGS))
+
+    def has_problem(self, problem: bytes) -> bool:
+        """Says whether the directory has a problem already, so that it need not be written."""
+        try:
+            return self.problem.read_bytes() == problem
+        except OSError:
+            return False
 
     def write_record(self, record: PlanRecord) -> None:
         """Writes how the problem was searched.
@@ -137,3 +167,7 @@ class PlanDirectory:
             record = read_record(PlanRecord, value)
             read_record(HeaderFacts, record.header, "'header'")
             return record
+
+
+def _refuse(path: pathlib.Path) -> None:
+    raise ValueError(f"{path} is another problem")

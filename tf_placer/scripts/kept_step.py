@@ -23,12 +23,12 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
 from tf_placer.files import read_json, write_bytes, write_json
 from tf_placer.inputs.sources import Source, read_graph
+from tf_placer.live.own_files import EXAMPLE, TRAINED_BY
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 
 __all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
 
-_EXAMPLE, _TRAINED_BY = "batch.pb", "trained_by.json"
 _ITEMS = "items"
 
 
@@ -124,12 +124,13 @@ def keep_step(
         OSError: the directory cannot be written.
     """
     directory.path.mkdir(parents=True, exist_ok=True)
+    # First: by this file alone what a kill leaves of the others is told from somebody else's.
+    write_json(directory.path / TRAINED_BY, [*trained_by])
     if example is not None:
         specs = tf.nest.map_structure(tf.type_spec_from_value, example)
         with contextlib.suppress(nested_structure_coder.NotEncodableError):
             coded = nested_structure_coder.encode_structure(_with_order(specs))
-            write_bytes(directory.path / _EXAMPLE, coded.SerializeToString())
-    write_json(directory.path / _TRAINED_BY, [*trained_by])
+            write_bytes(directory.path / EXAMPLE, coded.SerializeToString())
     directory.write_request(
         request, source.graph_def.SerializeToString(), session_config.SerializeToString()
     )
@@ -158,7 +159,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
     try:
         request, _ = directory.read_request()
         graph_def = read_graph(directory.graph).graph_def
-        kept = directory.path / _TRAINED_BY
+        kept = directory.path / TRAINED_BY
         # Of a search that `run` did not make, all that it fetches.
         trained_by = read_json(kept) if kept.exists() else request.step.fetches
         fingerprint = step_fingerprint(graph_def, trained_by)
@@ -166,7 +167,7 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
         ) from error
-    example = directory.path / _EXAMPLE
+    example = directory.path / EXAMPLE
     return KeptStep(
         os.fspath(path),
         placement,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tf_placer.interpreter import interpreter
+from tf_placer.live.own_files import check_own_step
 from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
@@ -71,6 +72,7 @@ def run_script(
         watching = _placing(os.path.abspath(placement), machine)
     elif not directory.has_request:
         check_writable(directory.path)
+        check_own_step(directory)
         watching = _seeking(directory, machine, search_secs, beginning)
     elif directory.read_result() is None:
         _check_machine(directory, machine)

@@ -20,7 +20,14 @@ from absl import logging
 from graph_passes.json_text import parse_json, shown
 from tf_placer.search.log_header import LogError, check_header
 
-__all__ = ["LogFile", "LogKind", "LogLockedError", "is_being_written", "read_log_file"]
+__all__ = [
+    "LogFile",
+    "LogKind",
+    "LogLockedError",
+    "is_being_written",
+    "is_torn_header",
+    "read_log_file",
+]
 
 _Record = TypeVar("_Record")
 
@@ -261,7 +268,7 @@ def _parse(
         try:
             value = parse_json(line)
         except ValueError as error:  # bad UTF-8 is one, too
-            if number < len(lines) or (number == 1 and not _is_torn_header(line)):
+            if number < len(lines) or (number == 1 and not is_torn_header(line)):
                 raise LogError(f"{path}:{number}: not a line of a {kind.name}: {error}") from error
             logging.warning("%s:%d: dropping the last line, which is not whole", path, number)
             break
@@ -276,7 +283,8 @@ def _parse(
     return header, records, size
 
 
-def _is_torn_header(line: bytes) -> bool:
+def is_torn_header(line: bytes) -> bool:
+    """Says whether a first line may be the beginning of a header, as a crash leaves it."""
     # A file system may have given the file its length before its content: zeros.
     start = line.rstrip(b"\0")[: len(_HEADER_START)]
     return _HEADER_START.startswith(start)

@@ -13,6 +13,7 @@ from typing import Any
 
 from absl import logging
 
+from graph_passes.messages import plain_text
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError
@@ -99,7 +100,7 @@ class TrainingLog:
             try:
                 self._scalars.close()
             except OSError as error:  # The log has it all.
-                logging.warning("%s", error)
+                logging.warning("%s", plain_text(str(error)))
         self._log.close()
 
     def __enter__(self) -> TrainingLog:

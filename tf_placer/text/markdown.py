@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graph_passes.messages import plain_text
+
 __all__ = ["markdown_table"]
 
 
@@ -34,5 +36,5 @@ def markdown_table(
         if len(row) != len(headers):
             raise ValueError(f"row {list(row)} has not one cell for each of {list(headers)}")
         # A bar would end the cell.
-        lines.append([cell.replace("|", "\\|").replace("\n", " ") for cell in row])
+        lines.append([plain_text(cell.replace("\n", " ")).replace("|", "\\|") for cell in row])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+from graph_passes.messages import plain_text
+
 __all__ = ["table", "terminal_width"]
 
 _GAP = 2
@@ -56,7 +58,7 @@ def table(
     for row in rows:
         if len(row) != len(headers):
             raise ValueError(f"row {list(row)} has not one cell for each of {list(headers)}")
-        lines.append(["" if cell is None else str(cell) for cell in row])
+        lines.append(["" if cell is None else plain_text(str(cell)) for cell in row])
     left_out: list[str] = []
     if width is not None:
         left_out = _left_out(lines, alignment, width, optional)

@@ -6,6 +6,8 @@ import contextlib
 import time
 from typing import TextIO
 
+from graph_passes.messages import plain_text
+
 __all__ = ["TerminalLine"]
 
 _TERMINAL_SECS = 0.2
@@ -32,6 +34,7 @@ class TerminalLine:
         interval_secs = _TERMINAL_SECS if self._is_terminal else _FILE_SECS
         if now_secs - self._shown_secs >= interval_secs:
             self._shown_secs = now_secs
+            text = plain_text(text)
             self._write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
 
     def clear(self) -> None:

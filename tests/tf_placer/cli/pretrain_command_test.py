@@ -97,6 +97,14 @@ class PretrainCommandTest(absltest.TestCase):
         about = json.loads((self.directory / "policy.json").read_text())
         self.assertEqual(about["updates"], 2)
 
+    def test_what_goes_beside_the_weights_replaces_nothing_of_somebody_else(self):
+        about = self.directory / "policy.json"
+        for content in ("mine", "[]", '{"policy": 1}'):
+            about.write_text(content)
+            self.assert_refused("policy.json' is there, and does not", f"--output={self.output}")
+            self.assertEqual(about.read_text(), content)
+            about.unlink()
+
     def test_bad_arguments_are_refused_in_one_sentence(self):
         self.assert_refused("--output must end in .weights.h5", f"--output={self.path('policy')}")
         self.assert_refused("seed must not be negative", f"--output={self.output}", "--seed=-1")

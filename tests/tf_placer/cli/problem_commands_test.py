@@ -247,6 +247,44 @@ class SearchCommandTest(ProblemCommandsTestCase):
             "--seed=3",
         )
 
+    def test_a_directory_with_somebody_elses_files_is_refused_and_stays(self):
+        log = self.directory / "log"
+        log.mkdir()
+        (log / "problem.json").write_bytes(pathlib.Path(self.problem).read_bytes())
+        arguments = ("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
+        budget = ("--max_trials=20", "--max_secs=2", f"--log_dir={log}")
+        for name in ("result.json", "search.json", "training.jsonl", "policy.weights.h5"):
+            for placer in ("auto", "random"):
+                (log / name).write_text('{"mine": 1}')
+                self.assert_refused(f"{name}", *arguments, *budget, f"--placer={placer}")
+                self.assertEqual((log / name).read_text(), '{"mine": 1}')
+                self.assertCountEqual(os.listdir(log), ["problem.json", name])
+            (log / name).unlink()
+        # The same problem would not be replaced.
+        self.search("--placer=random", *budget)
+        (log / "problem.json").write_text("mine")
+        self.assert_refused("problem.json' is there", *arguments, *budget, "--placer=random")
+
+    def test_a_search_that_was_killed_is_told_from_somebody_elses_files(self):
+        log = self.directory / "log"
+        killed = mock.patch.object(search_command, "refined_search", side_effect=KeyboardInterrupt)
+        budget = ("--max_trials=20", "--max_secs=2", f"--log_dir={log}", "--placer=auto")
+        arguments = ("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
+        with killed, self.assertRaises(SystemExit):
+            self.call(*arguments, *budget)
+        self.assertCountEqual(os.listdir(log), ["problem.json", "search.json"])
+        self.search(*budget)
+        self.assertIn("result.json", os.listdir(log))
+
+    def test_an_output_replaces_no_file_of_the_directory(self):
+        log = self.path("log")
+        for name in ("problem.json", "search.json", "training.jsonl"):
+            self.assert_refused(
+                "it would replace another file of the command",
+                *("search", f"--problem={self.problem}", f"--output={log}/{name}"),
+                f"--log_dir={log}",
+            )
+
     def test_a_directory_keeps_what_was_sampled(self):
         self.search("--max_trials=100", f"--log_dir={self.path('log')}")
         record = PlanDirectory(self.path("log")).read_record()

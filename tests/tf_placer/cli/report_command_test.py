@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import pathlib
 import unittest
 from unittest import mock
+from xml.etree import ElementTree
 
 from absl.testing import absltest
 
@@ -77,6 +79,57 @@ class ReportCommandTest(absltest.TestCase):
                     self.assertEqual(printed, f"picture: {path}\n")
                     self.assertStartsWith(pathlib.Path(path).read_bytes(), start)
         self.assertFalse(os.path.exists("report.html"))
+
+    def test_the_default_page_replaces_nothing_but_a_page(self):
+        with contextlib.chdir(self.directory):
+            pathlib.Path("report.html").write_text("<title>mine</title>")
+            self.assert_refused("'report.html' is there, and is no page", "run")
+            self.assertEqual(pathlib.Path("report.html").read_text(), "<title>mine</title>")
+            os.unlink("report.html")
+            for _ in range(2):
+                self.assertEqual(self.call("report", "run"), "page: report.html\n")
+
+    def test_names_are_shown_as_they_are(self):
+        names = ("$\\frac{$/\x1b[31ma", "<script>b\u202e", "$$c$$/\x07")
+        devices = ("$\\bad{$\x1b]0;x\x07", "<img src=x>\u2066")
+        problem = small_problem()
+        renamed = dict(zip(("cpu", "gpu"), devices, strict=True))
+        hostile = dataclasses.replace(
+            problem,
+            operation_names=names,
+            devices=tuple(
+                dataclasses.replace(each, name=renamed[each.name], kind="$K$\x1b")
+                for each in problem.devices
+            ),
+            links=tuple(
+                dataclasses.replace(
+                    each, source=renamed[each.source], destination=renamed[each.destination]
+                )
+                for each in problem.links
+            ),
+        )
+        write_problem(hostile, self.path("hostile.json"))
+        printed = self.call(
+            *("search", f"--problem={self.path('hostile.json')}", "--placer=random"),
+            *("--max_trials=20", f"--output={self.path('best.json')}"),
+            f"--log_dir={self.path('hostile')}",
+        )
+        files = [self.path(name) for name in ("page.html", "place.svg", "time.svg")]
+        flags = ("--output", "--picture", "--time_picture")
+        self.call(
+            "report",
+            self.path("hostile"),
+            *(f"{flag}={path}" for flag, path in zip(flags, files, strict=True)),
+        )
+        for text in (printed, *(pathlib.Path(path).read_text() for path in files)):
+            for active in ("\x1b", "\x07", "b\u202e", ">\u2066"):
+                self.assertNotIn(active, text)
+        for path in files:
+            text = pathlib.Path(path).read_text()
+            for element in ("<img src=x", "<script>b"):
+                self.assertNotIn(element, text)
+        for path in files[1:]:
+            ElementTree.parse(path)
 
     def test_bad_input(self):
         run = self.path("run")

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from graph_passes.pipeline import group_operations
 from tests import graphs
+from tests.tf_placer.left_behind import killed_in_scratch
 from tests.tf_placer.scripted import Script, request_directory, uses_two_devices
 from tf_placer import placers
 from tf_placer.costs.costed_graph import CostedGraph
@@ -341,11 +342,11 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertLen(self.profiler.settings, 1)
 
     def test_what_a_killed_search_left_is_gone_when_the_graph_is_profiled(self):
-        left = self.directory.work / "session_1"
-        left.mkdir(parents=True)
+        self.directory.path.mkdir(exist_ok=True)
+        left = killed_in_scratch(self.directory.path)
         self.run_search()
         [there] = self.profiler.work_dirs
-        self.assertNotIn("session_1", there)
+        self.assertNotIn(left.name, there)
 
 
 if __name__ == "__main__":

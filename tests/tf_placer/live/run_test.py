@@ -21,6 +21,7 @@ from graph_passes.whole_file import write_whole
 from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
+from tests.tf_placer.left_behind import killed_in_scratch
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import read_source
@@ -34,7 +35,7 @@ from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.search.distributed import placer_setup
-from tf_placer.search.log_header import LogMismatchError
+from tf_placer.search.log_header import LogError, LogMismatchError
 from tf_placer.search.loop import GraphDoesNotRunError
 from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import read_log
@@ -599,14 +600,31 @@ class RunTest(tf.test.TestCase):
 
     def test_nothing_of_the_moment_is_left_at_the_end(self):
         self.run_search(Script())
-        self.assertFalse(self.directory.work.exists())
+        self.assertEmpty([each.name for each in self.directory.path.iterdir() if each.is_dir()])
 
-    def test_what_a_killed_search_left_in_its_work_directory_goes(self):
-        left = self.directory.work / "session_1" / "worker.log"
-        left.parent.mkdir(parents=True)
-        left.touch()
+    def test_what_a_killed_search_left_goes_and_what_somebody_has_there_stays(self):
+        os.makedirs(self.directory.path)
+        left = killed_in_scratch(self.directory.path)
+        self.assertTrue(left.exists())
+        theirs = [self.directory.path / name for name in ("work/thesis.txt", ".mine.tmp", "a.txt")]
+        theirs[0].parent.mkdir()
+        for path in theirs:
+            path.write_text("theirs")
         self.run_search(Script(), max_trials=2)
         self.assertFalse(left.exists())
+        self.assertEqual([path.read_text() for path in theirs], ["theirs"] * len(theirs))
+
+    def test_a_graph_of_somebody_else_beside_the_log_is_refused_and_stays(self):
+        self.run_search(Script(), max_trials=2)
+        placed = tf1.GraphDef.FromString(self.directory.graph.read_bytes())
+        for node in placed.node:
+            node.device = "/device:CPU:0"
+        for graph_def in (placed, graphs.matmul_chain().graph.as_graph_def()):
+            theirs = graph_def.SerializeToString()
+            self.directory.graph.write_bytes(theirs)
+            with self.assertRaisesRegex(LogError, "graph.pb' is not the graph .*: move it away"):
+                self.run_search(Script(), max_trials=3)
+            self.assertEqual(self.directory.graph.read_bytes(), theirs)
 
     def test_the_log_of_another_search_is_refused_and_nothing_is_changed(self):
         self.run_search(Script(secs=split_is_faster), max_trials=4)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import itertools
+from xml.etree import ElementTree
 
 import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.report.colours import DEVICE_COLOURS, TRANSPARENT, device_colours, device_marks
 from tf_placer.report.operation_kinds import operation_kinds
-from tf_placer.report.pictures.drawing import shares_of
+from tf_placer.report.pictures.drawing import picture_text, shares_of
 from tf_placer.report.pictures.part_graph import part_graph
+from tf_placer.report.pictures.placement_picture import placement_bytes
+from tf_placer.report.pictures.run_pictures import step_pictures
 from tf_placer.report.pictures.unrolled_grid import unrolled_grid
 
 # Brettel, Viénot and Mollon's matrices as Viénot (1999) simplified them, on linear RGB.
@@ -102,6 +107,55 @@ class GraphTest(absltest.TestCase):
         self.assertLess(of[2].x, of[3].x)
         self.assertLen(drawing.edges, 4)
         self.assertEqual([text for *_, text in drawing.columns], ["stem", "mixed", "end"])
+
+
+class TextTest(absltest.TestCase):
+    """Names that mean something to whatever draws them."""
+
+    def setUp(self):
+        super().setUp()
+        if importlib.util.find_spec("matplotlib") is None:
+            self.skipTest("matplotlib is not installed")
+        self.names = ["$\\frac{$/a", "x$y$z/b", "\x1b[31m/c", "\u202e<&>/d", "\ud800\0/e", "$x$/f"]
+        problem = make_problem([[1.0, 1.0]] * len(self.names), names=self.names)
+        renamed = dict(zip(("D0", "D1"), ("$\\bad{$", "GPU\x1b:0"), strict=True))
+        self.problem = dataclasses.replace(
+            with_layers(problem, range(len(self.names)), range(len(self.names))),
+            devices=tuple(
+                dataclasses.replace(device, name=renamed[device.name], kind="K$80$\x07")
+                for device in problem.devices
+            ),
+            links=tuple(
+                dataclasses.replace(
+                    link, source=renamed[link.source], destination=renamed[link.destination]
+                )
+                for link in problem.links
+            ),
+        )
+
+    def test_dollars_are_no_formulas_and_control_characters_are_escaped(self):
+        for text, expected in (
+            ("a$b$", r"a\$b\$"),
+            (r"a\$b$", r"a\\$b\$"),
+            ("a\x1bb", r"a\x1bb"),
+        ):
+            self.assertEqual(picture_text(text), expected)
+
+    def test_pictures_of_a_placement_show_names_as_they_are(self):
+        kinds = operation_kinds(self.problem)
+        placement = np.arange(len(self.names)) % 2
+        svg = placement_bytes(self.problem, kinds, [("$\\t{$\x1b", placement)], "svg")
+        ElementTree.fromstring(svg)  # XML takes all that is in it.
+        # Text is drawn as lines, and stands beside them.
+        self.assertIn(r"<!-- $\t{$\x1b -->", svg.decode())
+        self.assertIn(r"<!-- 0: $\bad{$ (K$80$\x07) -->", svg.decode())
+        self.assertStartsWith(placement_bytes(self.problem, kinds, [("", placement)]), b"\x89PNG")
+
+    def test_pictures_of_a_step_show_names_as_they_are(self):
+        simulator = SimulatedEnvironment(self.problem, threads=1).simulator
+        trace = simulator.trace(np.arange(len(self.names)) % 2)
+        for picture in step_pictures(trace, trace.step_secs).values():
+            self.assertStartsWith(picture, b"\x89PNG")
 
 
 class ColoursTest(absltest.TestCase):

@@ -49,6 +49,14 @@ class NotesTest(absltest.TestCase):
             with contextlib.suppress(OSError):
                 full.close()
 
+    def test_a_line_is_one_line_whatever_is_in_it(self):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            say("operation 'a\x1b]0;title\x07\nb' failed")
+        self.assertEqual(
+            errors.getvalue(), "tf_placer: operation 'a\\x1b]0;title\\x07\\nb' failed\n"
+        )
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -82,6 +82,18 @@ class TableTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "one cell for each"):
             table(["a", "b"], [["x"]])
 
+    def test_what_is_in_a_cell_stays_in_it(self):
+        text = table(["name", "n"], [["a\x1b[2J\nb\u202e", 1], ["c", 2]], "lr")
+        self.assertEqual(
+            text.splitlines(),
+            [
+                r"name               n",
+                r"-----------------  -",
+                r"a\x1b[2J\nb\u202e  1",
+                r"c                  2",
+            ],
+        )
+
 
 if __name__ == "__main__":
     absltest.main()

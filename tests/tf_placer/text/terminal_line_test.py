@@ -45,6 +45,12 @@ class TerminalLineTest(absltest.TestCase):
         line.clear()
         self.assertEqual(file.getvalue(), "after 10 s\nafter 20 s\n")
 
+    def test_a_terminal_obeys_nothing_that_is_in_the_text(self):
+        terminal = mock.MagicMock(spec=io.StringIO)
+        terminal.isatty.return_value = True
+        TerminalLine(terminal).show("best \x1b[2J\r7")
+        terminal.write.assert_called_once_with("\r\x1b[Kbest \\x1b[2J\\r7")
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -18,6 +18,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from graph_passes.messages import plain_text
 from tf_placer.report.colours import DEVICE_COLOURS, KIND_COLOURS, device_colours, layer_colours
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
@@ -62,12 +63,21 @@ def _figure(height: int, **settings: Any) -> Any:
     return chart
 
 
+def _chart_text(text: str) -> str:
+    """Makes a text that Bokeh shows as it is: it takes what is between `$$` for a formula."""
+    return plain_text(text).replace("$$", "$\u200b$")
+
+
+def _device_labels(names: Sequence[str]) -> dict[str, str]:
+    return {name: _chart_text(label) for name, label in device_labels(names).items()}
+
+
 def comparison_chart(compared: Sequence[Compared]) -> Any | None:
     """Draws how many times as fast each placement is, with its interval; None without any."""
     rows = [each for each in compared if each.speedup is not None]
     if not rows:
         return None
-    labels = [each.label for each in rows][::-1]
+    labels = [_chart_text(each.label) for each in rows][::-1]
     ends = [1.0]
     for each in rows:
         ends += each.interval or (each.speedup or 1.0,)
@@ -83,7 +93,7 @@ def comparison_chart(compared: Sequence[Compared]) -> Any | None:
         shown = [each for each in rows if each.is_found == is_found]
         source = ColumnDataSource(
             {
-                "label": [each.label for each in shown],
+                "label": [_chart_text(each.label) for each in shown],
                 "speedup": [each.speedup for each in shown],
                 "low": [(each.interval or (each.speedup,) * 2)[0] for each in shown],
                 "high": [(each.interval or (each.speedup,) * 2)[1] for each in shown],
@@ -126,7 +136,7 @@ def time_line(
         x_range: of a chart that moves with this one.
     """
     trace = view.trace
-    labels = device_labels([device.name for device in trace.problem.devices])
+    labels = _device_labels([device.name for device in trace.problem.devices])
     devices = [labels[device.name] for device in trace.problem.devices]
     transfers = trace.transfers
     pairs = sorted(
@@ -264,7 +274,7 @@ def _ms(secs: np.ndarray) -> np.ndarray:
 def device_chart(steps: Sequence[StepView], kinds: OperationKinds) -> Any:
     """Draws what each device does: forward below backward, waiting and copying beside."""
     shares = {view.label: device_shares(view.trace, kinds) for view in steps}
-    labels = device_labels([device.name for device in steps[0].trace.problem.devices])
+    labels = _device_labels([device.name for device in steps[0].trace.problem.devices])
     factors = [
         (labels[device.name], view.label)
         for device in steps[0].trace.problem.devices
@@ -347,7 +357,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
     """Draws what the devices hold over the step, each against its limit."""
     trace = view.trace
     held = holdings(trace)
-    labels = device_labels([device.name for device in trace.problem.devices])
+    labels = _device_labels([device.name for device in trace.problem.devices])
     chart = _figure(240, x_range=(0, end_secs * 1e3) if x_range is None else x_range, tools=_TOOLS)
     chart.xaxis.axis_label = "ms"
     chart.yaxis.axis_label = "% of its memory"
@@ -362,6 +372,8 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
                 "ms": np.append(_ms(secs), np.float32(trace.step_secs * 1e3)),
                 "share": np.append(share, share[-1]).astype(np.float32),
                 "mib": np.append(values, values[-1]).astype(np.float32) / np.float32(_MIB),
+                # Not in the tooltip itself, where it would be a template.
+                "device": [labels[device.name]] * (len(values) + 1),
             }
         )
         line = chart.step(
@@ -373,7 +385,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
                 visible=False,
                 renderers=[line],
                 tooltips=[
-                    ("", labels[device.name]),
+                    ("", "@device"),
                     ("at", "@ms{0.0} ms"),
                     ("holds", "@mib{0,0} MiB, @share{0.0} %"),
                 ],

@@ -10,6 +10,7 @@ import pathlib
 import sys
 from typing import Any
 
+from graph_passes.messages import plain_text
 from tf_placer.files import write_text
 from tf_placer.report.auto_table import bound_by
 from tf_placer.report.colours import DEVICE_COLOURS, KIND_COLOURS, device_colours, layer_colours
@@ -71,7 +72,11 @@ def _render(view: RunView) -> str:
     charts = _charts(view, kinds)
     note, pictures = _pictures(view, kinds)
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        finalize=_plain,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     template = environment.from_string((_HERE / "page.html").read_text())
     bound_secs = None if view.limits is None else view.limits.lower_bound_secs
@@ -108,6 +113,12 @@ def _render(view: RunView) -> str:
         made=datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds"),
         version=getattr(sys.modules["tf_placer"], "__version__", ""),
     )
+
+
+def _plain(value: Any) -> Any:
+    """Makes a value of the page safe to look at; HTML, which is marked, stays as it is."""
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return plain_text(value, lines=True) if is_text else value
 
 
 def _charts(view: RunView, kinds: OperationKinds | None) -> dict[str, Any]:

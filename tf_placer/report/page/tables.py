@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graph_passes.messages import plain_text
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.limits import Limits
 from tf_placer.report.operation_kinds import OperationKinds
@@ -93,7 +94,7 @@ def operation_columns(view: RunView, kinds: OperationKinds) -> dict[str, Any]:
     names = sorted(set(kinds.kinds))
     number = {name: i for i, name in enumerate(names)}
     columns: dict[str, Any] = {
-        "names": list(problem.operation_names),
+        "names": [plain_text(name) for name in problem.operation_names],
         "kindNames": names,
         "kinds": [number[kind] for kind in kinds.kinds],
         "backward": kinds.backward.astype(int).tolist(),

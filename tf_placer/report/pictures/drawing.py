@@ -6,9 +6,10 @@ import dataclasses
 
 import numpy as np
 
+from graph_passes.messages import plain_text
 from tf_placer.report.operation_kinds import OperationKinds
 
-__all__ = ["Cell", "Drawing", "Share", "shares_of"]
+__all__ = ["Cell", "Drawing", "Share", "picture_text", "shares_of"]
 
 #: A device index, and the share of the time of a part that its operations take there.
 Share = tuple[int, float]
@@ -54,6 +55,14 @@ class Drawing:
     columns: tuple[tuple[float, float, str], ...]
     width: float
     height: float
+
+
+def picture_text(text: str) -> str:
+    """Makes a text that matplotlib draws as it is: without formulas, and without what XML forbids.
+
+    Matplotlib takes what is between two dollars for a formula, unless a backslash is before them.
+    """
+    return plain_text(text).replace("$", r"\$")
 
 
 def shares_of(

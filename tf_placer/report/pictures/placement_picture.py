@@ -17,7 +17,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colours import device_colours, device_marks
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
-from tf_placer.report.pictures.drawing import Drawing, shares_of
+from tf_placer.report.pictures.drawing import Drawing, picture_text, shares_of
 from tf_placer.report.pictures.part_graph import part_graph
 from tf_placer.report.pictures.unrolled_grid import unrolled_grid
 
@@ -174,7 +174,7 @@ def _figure(
             axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
             _draw(axes, problem, kinds, drawing, devices, ink)
             if title:
-                axes.set_title(title, fontsize=10, loc="left", color=ink, pad=2)
+                axes.set_title(picture_text(title), fontsize=10, loc="left", color=ink, pad=2)
         _legend(figure, problem, labels, columns, ink)
     return figure
 
@@ -218,11 +218,13 @@ def _draw(
             markersize=4, markerfacecolor=colour, markeredgewidth=0,
         )  # fmt: skip
     for y, text in drawing.rows:
-        axes.text(-0.2, y + 0.45, text, ha="right", va="center", fontsize=8, color=ink)
+        axes.text(
+            -0.2, y + 0.45, picture_text(text), ha="right", va="center", fontsize=8, color=ink
+        )
     for x, y, text in drawing.columns:
         slanted = drawing.form == "graph"
         axes.text(
-            x, y - 0.12, text, fontsize=7, color=ink, va="bottom",
+            x, y - 0.12, picture_text(text), fontsize=7, color=ink, va="bottom",
             ha="left" if slanted else "center", rotation=25 if slanted else 0,
         )  # fmt: skip
     left = -0.2 - 0.35 * max((len(text) for _, text in drawing.rows), default=0)
@@ -261,7 +263,7 @@ def _legend(
         Patch(
             facecolor=colour if colour.startswith("#") else "none",
             edgecolor=_GREY,
-            label=label,
+            label=picture_text(label),
         )
         for label, colour in zip(labels, device_colours(problem.devices), strict=True)
     ]

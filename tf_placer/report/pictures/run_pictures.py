@@ -10,6 +10,7 @@ from typing import Any
 from tf_placer.files import write_bytes
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.run_view import RunView
+from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.pictures.placement_picture import placement_bytes, write_placement_picture
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars, draw_gantt
 from tf_placer.simulation.simulator import StepTrace
@@ -59,7 +60,7 @@ def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
         for by in ("kind", "layer"):
             axes = figure.add_subplot(grid[row, :])
             draw_gantt(axes, trace, kinds, by, end_secs)
-            axes.set_title(f"{label}, by {by}", fontsize=9, loc="left")
+            axes.set_title(f"{picture_text(label)}, by {by}", fontsize=9, loc="left")
             row += 1
     draw_device_bars(figure.add_subplot(grid[row, 0]), traces, kinds)
     draw_copies(figure.add_subplot(grid[row, 1]), traces)

@@ -10,6 +10,7 @@ import numpy as np
 from tf_placer.report.colours import DEVICE_COLOURS, KIND_COLOURS, layer_colours
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.pictures.drawing import picture_text
 from tf_placer.report.step_shares import copy_secs_by_kind, device_shares
 from tf_placer.simulation.simulator import StepTrace
 
@@ -58,7 +59,7 @@ def draw_gantt(
     labels = device_labels([device.name for device in trace.problem.devices])
     axes.set_yticks(
         np.arange(trace.problem.num_devices) + 0.5,
-        [labels[device.name] for device in trace.problem.devices],
+        [picture_text(labels[device.name]) for device in trace.problem.devices],
         fontsize=8,
     )
     axes.set_ylim(trace.problem.num_devices, 0)
@@ -93,13 +94,19 @@ def draw_device_bars(axes: Any, traces: Mapping[str, StepTrace], kinds: Operatio
                 edgecolor="white", linewidth=0.3, label=None if number else part,
             )  # fmt: skip
             lower += values
-    axes.bar([0], [0], color="white", edgecolor="grey", label=f"plain: {next(iter(traces))}")
+    axes.bar(
+        [0],
+        [0],
+        color="white",
+        edgecolor="grey",
+        label=f"plain: {picture_text(next(iter(traces)))}",
+    )
     if len(traces) > 1:
         axes.bar(
             [0], [0], color="white", edgecolor="grey", hatch="///",
-            label=f"hatched: {list(traces)[1]}",
+            label=f"hatched: {picture_text(list(traces)[1])}",
         )  # fmt: skip
-    names = [labels[device.name] for device in first.problem.devices]
+    names = [picture_text(labels[device.name]) for device in first.problem.devices]
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.set_ylabel("ms of computing")
     axes.legend(fontsize=7)
@@ -114,10 +121,10 @@ def draw_copies(axes: Any, traces: Mapping[str, StepTrace]) -> None:
         x = np.arange(len(names)) - 0.4 + width * (number + 0.5)
         values = [1e3 * secs.get(name, 0.0) for name in names]
         axes.bar(
-            x, values, 0.92 * width, label=label, color=DEVICE_COLOURS[2 * number],
+            x, values, 0.92 * width, label=picture_text(label), color=DEVICE_COLOURS[2 * number],
             hatch="///" if number else None, edgecolor="white", linewidth=0.3,
         )  # fmt: skip
-    axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.set_xticks(range(len(names)), [picture_text(name) for name in names], fontsize=8)
     axes.set_ylabel("ms of transfers")
     if names:
         axes.legend(fontsize=7)
@@ -133,5 +140,5 @@ def _spread_colours(count: int) -> Sequence[str]:
 def _legend(axes: Any, legend: Mapping[str, str]) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=colour, label=name) for name, colour in legend.items()]
+    handles = [Patch(color=colour, label=picture_text(name)) for name, colour in legend.items()]
     axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
 from tf_placer.interpreter import interpreter, python_environment
-from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
     LOOPBACK_ENVIRONMENT,
     OBJECT_STORE_BYTES,
     QUIET_ENVIRONMENT,
     RESOURCE,
-    SHORT_PREFIX,
+    ray_directories,
     require_ray,
 )
 
@@ -43,6 +42,7 @@ runpy.run_module("ray.scripts.scripts", run_name="__main__", alter_sys=True)
 # Where Ray writes the address of the cluster when its node is there. It takes connections before,
 # and knows no workers then.
 _ADDRESS_FILE = "ray_current_cluster"
+_START_LOG = "start.log"
 # Where `find_own_cluster` finds the token; for the user alone.
 _FILE = "cluster.json"
 
@@ -109,10 +109,11 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
     port = _free_port(port)
     cluster = OwnCluster(f"ray://{LOOPBACK}:{port}", "", secrets.token_hex(32), os.getpid())
     file = cache_directory() / _FILE
-    with scratch_directory(prefix=SHORT_PREFIX) as directory:
-        process = _start(count, port, directory, cluster)
+    with ray_directories() as (private, directory):
+        process = _start(count, port, private, directory, cluster)
         try:
-            cluster = dataclasses.replace(cluster, head=_wait(process, port, directory))
+            head = _wait(process, port, private, directory)
+            cluster = dataclasses.replace(cluster, head=head)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.unlink(missing_ok=True)
             with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
@@ -123,7 +124,9 @@ def own_cluster(count: int, port: int | None = None) -> Iterator[OwnCluster]:
             _stop(process)
 
 
-def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subprocess.Popen[bytes]:
+def _start(
+    count: int, port: int, private: str, directory: str, cluster: OwnCluster
+) -> subprocess.Popen[bytes]:
     command = [
         *(interpreter(), "-c", _RAY_START, str(os.getpid()), "start", "--head", "--block"),
         *("--port=0", f"--node-ip-address={LOOPBACK}", f"--ray-client-server-port={port}"),
@@ -136,8 +139,8 @@ def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subpro
     environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = (
         "0"  # It serves nobody who could go elsewhere.
     )
-    environ["TMPDIR"] = directory  # Workers are killed, and leave what they have there.
-    with open(pathlib.Path(directory, "start.log"), "wb") as log:
+    environ["TMPDIR"] = private  # Workers are killed, and leave what they have there.
+    with open(pathlib.Path(private, _START_LOG), "wb") as log:
         return subprocess.Popen(
             command,
             env=environ,
@@ -149,7 +152,7 @@ def _start(count: int, port: int, directory: str, cluster: OwnCluster) -> subpro
         )
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, directory: str) -> str:
+def _wait(process: subprocess.Popen[bytes], port: int, private: str, directory: str) -> str:
     """Waits until the cluster takes connections and has its workers; returns its address."""
     deadline = time.monotonic() + _START_SECS
     path = pathlib.Path(directory, _ADDRESS_FILE)
@@ -158,7 +161,7 @@ def _wait(process: subprocess.Popen[bytes], port: int, directory: str) -> str:
             if address := path.read_text().strip():
                 return address
         time.sleep(0.2)
-    lines = pathlib.Path(directory, "start.log").read_text(errors="replace").strip().splitlines()
+    lines = pathlib.Path(private, _START_LOG).read_text(errors="replace").strip().splitlines()
     raise SearchError(f"Ray does not start: {lines[-1] if lines else 'it says nothing'}")
 
 

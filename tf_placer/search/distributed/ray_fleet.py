@@ -14,7 +14,6 @@ from typing import Any
 
 from tf_placer.descriptors import wait_until_readable
 from tf_placer.errors import SearchError
-from tf_placer.scratch import scratch_directory
 from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
 from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluster
 from tf_placer.search.distributed.workers import (
@@ -23,8 +22,8 @@ from tf_placer.search.distributed.workers import (
     OBJECT_STORE_BYTES,
     QUIET_ENVIRONMENT,
     RESOURCE,
-    SHORT_PREFIX,
     Workers,
+    ray_directories,
     require_ray,
 )
 
@@ -84,7 +83,7 @@ def connected(workers: Workers) -> Iterator[None]:
         is_found = own is not None and own.address != workers.address
         options: dict[str, Any] = {"address": own.head if own and is_found else workers.address}
         if workers.are_here:
-            directory = stack.enter_context(scratch_directory(prefix=SHORT_PREFIX))
+            private, directory = stack.enter_context(ray_directories())
             options = {
                 "address": "local",
                 "include_dashboard": False,
@@ -94,7 +93,7 @@ def connected(workers: Workers) -> Iterator[None]:
                 "_node_ip_address": LOOPBACK,
                 "_temp_dir": directory,
             }
-            with _variable("TMPDIR", directory):
+            with _variable("TMPDIR", private):
                 # Workers are killed, and leave what they have there.
                 _init(ray, workers, options)
         else:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import numbers
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graph_passes.messages import quoted
 from tf_placer.errors import SearchError
 from tf_placer.placers import BEST_START, is_learned, start_of
+from tf_placer.scratch import scratch_directory
 
 __all__ = [
     "LOOPBACK",
@@ -24,6 +27,7 @@ __all__ = [
     "check_is_for_controllers",
     "check_is_for_workers",
     "find_workers",
+    "ray_directories",
     "require_ray",
 ]
 
@@ -45,6 +49,8 @@ OBJECT_STORE_BYTES = 256 * 2**20
 RESOURCE = "tf_placer_worker"
 #: How the directories of Ray that is started here begin: short, because sockets are in them.
 SHORT_PREFIX = "tfp_ray_"
+# As short: the path of a socket has 107 bytes at most, of which Ray takes about 70.
+_RAY = "r"
 _HERE, _CLUSTER = "ray", "auto"
 
 
@@ -116,6 +122,26 @@ def _positive(name: str, count: object) -> int | None:
     if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
         raise ValueError(f"{name} is a whole number, 1 at least, not {quoted(count)}")
     return int(count)
+
+
+@contextlib.contextmanager
+def ray_directories() -> Iterator[tuple[str, str]]:
+    """Makes a private directory, and one in it for Ray, which are gone at the end.
+
+    Ray lets everybody write to the directory that it is given, and everybody who reaches its
+    sockets may take its processes over. So the directory of Ray is in one that only this user can
+    enter.
+
+    Yields:
+        The private one, and that of Ray.
+
+    Raises:
+        OSError: they cannot be made.
+    """
+    with scratch_directory(prefix=SHORT_PREFIX) as private:
+        directory = os.path.join(private, _RAY)
+        os.mkdir(directory, 0o700)
+        yield private, directory
 
 
 def require_ray() -> None:

@@ -6,9 +6,11 @@ import dataclasses
 import importlib.util
 import json
 import os
+import pathlib
 import stat
 import subprocess
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -19,7 +21,7 @@ from tf_placer.errors import SearchError
 from tf_placer.files import cache_directory
 from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluster, own_cluster
 from tf_placer.search.distributed.ray_fleet import connected
-from tf_placer.search.distributed.workers import Workers
+from tf_placer.search.distributed.workers import SHORT_PREFIX, Workers
 
 # Connects and says how many workers there is room for; in a process of its own, because Ray reads
 # its environment once.
@@ -55,6 +57,26 @@ class OwnClusterTest(absltest.TestCase):
         super().setUp()
         cache = self.create_tempdir().full_path
         self.enter_context(mock.patch.dict(os.environ, XDG_CACHE_HOME=cache))
+        # A short one, because sockets are in it.
+        temporary = tempfile.TemporaryDirectory(prefix="t", dir="/tmp")
+        self.temporary = pathlib.Path(self.enter_context(temporary))
+        self.temporary.chmod(0o777)
+        self.enter_context(mock.patch.object(tempfile, "tempdir", str(self.temporary)))
+
+    def assert_that_nobody_else_reaches_its_files(self):
+        """Ray runs in one private directory, where it may open what is in it to everybody."""
+        [private] = self.temporary.glob(f"{SHORT_PREFIX}*")
+        self.assertEqual(stat.S_IMODE(private.stat().st_mode), 0o700)
+        sockets = [path for path in private.rglob("sockets/*") if path.is_socket()]
+        self.assertLen(sockets, 2)
+        # UNIX takes 107 bytes. Names of processes have up to 7 digits.
+        self.assertLess(max(len(str(path)) for path in sockets), 107)
+        if os.getuid() == 0:
+            nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls"]
+            for path in (private, *sockets):
+                self.assertNotEqual(
+                    subprocess.run([*nobody, path], capture_output=True).returncode, 0
+                )
 
     @unittest.skipIf(importlib.util.find_spec("ray") is None, "Ray is not installed")
     def test_searches_of_this_user_connect_and_nobody_else(self):
@@ -62,6 +84,7 @@ class OwnClusterTest(absltest.TestCase):
             self.assertEqual(find_own_cluster(), cluster)
             mode = os.stat(cache_directory() / "cluster.json").st_mode
             self.assertEqual(stat.S_IMODE(mode), 0o600)
+            self.assert_that_nobody_else_reaches_its_files()
             for address in ("auto", cluster.address):
                 found = connect(address)
                 self.assertIn("room for 3", found.stdout, found.stderr)

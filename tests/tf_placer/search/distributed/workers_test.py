@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import stat
 from unittest import mock
 
 from absl.testing import absltest
 
 from graph_passes.json_records import read_record
 from tf_placer.errors import SearchError
-from tf_placer.search.distributed.workers import Workers, check_is_for_workers, find_workers
+from tf_placer.search.distributed.workers import (
+    Workers,
+    check_is_for_workers,
+    find_workers,
+    ray_directories,
+)
 
 
 class WorkersTest(absltest.TestCase):
@@ -57,6 +64,14 @@ class WorkersTest(absltest.TestCase):
     def test_json(self):
         for workers in (Workers("ray", 2), Workers("auto")):
             self.assertEqual(read_record(Workers, workers.to_json()), workers)
+
+    def test_the_directory_of_ray_is_in_one_that_nobody_else_enters(self):
+        with ray_directories() as (private, directory):
+            self.assertEqual(os.path.dirname(directory), private)
+            # As Ray does.
+            os.chmod(directory, 0o777)
+            self.assertEqual(stat.S_IMODE(os.stat(private).st_mode), 0o700)
+        self.assertFalse(os.path.exists(private))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+"""Tests of what tells the files of a search from those of somebody else."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from absl.testing import absltest
+
+from tf_placer.search.log_header import LogError
+from tf_placer.search.own_files import check_own_files, read_log_header, read_of_training
+
+_HEADER = '{"format": 1, "placer": "random", "seed": 0, "versions": {}}\n'
+_TESTDATA = pathlib.Path(__file__).parent / "testdata"
+
+
+def _number(path: pathlib.Path) -> float:
+    return float(path.read_text())
+
+
+class CheckOwnFilesTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def check(self) -> None:
+        readers = {"log": read_log_header, "number": _number, "weights": read_of_training}
+        check_own_files(self.directory, readers, records=("log",))
+
+    def assert_refused(self, name: str) -> None:
+        path = self.directory / name
+        before = path.lstat()
+        with self.assertRaisesRegex(LogError, f"^'{path}' is there, .*: move it away, or name"):
+            self.check()
+        self.assertEqual(path.lstat(), before)
+
+    def test_a_directory_with_other_names_or_none_at_all_may_be_used(self):
+        (self.directory / "thesis.txt").write_text("mine")
+        self.check()
+        self.directory /= "none"
+        self.check()
+
+    def test_a_file_of_a_search_needs_the_record_of_one_beside_it(self):
+        (self.directory / "number").write_text("1")
+        self.assert_refused("number")
+        (self.directory / "log").write_text(_HEADER)
+        self.check()
+
+    def test_a_record_that_a_kill_has_cut_short_may_be_alone_and_says_nothing_of_others(self):
+        for content in ("", '{"format": 1, "pl'):
+            (self.directory / "log").write_text(content)
+            self.check()
+        (self.directory / "number").write_text("1")
+        self.assert_refused("number")
+
+    def test_a_file_beside_a_record_that_is_something_else_is_refused(self):
+        (self.directory / "log").write_text(_HEADER)
+        for content in ("mine", ""):
+            (self.directory / "number").write_text(content)
+            self.assert_refused("number")
+
+    def test_a_record_that_is_something_else_is_refused(self):
+        for content in ("mine", "[1]", '{"format": 1}', '{"format": 1, "seed": 0}', "\0" * 9 + "a"):
+            (self.directory / "log").write_text(content)
+            self.assert_refused("log")
+
+    def test_links_folders_and_pipes_are_refused(self):
+        (self.directory / "log").write_text(_HEADER)
+        number = self.directory / "number"
+        number.symlink_to(self.directory / "gone")
+        self.assert_refused("number")
+        number.unlink()
+        number.mkdir()
+        self.assert_refused("number")
+        number.rmdir()
+        os.mkfifo(number)
+        self.assert_refused("number")
+
+    def test_weights_are_those_of_a_training_that_has_a_log(self):
+        (self.directory / "log").write_text(_HEADER)
+        (self.directory / "weights").write_text("7")
+        self.assert_refused("weights")
+        (self.directory / "training.jsonl").write_text(_HEADER)
+        self.check()
+
+    def test_logs_of_earlier_versions_are_records(self):
+        for path in sorted(_TESTDATA.glob("trials_v*.jsonl")):
+            self.assertIsNotNone(read_log_header(path), path)
+
+
+if __name__ == "__main__":
+    absltest.main()
