@@ -9,7 +9,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tf_placer
 from graph_passes.messages import shortened
@@ -109,7 +109,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        _run_command(given)
+        script = _run_command(given)
+        if script is not None:
+            script()
     finally:
         is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if argv is None and is_default and given[:1] != [_RUN]:
@@ -117,9 +119,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _run_command(given: list[str]) -> None:
-    command = ""
-    if isinstance(sys.stdout, io.TextIOWrapper):
+def _run_command(given: list[str]) -> Callable[[], None] | None:
+    """Runs a command; returns the script of the command `run`, which fails and ends by itself."""
+    command, script = "", None
+    if isinstance(sys.stdout, io.TextIOWrapper) and given[:1] != [_RUN]:
         # A terminal that cannot show a character gets its number.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -128,7 +131,7 @@ def _run_command(given: list[str]) -> None:
         # What a script shows is the script's.
         is_script = command == _RUN or bool(args.served)
         with contextlib.nullcontext() if is_script else without_start_up_messages():
-            args.run(args)
+            script = args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has enough, as `head` does; Python would try to write the rest.
@@ -142,6 +145,7 @@ def _run_command(given: list[str]) -> None:
     except KeyboardInterrupt:
         how = "; with the same --log_dir a search goes on where it was"
         sys.exit("tf_placer: interrupted" + (how if command == "optimize" else ""))
+    return script
 
 
 def _with_flags(given: list[str]) -> list[str]:

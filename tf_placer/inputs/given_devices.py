@@ -12,13 +12,22 @@ from tf_placer.machines.machine import Machine
 __all__ = ["check_given_devices"]
 
 
-def check_given_devices(graph: OpGraph, machine: Machine, *, soft: bool = False) -> None:
+_ADVICE = (
+    "clear the graph's devices (--clear_devices), or allow_soft_placement in session_config where "
+    "only the type of the device is another"
+)
+
+
+def check_given_devices(
+    graph: OpGraph, machine: Machine, *, soft: bool = False, advice: str = _ADVICE
+) -> None:
     """Makes sure that a machine has the devices that a graph comes with, as TensorFlow does.
 
     Args:
         graph: the graph, with what the step needs marked.
         machine: the machine.
         soft: whether sessions have `allow_soft_placement`, so that job and task alone must agree.
+        advice: what the message says to do.
 
     Raises:
         GraphError: a needed operation is on a device that the machine does not have.
@@ -32,6 +41,5 @@ def check_given_devices(graph: OpGraph, machine: Machine, *, soft: bool = False)
         if not known[requested]:
             raise GraphError(
                 f"the graph has {graph.names[i]!r} on {requested}, and {machine.spec} has only "
-                f"{', '.join(names)}: clear the graph's devices (--clear_devices), or allow_soft_"
-                "placement in session_config where only the type of the device is another"
+                f"{', '.join(names)}: {advice}"
             )

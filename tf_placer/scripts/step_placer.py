@@ -9,20 +9,26 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.placement import Placement
 from graph_passes.renaming import names_in, renamed_placement
+from tf_placer.functions.connection import connect
 from tf_placer.functions.keras_models import has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.session_hook import apply_placement
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machines.lookup import check_reachable
+from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.kept_step import KeptStep
-from tf_placer.scripts.step_seeker import (
-    arguments,
-    build,
+from tf_placer.scripts.sent_graphs import (
+    SentGraphs,
+    check_runs_elsewhere,
     check_sent_whole,
-    fetched_by_caller,
+    is_session_of,
+    move_session,
 )
+from tf_placer.scripts.step_seeker import arguments, build, fetched_by_caller
 from tf_placer.scripts.training_steps import function_trains, step_trains
 
 __all__ = ["StepPlacer"]
@@ -31,21 +37,24 @@ __all__ = ["StepPlacer"]
 class StepPlacer:
     """Waits for a kept step; places it before it runs for the first time."""
 
-    def __init__(self, step: KeptStep, machine: Machine, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, step: KeptStep, placement: Placement, machine: Machine, *, say: Callable[[str], None]
+    ) -> None:
         """Prepares to place.
 
         Args:
-            step: the step and its placement.
-            machine: where the script runs.
+            step: the step.
+            placement: its placement.
+            machine: where the step is to run.
             say: tells people something.
         """
-        self._step, self._machine, self._say = step, machine, say
+        self._step, self._placement, self._machine, self._say = step, placement, machine, say
+        self._cluster: LocalCluster | None = None
         self.has_met_step = False
+        self._can_connect, self._has_placed, self._num_trained = True, False, 0
         self._has_said_changed = False
         self._is_busy = False
-        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
-        # How many operations a graph had when sessions were sent what it had.
-        self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
+        self._sent = SentGraphs()
         # Of graphs with the step: whether they are placed.
         self._graphs: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
@@ -53,61 +62,112 @@ class StepPlacer:
         # Of Keras models: whether they were placed.
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
+    @property
+    def may_have_broken(self) -> bool:
+        """Whether something was placed, and has not trained yet."""
+        # A step that was begun twice has ended once.
+        has_trained = self._num_trained >= 2 or any(map(_has_trained, self._models))
+        return self._has_placed and not has_trained
+
+    def eager_begins(self) -> None:
+        """Connects to the machine while there is nothing yet that would be lost by that."""
+        try:
+            connect(self._machine)
+        except (LocalClusterError, MachineError) as error:
+            self._can_connect = False
+            self._say(f"functions and models run as they came: {error}")
+
     def graph_extended(self, session: Any) -> None:
         """Places what a session is sent of its graph, from when the step is in it."""
         graph = session.graph
-        # Sessions ask before every run; to list the operations takes time.
-        if self._looked_at.get(graph) == graph.version:
+        before = self._sent.note(session)
+        if before is None:
             return
-        self._looked_at[graph] = graph.version
-        sent = self._sent.setdefault(graph, [0])
-        sent.append(len(graph.get_operations()))
         if graph not in self._graphs:
             # If the step is not in it, it is to come, or this is another graph.
             is_whole = all(_has(graph, name) for name in self._step.trained_by)
             if is_whole and self._step.is_in(graph.as_graph_def()):
-                self._graphs[graph] = self._place_graph(graph, sent[:-1])
+                self._graphs[graph] = self._place_graph(session, before)
         elif self._graphs[graph]:
             try:
-                self._apply(graph, sent[-2])
+                self._apply(graph, max(before, default=0))
             except GraphError as error:
-                self._graphs[graph] = False
                 self._say(f"what is new in the graph stays as it came: {error}")
+            self._move(session)
 
-    def _place_graph(self, graph: tf.Graph, sent: Sequence[int]) -> bool:
-        """Places the graph that has the step; says whether it could."""
-        self._met()
-        placement = self._step.placement
-        if placement is None:
-            return False
-        fetches = self._step.trained_by or [n for n in placement.assignment if _has(graph, n)]
+    def _place_graph(self, session: Any, before: Sequence[int]) -> bool:
+        """Places the graph of a session, which has the step; says whether it could."""
+        self.has_met_step = True
+        graph, trained_by = session.graph, self._step.trained_by
+        fetches = trained_by or [name for name in self._placement.assignment if _has(graph, name)]
         try:
-            check_sent_whole(graph, fetches, sent)
-            placed = self._apply(graph, sent[-1])
-        except GraphError as error:
+            if not is_session_of(self._machine, session):
+                target = tf.compat.as_str(session._target)
+                raise GraphError(f"its session goes to {target!r}, as the script says")
+            check_sent_whole(graph, fetches, before, self._machine)
+            check_runs_elsewhere(graph.as_graph_def(), self._machine)
+            self._target()
+            # A session that moves is sent everything again.
+            is_kept = self._machine.kind == "attached"
+            placed = self._apply(graph, max(before, default=0) if is_kept else 0)
+        except (GraphError, LocalClusterError, MachineError) as error:
             self._say(f"the graph stays as it came: {error}")
             return False
+        self._has_placed = True
+        for each in self._sent.sessions(graph):
+            self._move(each)
         self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
         return True
 
+    def _target(self) -> str:
+        """Returns where sessions of the machine go; starts the servers of one "local:N".
+
+        Raises:
+            LocalClusterError, MachineError: nothing answers there.
+        """
+        if self._machine.kind == "local":
+            if self._cluster is None:
+                cluster = LocalCluster(self._machine)
+                try:
+                    cluster.wait_until_ready()
+                except BaseException:
+                    cluster.close()
+                    raise
+                cluster.keep_until_exit()
+                self._cluster = cluster
+            return self._cluster.target
+        for address in self._machine.addresses:
+            check_reachable(f"grpc://{address}")
+        return self._machine.target
+
+    def _move(self, session: Any) -> None:
+        """Has a session go where the machine is, if it does not already."""
+        if is_session_of(self._machine, session) and not session._target:
+            target = self._target()
+            if target:
+                move_session(session, target)
+
     def _apply(self, graph: tf.Graph, sent: int) -> int:
-        assert self._step.placement is not None
         return apply_placement(
             graph,
-            self._step.placement,
+            self._placement,
             fetches=self._step.trained_by,
             may_grow=self._step.fingerprint is not None,
             sent=sent,
         )
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Says so if a session is about to train something else."""
-        if self.has_met_step or self._has_said_changed:
+        """Counts runs of the step, and says so if a session is about to train something else."""
+        if self._num_trained >= 2 or self._has_said_changed:
             return
         graph = session.graph
         try:
             names, fed = tuple(names_of(fetched_by_caller(fetches))), feeds_by_name(feeds)
         except GraphError:
+            return
+        if self.has_met_step:
+            trained_by = self._step.trained_by
+            self._num_trained += any(n in names for n in trained_by) if trained_by else bool(fed)
             return
         key = (id(graph), names)
         if key in self._judged:
@@ -116,16 +176,19 @@ class StepPlacer:
         if step_trains(graph, names, fed):
             # The graph may have grown since it was looked at.
             self.graph_extended(session)
-            if not self.has_met_step:
+            if graph in self._graphs:
+                self._num_trained += 1
+            else:
                 self._changed()
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Returns the function on its devices if it is the step."""
-        if self._is_busy:
+        if self._is_busy or not self._can_connect:
             return None
         if function in self._functions:
+            self._num_trained += self._functions[function] is not None
             return self._functions[function]
         self._functions[function] = None
         self._is_busy = True
@@ -138,7 +201,9 @@ class StepPlacer:
                 self._functions[function] = placed.function
                 # It is called, too, and has the same step.
                 self._functions[placed.function] = None
-        except GraphError as error:
+                self._num_trained += 1
+                self._say_placed(placed)
+        except (GraphError, LocalClusterError, MachineError) as error:
             self._stays("the training step", error)
         except Exception:
             return None  # The call itself will say so.
@@ -148,7 +213,7 @@ class StepPlacer:
 
     def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Places the training step of a Keras model if it is the one."""
-        if self._is_busy or not tf.executing_eagerly():
+        if self._is_busy or not self._can_connect or not tf.executing_eagerly():
             return
         is_compiled_again = self._models.get(model, False) and not has_train_step(model)
         if model in self._models and not is_compiled_again:
@@ -168,7 +233,8 @@ class StepPlacer:
             if placed is not None:
                 placed.apply(model)
                 self._models[model] = True
-        except GraphError as error:
+                self._say_placed(placed)
+        except (GraphError, LocalClusterError, MachineError) as error:
             self._stays(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
@@ -184,7 +250,7 @@ class StepPlacer:
 
     def _placed(self, traced: TracedStep) -> PlacedStep | None:
         """Makes what places a traced step; None if it is another one, or stays as it came."""
-        graph_def, placement = traced.source.graph_def, self._step.placement
+        graph_def, placement = traced.source.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
             # Names of Keras count upwards: the next model that is built alike has others.
@@ -194,28 +260,22 @@ class StepPlacer:
                 if not self.has_met_step:
                     self._changed()
                 return None
-        self._met()
-        if placement is None:
-            return None
+        self.has_met_step = True
         if names is not None:
             placement = renamed_placement(placement, names)
-        self._say(
-            f"placed {len(placement.assignment)} operations of the training step as "
-            f"{self._step.title!r} says"
-        )
         return PlacedStep(traced, self._step.machine or self._machine, placement)
 
-    def _stays(self, name: str, error: GraphError) -> None:
-        if not self.has_met_step:  # What comes after it is something else.
-            self._say(f"{name} stays as it came: {error}")
+    def _say_placed(self, placed: PlacedStep) -> None:
+        assert placed.placement is not None
+        self._has_placed = True
+        self._say(
+            f"placed {len(placed.placement.assignment)} operations of the training step as "
+            f"{self._step.title!r} says"
+        )
 
-    def _met(self) -> None:
-        if self._step.placement is None and not self.has_met_step:
-            self._say(
-                f"the training step runs as it came: the search in {self._step.title!r} found "
-                "nothing faster"
-            )
-        self.has_met_step = True
+    def _stays(self, name: str, error: Exception) -> None:
+        if not self._has_placed:  # What comes after it is something else.
+            self._say(f"{name} stays as it came: {error}")
 
     def _changed(self) -> None:
         if not self._has_said_changed:
@@ -248,6 +308,13 @@ def _row_shape(leaf: Any) -> tf.TensorShape:
     shape = tf.TensorShape(leaf.shape)
     # Keras makes rows of single numbers.
     return tf.TensorShape([1]) if shape.rank == 1 else shape[1:]
+
+
+def _has_trained(model: Any) -> bool:
+    try:
+        return int(model.optimizer.iterations) > 0
+    except (AttributeError, TypeError, ValueError):
+        return True  # Nobody can tell: what it has trained is not lost.
 
 
 def _has(graph: tf.Graph, name: str) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,9 +22,15 @@ from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO, check_options
 from tf_placer.scripts.kept_step import keep_step
+from tf_placer.scripts.sent_graphs import (
+    SentGraphs,
+    check_runs_elsewhere,
+    check_sent_whole,
+    is_session_of,
+)
 from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
 
-__all__ = ["StepSeeker", "arguments", "build", "check_sent_whole", "fetched_by_caller"]
+__all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
 
 _MAX_TRIALS = 150
 
@@ -56,8 +62,7 @@ class StepSeeker:
         self._is_busy = False
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
-        self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
+        self._sent = SentGraphs()
         self._earlier_feeds: weakref.WeakKeyDictionary[tf.Graph, dict[str, Any]]
         self._earlier_feeds = weakref.WeakKeyDictionary()
 
@@ -66,13 +71,18 @@ class StepSeeker:
         """Whether there was a training step, placeable or not."""
         return self.is_over
 
+    @property
+    def may_have_broken(self) -> bool:
+        """Nothing is placed."""
+        return False
+
+    def eager_begins(self) -> None:
+        """Does nothing: everything of the script runs where it does without `run`."""
+
     def graph_extended(self, session: Any) -> None:
         """Notes how much of a graph sessions know; what a step is shows when it runs."""
-        graph = session.graph
-        # Sessions ask before every run; to list the operations takes time.
-        if self._looked_at.get(graph) != graph.version:
-            self._looked_at[graph] = graph.version
-            self._sent.setdefault(graph, []).append(len(graph.get_operations()))
+        if not self.is_over:
+            self._sent.note(session)
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Looks whether a session is about to run a training step."""
@@ -94,7 +104,7 @@ class StepSeeker:
         trained_by = [name for name in names if step_trains(graph, [name], fed)]
 
         def read() -> Source:
-            check_sent_whole(graph, trained_by, self._sent.get(graph, ()))
+            self._check_may_move(session, trained_by)
             # What other runs were given may be for initialisers, but not for this step.
             needed = operations_behind(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
@@ -103,6 +113,22 @@ class StepSeeker:
             return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
 
         self._found(f"the session that runs {_some(names)}", read, config, trained_by)
+
+    def _check_may_move(self, session: Any, trained_by: Sequence[str]) -> None:
+        """Makes sure that a placed run can have a session run where the machine is.
+
+        Raises:
+            GraphError: it cannot; the message says why.
+        """
+        if not is_session_of(self._machine, session):
+            target = tf.compat.as_str(session._target)
+            raise GraphError(
+                f"its session goes to {target!r}, as the script says, and not to "
+                f"{self._machine.spec!r}: if that cluster runs before the script, --machine "
+                f"{target} can place it there"
+            )
+        graph = session.graph
+        check_sent_whole(graph, trained_by, self._sent.counts(graph), self._machine)
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -156,7 +182,14 @@ class StepSeeker:
         self._is_busy = self.is_over = True
         try:
             source = read()
-            check_given_devices(source.op_graph, self._machine, soft=config.allow_soft_placement)
+            whole = source.graph_def if source.live is None else source.live.as_graph_def()
+            check_runs_elsewhere(whole, self._machine)
+            check_given_devices(
+                source.op_graph,
+                self._machine,
+                soft=config.allow_soft_placement,
+                advice="a step on devices that the script chose for it stays there",
+            )
             caller = check_python_functions_are_here(source, self._machine)
         except GraphError as error:
             self._is_busy = False
@@ -188,31 +221,6 @@ class StepSeeker:
             "placement was searched for"
         )
         self._begin_again()
-
-
-def check_sent_whole(graph: tf.Graph, fetches: Iterable[str], sent: Iterable[int]) -> None:
-    """Checks that sessions were not sent a part of a step before the rest of it was there.
-
-    A session takes no device for an operation that it knows.
-
-    Args:
-        graph: the graph.
-        fetches: what the step fetches.
-        sent: how many operations the graph had when sessions were sent what it had.
-
-    Raises:
-        GraphError: an operation of the step was sent without another one; the message names both.
-    """
-    operations = graph.get_operations()
-    needed = operations_behind(graph, fetches)
-    places = [place for place, each in enumerate(operations) if each.name in needed]
-    for count in sent:
-        if places[0] < count <= places[-1]:
-            raise GraphError(
-                f"a session ran {operations[places[0]].name!r} before "
-                f"{operations[places[-1]].name!r} was in the graph: make the whole step before the "
-                "first run, that of the initialisers included"
-            )
 
 
 def build(model: Any, batch: Any) -> None:
