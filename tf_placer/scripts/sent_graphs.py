@@ -66,8 +66,8 @@ def check_sent_whole(
 ) -> None:
     """Checks that a step can be placed although sessions were sent a part of the graph before it.
 
-    A session takes no device for an operation that it knows. One that is moved to other processes
-    loses what it holds.
+    A session takes no device for an operation that it knows. One that moves to other processes is
+    sent everything again, but loses what it holds.
 
     Args:
         graph: the graph.
@@ -76,18 +76,17 @@ def check_sent_whole(
         machine: where the step is to be placed.
 
     Raises:
-        GraphError: an operation of the step was sent without another one, or one that holds
-            something; the message names both.
+        GraphError: something of the step, or on other processes something that holds a value, was
+            sent without another operation of the step; the message names both.
     """
     operations = graph.get_operations()
     needed = operations_behind(graph, fetches)
     places = [place for place, each in enumerate(operations) if each.name in needed]
-    kept = [] if machine.kind == "attached" else _places_of_state(operations)
+    early = places if machine.kind == "attached" else _places_of_state(operations)
     for count in sent:
-        first = min([places[0], *kept[:1]])
-        if first < count <= places[-1]:
+        if early and early[0] < count <= places[-1]:
             raise GraphError(
-                f"a session ran {operations[first].name!r} before "
+                f"a session ran {operations[early[0]].name!r} before "
                 f"{operations[places[-1]].name!r} was in the graph: make the whole step before the "
                 "first run, that of the initialisers included"
             )
