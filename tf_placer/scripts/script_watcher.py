@@ -63,6 +63,12 @@ class ScriptWatcher:
             if watcher is not None:
                 watcher.session_runs(session, fetches, feeds)
 
+    def session_ran(self) -> None:
+        """Passes it on."""
+        with self._guarded() as watcher:
+            if watcher is not None:
+                watcher.session_ran()
+
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -51,7 +52,9 @@ class StepPlacer:
         self._step, self._placement, self._machine, self._say = step, placement, machine, say
         self._cluster: LocalCluster | None = None
         self.has_met_step = False
-        self._can_connect, self._has_placed, self._num_trained = True, False, 0
+        self._can_connect, self._has_placed, self._has_trained = True, False, False
+        # Threads in which a session runs the step.
+        self._training: set[int] = set()
         self._has_said_changed = False
         self._is_busy = False
         self._sent = SentGraphs()
@@ -65,9 +68,9 @@ class StepPlacer:
     @property
     def may_have_broken(self) -> bool:
         """Whether something was placed, and has not trained yet."""
-        # A step that was begun twice has ended once.
-        has_trained = self._num_trained >= 2 or any(map(_has_trained, self._models))
-        return self._has_placed and not has_trained
+        return (
+            self._has_placed and not self._has_trained and not any(map(_has_trained, self._models))
+        )
 
     def eager_begins(self) -> None:
         """Connects to the machine while there is nothing yet that would be lost by that."""
@@ -157,8 +160,8 @@ class StepPlacer:
         )
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Counts runs of the step, and says so if a session is about to train something else."""
-        if self._num_trained >= 2 or self._has_said_changed:
+        """Notes a run of the step, and says so if a session is about to train something else."""
+        if self._has_trained or self._has_said_changed:
             return
         graph = session.graph
         try:
@@ -167,7 +170,8 @@ class StepPlacer:
             return
         if self.has_met_step:
             trained_by = self._step.trained_by
-            self._num_trained += any(n in names for n in trained_by) if trained_by else bool(fed)
+            if any(name in names for name in trained_by) or not trained_by:
+                self._training.add(threading.get_ident())
             return
         key = (id(graph), names)
         if key in self._judged:
@@ -177,9 +181,14 @@ class StepPlacer:
             # The graph may have grown since it was looked at.
             self.graph_extended(session)
             if graph in self._graphs:
-                self._num_trained += 1
+                self._training.add(threading.get_ident())
             else:
                 self._changed()
+
+    def session_ran(self) -> None:
+        """Notes that the step has run."""
+        if threading.get_ident() in self._training:
+            self._has_trained = True
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -188,7 +197,6 @@ class StepPlacer:
         if self._is_busy or not self._can_connect:
             return None
         if function in self._functions:
-            self._num_trained += self._functions[function] is not None
             return self._functions[function]
         self._functions[function] = None
         self._is_busy = True
@@ -198,10 +206,9 @@ class StepPlacer:
             traced = trace_step(function, arguments(function, args, kwargs))
             placed = self._placed(traced)
             if placed is not None:
-                self._functions[function] = placed.function
+                self._functions[function] = self._noted(placed.function)
                 # It is called, too, and has the same step.
                 self._functions[placed.function] = None
-                self._num_trained += 1
                 self._say_placed(placed)
         except (GraphError, LocalClusterError, MachineError) as error:
             self._stays("the training step", error)
@@ -210,6 +217,16 @@ class StepPlacer:
         finally:
             self._is_busy = False
         return self._functions[function]
+
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes a function note that the step has run."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            self._has_trained = True
+            return result
+
+        return run
 
     def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Places the training step of a Keras model if it is the one."""
@@ -261,6 +278,7 @@ class StepPlacer:
                     self._changed()
                 return None
         self.has_met_step = True
+        check_runs_elsewhere(graph_def, self._machine)
         if names is not None:
             placement = renamed_placement(placement, names)
         return PlacedStep(traced, self._step.machine or self._machine, placement)

@@ -114,6 +114,9 @@ class StepSeeker:
 
         self._found(f"the session that runs {_some(names)}", read, config, trained_by)
 
+    def session_ran(self) -> None:
+        """Does nothing: a step is found before it runs."""
+
     def _check_may_move(self, session: Any, trained_by: Sequence[str]) -> None:
         """Makes sure that a placed run can have a session run where the machine is.
 

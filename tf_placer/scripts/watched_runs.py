@@ -45,6 +45,9 @@ class Watcher(Protocol):
             feeds: values as `Session.run` takes them.
         """
 
+    def session_ran(self) -> None:
+        """Is told when what `session_runs` told of this thread has ended, unless it failed."""
+
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
@@ -110,7 +113,9 @@ def _watch_sessions(watcher: Watcher) -> None:
         self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         watcher.session_runs(self, fetches, feed_dict)
-        return run(self, fetches, feed_dict, *args, **kwargs)
+        result = run(self, fetches, feed_dict, *args, **kwargs)
+        watcher.session_ran()
+        return result
 
     @functools.wraps(make_callable)
     def watched_callable(self: Any, callable_options: Any) -> Any:
@@ -121,7 +126,9 @@ def _watch_sessions(watcher: Watcher) -> None:
             watcher.session_runs(
                 self, fetches, dict(zip(callable_options.feed, values, strict=False))
             )
-            return function(*values, **kwargs)
+            result = function(*values, **kwargs)
+            watcher.session_ran()
+            return result
 
         return watched
 
