@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graph_passes.messages import shortened
@@ -47,52 +46,40 @@ class ScriptWatcher:
 
     def eager_begins(self) -> None:
         """Passes it on."""
-        with self._guarded() as watcher:
-            if watcher is not None:
-                watcher.eager_begins()
+        self._tell(lambda watcher: watcher.eager_begins())
 
     def graph_extended(self, session: Any) -> None:
         """Passes it on."""
-        with self._guarded() as watcher:
-            if watcher is not None:
-                watcher.graph_extended(session)
+        self._tell(lambda watcher: watcher.graph_extended(session))
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Passes it on."""
-        with self._guarded() as watcher:
-            if watcher is not None:
-                watcher.session_runs(session, fetches, feeds)
+        self._tell(lambda watcher: watcher.session_runs(session, fetches, feeds))
 
     def session_ran(self) -> None:
         """Passes it on."""
-        with self._guarded() as watcher:
-            if watcher is not None:
-                watcher.session_ran()
+        self._tell(lambda watcher: watcher.session_ran())
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Passes it on."""
-        with self._guarded() as watcher:
-            if watcher is not None:
-                return watcher.function_called(function, args, kwargs)
-        return None
+        placed: Callable[..., Any] | None
+        placed = self._tell(lambda watcher: watcher.function_called(function, args, kwargs))
+        return placed
 
     def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Passes it on."""
-        with self._guarded() as watcher:
-            if watcher is not None:
-                watcher.model_trains(model, first_batch, data)
+        self._tell(lambda watcher: watcher.model_trains(model, first_batch, data))
 
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[Watcher | None]:
-        """Yields the other watcher, if it is to be told; its first error is said, not raised."""
+    def _tell(self, tell: Callable[[Watcher], Any]) -> Any:
+        """Tells the other watcher something; its first error is said, and ends the watching."""
         if self._has_failed or os.getpid() != self._process:
-            yield None
-            return
+            return None
         try:
-            yield self._watcher
+            return tell(self._watcher)
         except Exception as error:
             self._has_failed = True
             text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
             self._say(f"the script runs on as it came, because it could not be watched: {text}")
+            return None
