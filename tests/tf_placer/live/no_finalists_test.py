@@ -29,8 +29,7 @@ class OutcomeWithoutFinalistsTest(absltest.TestCase):
         self.assertEqual(self.outcome(trial(0, None)), Outcome.NO_TIME)
         self.assertEqual(
             self.why,
-            "only the graph as it came was measured within 20 trials and 60 s: allow "
-            "more",
+            "only the graph as it came was measured within 20 trials and 60 s: allow more",
         )
 
     def test_an_original_that_does_not_run_says_nothing_about_placements(self):
