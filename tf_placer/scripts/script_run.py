@@ -17,6 +17,7 @@ from graph_passes.errors import GraphError
 from graph_passes.messages import shortened
 from tf_placer.files import read_json
 from tf_placer.live.run_directory import RunDirectory, check_writable
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scratch import remove_scratch
@@ -70,6 +71,8 @@ def prepare_script(
         GraphError, MachineError, OSError, ValueError: what is asked cannot be done.
     """
     start = FreshStart()
+    if search_secs is not None and not search_secs > 0:
+        raise ValueError(f"--search_secs must be more than 0, not {search_secs:g}")
     if not os.path.isfile(script):
         raise FileNotFoundError(2, "no such script", script)
     # The script may go elsewhere.
@@ -183,10 +186,9 @@ def _why_not_placed(directory: RunDirectory) -> str:
             "again"
         )
     if result is None:
-        return (
-            f"the search in {path!r} has not ended; without --placement, but with --log_dir "
-            f"{path}, it goes on"
-        )
+        return f"the search in {path!r} has not ended, and goes on in a run without --placement"
+    if result.outcome is Outcome.INTERRUPTED:
+        return f"the search in {path!r} was interrupted, and goes on in the next run"
     secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
     return (
         f"the search in {path!r} found nothing faster; a --search_secs{secs} goes on with it, and "

@@ -21,6 +21,7 @@ from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO, check_options
+from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import keep_step
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
@@ -45,7 +46,7 @@ class StepSeeker:
         search_secs: float,
         *,
         say: Callable[[str], None],
-        begin_again: Callable[[], None],
+        begin_again: Callable[[Stage], None],
     ) -> None:
         """Prepares to seek.
 
@@ -54,7 +55,7 @@ class StepSeeker:
             machine: where it is to be placed.
             search_secs: how long the search may take.
             say: tells people something.
-            begin_again: runs the script from its beginning; does not return.
+            begin_again: runs the script from its beginning, after this stage; does not return.
         """
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
         self._say, self._begin_again = say, begin_again
@@ -223,7 +224,8 @@ class StepSeeker:
             f"found the training step: {title}; the script ends here, and begins again when a "
             "placement was searched for"
         )
-        self._begin_again()
+        # What was searched for here, even if somebody ended that, is not searched for at once.
+        self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
 
 
 def build(model: Any, batch: Any) -> None:

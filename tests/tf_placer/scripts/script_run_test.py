@@ -234,6 +234,7 @@ class ScriptRunTest(tf.test.TestCase):
     def test_what_is_not_there_is_named(self):
         for options, message in (
             (("--placement=no.json",), "tf_placer: .*no.json: no such placement"),
+            (("--search_secs=0",), "tf_placer: --search_secs must be more than 0, not 0"),
             (("--placement=.",), "tf_placer: .* has no placement.json, and no search has begun"),
             (("--placement=train.py",), "tf_placer: .*train.py is not a JSON file"),
             (("--machine=4xK80",), "tf_placer: .* is described, not attached"),
