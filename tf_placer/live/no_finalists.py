@@ -33,7 +33,8 @@ def outcome_without_finalists(
         for trial in trials[1:]
         if trial.measurement.failure is not None and trial.repeats is None
     ]
-    budget = f"within {max_trials} trials and {max_secs:g} s: allow more"
+    plural = "" if max_trials == 1 else "s"
+    budget = f"within {max_trials} trial{plural} and {max_secs:g} s: allow more"
     if not failures:
         original = trials[0].measurement.failure if trials else None
         if original is None:
