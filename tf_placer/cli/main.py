@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tf_placer
 from graph_passes.messages import plain_text, shortened
@@ -112,7 +112,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     given = list(getattr(sys, "argv", ())[1:] if argv is None else argv)
     try:
-        _run_command(given)
+        script = _run_command(given)
+        if script is not None:
+            script()
     finally:
         is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if argv is None and is_default and given[:1] != [_RUN]:
@@ -124,12 +126,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             gc.freeze()
 
 
-def _run_command(given: list[str]) -> None:
-    command = ""
+def _run_command(given: list[str]) -> Callable[[], None] | None:
+    """Runs a command; returns the script of the command `run`, which fails and ends by itself."""
+    command, script = "", None
     # The time that a command may take begins with the call, before its files are read.
     start_secs = time.monotonic()
     open_standard_files()
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper) and given[:1] != [_RUN]:
         # A terminal that cannot show a character gets its number.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -138,7 +141,7 @@ def _run_command(given: list[str]) -> None:
         # What a script shows is the script's.
         is_script = command == _RUN or bool(args.served)
         with contextlib.nullcontext() if is_script else without_start_up_messages():
-            args.run(args)
+            script = args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -155,6 +158,7 @@ def _run_command(given: list[str]) -> None:
     finally:
         if command != _RUN:
             _give_up_output()
+    return script
 
 
 def _give_up_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from tf_placer.errors import require_tensorflow
 
@@ -15,7 +16,6 @@ DESCRIPTION = (
     "came. Nothing in the script needs to change, and its checkpoints stay what they are. A search "
     "that was killed goes on when the command is given again."
 )
-_SEARCH_SECS = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--search_secs",
         type=float,
-        default=_SEARCH_SECS,
-        help=f"seconds that the search takes at most (default {_SEARCH_SECS:g})",
+        help="seconds that the search takes at most (default 600); with more than an ended search "
+        "had it goes on",
     )
     parser.add_argument(
         "--machine",
@@ -48,18 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
 
 
-def run(args: argparse.Namespace) -> None:
-    """Runs a script.
+def run(args: argparse.Namespace) -> Callable[[], None]:
+    """Prepares to run a script.
+
+    Returns:
+        What runs it: nothing that the script raises is an error of the command.
 
     Raises:
-        SystemExit: as the script ends.
-        GraphError, LocalClusterError, MachineError, OSError, SearchError, ValueError: it cannot be
-            placed, and did not run.
+        GraphError, MachineError, OSError, ValueError: what is asked cannot be done.
     """
     require_tensorflow()
-    from tf_placer.scripts.script_run import run_script, search_directory
+    from tf_placer.scripts.script_run import prepare_script, search_directory
 
-    run_script(
+    return prepare_script(
         args.script,
         args.args,
         machine=args.machine,

@@ -22,8 +22,7 @@ def initializer_order(initializers: Sequence[tf.Operation]) -> list[list[tf.Oper
         Sets of operations that can run at once, one after the other; nearly always a single one.
         Those that need each other are all in one.
     """
-    # What is set is the first input. Of an iterator it is the second, but nothing reads that here.
-    sets = {each: each.inputs[0].op for each in initializers if each.inputs}
+    sets = {each: _state(each) for each in initializers if each.inputs}
     by_state: dict[tf.Operation, list[tf.Operation]] = {}
     for each, state in sets.items():
         by_state.setdefault(state, []).append(each)
@@ -37,6 +36,16 @@ def initializer_order(initializers: Sequence[tf.Operation]) -> list[list[tf.Oper
         [each for number in numbers for each in together.nodes[number]["members"]]
         for numbers in nx.topological_generations(together)
     ]
+
+
+def _state(initializer: tf.Operation) -> tf.Operation:
+    """Finds the variable, table or iterator that an initializer sets.
+
+    Its other inputs are values; that of `MakeIterator` is a data set, which comes first.
+    """
+    inputs = list(initializer.inputs)
+    handles = (each for each in inputs if each.dtype == tf.resource or each.dtype._is_ref_dtype)
+    return next(handles, inputs[0]).op
 
 
 def _read(

@@ -18,8 +18,19 @@ from tf_placer.machines.machine import Machine
 __all__ = ["check_given_devices"]
 
 
+_ADVICE = (
+    "clear the graph's devices (--clear_devices), or allow_soft_placement in session_config where "
+    "only the type of the device is another"
+)
+
+
 def check_given_devices(
-    graph: OpGraph, machine: Machine, initializers: Sequence[str] = (), *, soft: bool = False
+    graph: OpGraph,
+    machine: Machine,
+    initializers: Sequence[str] = (),
+    *,
+    soft: bool = False,
+    advice: str = _ADVICE,
 ) -> None:
     """Makes sure that a machine has the devices that a graph comes with, as TensorFlow does.
 
@@ -28,6 +39,7 @@ def check_given_devices(
         machine: the machine.
         initializers: names of operations that run before the first step.
         soft: whether sessions have `allow_soft_placement`, so that job and task alone must agree.
+        advice: what the message says to do.
 
     Raises:
         GraphError: an operation that is needed, or one of the functions that it runs, is on a
@@ -48,8 +60,7 @@ def check_given_devices(
     for node, where in _missing(nodes, FunctionLibrary(graph.graph_def), is_there, soft=soft):
         raise GraphError(
             f"the graph has {quoted(node.name)}{where} on {node.device}, and {machine.spec} has "
-            f"only {', '.join(names)}: clear the graph's devices (--clear_devices), or allow_soft_"
-            "placement in session_config where only the type of the device is another"
+            f"only {', '.join(names)}: {advice}"
         )
 
 

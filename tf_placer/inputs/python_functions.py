@@ -14,7 +14,7 @@ from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
 from tf_placer.machines.machine import Machine
 
-__all__ = ["check_no_python_functions", "check_python_functions_are_here"]
+__all__ = ["check_no_python_functions", "check_python_functions_are_here", "find_python_call"]
 
 _CALLS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 _CALLS_ONE = (
@@ -76,6 +76,16 @@ def check_python_functions_are_here(source: Source, machine: Machine) -> str | N
                 f"graph here, {_INSTEAD}"
             )
     return name
+
+
+def find_python_call(graph_def: Any) -> str | None:
+    """Names an operation of a graph, or of one of its functions, that calls Python, if any does.
+
+    Args:
+        graph_def: a GraphDef.
+    """
+    bodies = (graph_def.node, *(each.node_def for each in graph_def.library.function))
+    return next((node.name for nodes in bodies for node in nodes if node.op in _CALLS), None)
 
 
 def _python_calls(graph: OpGraph, step: Step) -> Iterator[tuple[str, Any]]:

@@ -33,7 +33,8 @@ def outcome_without_finalists(
         for trial in trials[1:]
         if trial.measurement.failure is not None and trial.repeats is None
     ]
-    budget = f"within max_trials={max_trials} and max_secs={max_secs:g}: allow more"
+    plural = "" if max_trials == 1 else "s"
+    budget = f"within {max_trials} trial{plural} and {max_secs:g} s: allow more"
     if not failures:
         original = trials[0].measurement.failure if trials else None
         if not trials:
@@ -50,7 +51,7 @@ def outcome_without_finalists(
     if list(counts) == [FailureKind.TIMEOUT]:
         return Outcome.NO_TIME, (
             f"{tried}, and each was given up when its time was over; the last: {last}: allow more "
-            "time (max_secs), with another log_dir, because this one has what was given up"
+            "time, in another directory, because this one has what was given up"
         )
     kinds = ", ".join(f"{count} {kind.value}" for kind, count in counts.most_common())
     return Outcome.NOTHING_RUNS, f"{tried} ({kinds}); the last: {last}"

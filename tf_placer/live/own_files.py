@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXAMPLE",
+    "REFUSAL",
     "TRAINED_BY",
     "check_own_graph",
     "check_own_run",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 #: Names of what `run` keeps of a training step, beside what is asked.
-EXAMPLE, TRAINED_BY = "batch.pb", "trained_by.json"
+EXAMPLE, TRAINED_BY, REFUSAL = "batch.pb", "trained_by.json", "refusal.json"
 
 _REQUEST = "request.json"
 # Each way to begin writes one of these before anything else.
@@ -100,6 +101,7 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
         _REQUEST: lambda path: directory.read_machine(),
         TRAINED_BY: _read_texts,
         EXAMPLE: _read_structure,
+        REFUSAL: lambda path: read_json(path)["reason"],
         directory.graph.name: _read_graph,
         "session_config": _read_config,
         "feeds": _read_tensors,

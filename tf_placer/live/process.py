@@ -30,7 +30,7 @@ from tf_placer.processes import (
 )
 from tf_placer.search.trial_log import LogError
 
-__all__ = ["run_search"]
+__all__ = ["SearchKilledError", "run_search"]
 
 # What the search process tells of an error is its class and its message.
 _ERRORS: Mapping[str, type[Exception]] = {
@@ -42,6 +42,10 @@ _ERRORS: Mapping[str, type[Exception]] = {
 # The first interrupt ends the search, the second the confirmation.
 _PATIENCE = 2
 _PAUSE_SECS = 0.2
+
+
+class SearchKilledError(SearchError):
+    """A signal ended the process that searches: nothing says that the next one will end so."""
 
 
 def run_search(
@@ -110,7 +114,8 @@ def run_search(
                 f"; every finished trial is in {directory.trials}: the same call with "
                 f"log_dir={str(directory.path)!r} goes on there"
             )
-        raise SearchError(text) from None
+        is_killed = (child.exit_code or 0) < 0
+        raise (SearchKilledError if is_killed else SearchError)(text) from None
     finally:
         child.stop()
 

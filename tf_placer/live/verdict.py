@@ -87,6 +87,6 @@ def _advice(outcome: Outcome, confirmation: Confirmation | None) -> str | None:
     if high < _WORTH_MORE:
         return f"the best is at most {high:.2f} times as fast"
     return (
-        f"the best is {low:.2f} to {high:.2f} times as fast: more time (max_secs), or a machine "
-        "that does nothing else, would tell"
+        f"the best is {low:.2f} to {high:.2f} times as fast: more time, or a machine that does "
+        "nothing else, would tell"
     )

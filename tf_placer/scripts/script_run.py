@@ -1,34 +1,42 @@
 """Runs a script that stays as it is, with a training step that is placed.
 
 What is kept in the directory of the search says how far it is: without a step the script runs until
-it is about to train; with a step and no result there is a search; with a result the script runs
+it is about to train; with a step and no result there is a search; with a placement the script runs
 placed. Between these the process begins anew, so that each has the memory of GPUs for itself, and a
-process that is killed goes on where it was.
+process that is killed goes on where it was. Without a placement nothing of the script is touched.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
 import pathlib
-import runpy
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
 
-from tf_placer.interpreter import interpreter
+from graph_passes.errors import GraphError
+from graph_passes.messages import shortened
+from tf_placer.files import read_json
 from tf_placer.live.own_files import check_own_step
 from tf_placer.live.run_directory import RunDirectory, check_writable
-from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scratch import remove_scratch
-from tf_placer.scripts.watched_runs import watch_runs
+from tf_placer.scripts.fresh_start import FreshStart, Stage
+from tf_placer.scripts.main_script import run_main_script
+from tf_placer.scripts.script_search import (
+    is_search_wanted,
+    needs_script,
+    read_refusal,
+    search_for_step,
+)
+from tf_placer.scripts.script_watcher import ScriptWatcher
+from tf_placer.scripts.watched_runs import Watcher, watch_runs
 from tf_placer.start_up_messages import without_start_up_messages
-from tf_placer.text.notes import say, write_note
+from tf_placer.text.notes import say
 
-__all__ = ["run_script", "search_directory"]
+__all__ = ["prepare_script", "search_directory"]
+
+_SEARCH_SECS = 600.0
 
 
 def search_directory(script: str) -> str:
@@ -36,16 +44,16 @@ def search_directory(script: str) -> str:
     return f"{pathlib.Path(script).stem}.tf_placer"
 
 
-def run_script(
+def prepare_script(
     script: str,
     args: Sequence[str],
     *,
     machine: str | None,
     placement: str | None,
     log_dir: str,
-    search_secs: float,
-) -> None:
-    """Runs a script as `python SCRIPT ARGS...` would, with its training step placed.
+    search_secs: float | None,
+) -> Callable[[], None]:
+    """Prepares to run a script as `python SCRIPT ARGS...` would, with its training step placed.
 
     Args:
         script: a Python file.
@@ -54,182 +62,149 @@ def run_script(
             machine that was searched for, or else the attached one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
-        search_secs: how long the search may take.
+        search_secs: how long the search may take; None for ten minutes, or for what it may take
+            already.
+
+    Returns:
+        What runs the script; it raises what the script raises.
 
     Raises:
-        SystemExit: as the script ends.
-        GraphError, LogError, MachineError, SearchError, OSError: the step cannot be searched for;
-            the script does not run then.
+        GraphError, MachineError, OSError, ValueError: what is asked cannot be done.
     """
-    beginning = _Beginning()
+    start = FreshStart()
+    if search_secs is not None and not search_secs > 0:
+        raise ValueError(f"--search_secs must be more than 0, not {search_secs:g}")
     if not os.path.isfile(script):
         raise FileNotFoundError(2, "no such script", script)
     # The script may go elsewhere.
     directory = RunDirectory(log_dir)
     remove_scratch(directory.path)
-    watching: _Watching | None = None
-    if placement is not None:
-        watching = _placing(os.path.abspath(placement), machine)
+    watcher: ScriptWatcher | None = None
+    if start.stage is Stage.ORIGINAL:
+        pass
+    elif placement is not None:
+        watcher = _place(os.path.abspath(placement), machine, script)
     elif not directory.has_request:
         check_writable(directory.path)
         check_own_step(directory)
-        watching = _seeking(directory, machine, search_secs, beginning)
-    elif directory.read_result() is None:
-        _check_machine(directory, machine)
-        with without_start_up_messages():
-            is_answered = _search(directory, search_secs)
-        if is_answered:
-            beginning.again(None)
+        watcher = _seek(directory, _find_machine(machine), search_secs, start)
     else:
-        watching = _placing(os.fspath(directory.path), machine)
-    if watching is not None:
-        watch_runs(watching)
+        _check_machine(directory, machine)
+        is_wanted = start.stage is Stage.FIRST and is_search_wanted(directory, search_secs)
+        if is_wanted and needs_script(directory):
+            watcher = _seek(directory, directory.read_machine(), search_secs, start)
+        elif is_wanted:
+            with without_start_up_messages():
+                search_for_step(directory, search_secs, say)
+            start.again(Stage.SEARCHED)
+        else:
+            watcher = _place(os.fspath(directory.path), machine, script)
+    if watcher is not None:
+        watch_runs(watcher)
+    return lambda: _run(script, args, watcher, start)
+
+
+def _run(
+    script: str, args: Sequence[str], watcher: ScriptWatcher | None, start: FreshStart
+) -> None:
     try:
-        _run(script, args)
-    finally:
-        if watching is not None:
-            watching.say_if_no_step(script)
+        run_main_script(script, args)
+    except SystemExit:
+        _say_if_no_step(script, watcher)
+        raise
+    except Exception as error:
+        if watcher is not None and watcher.may_have_broken:
+            text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
+            say(f"{script} failed where it was placed, and begins again as it came: {text}")
+            start.again(Stage.ORIGINAL)
+        raise
+    _say_if_no_step(script, watcher)
 
 
-class _Beginning:
-    """What the process was when it began, so that it can begin anew."""
-
-    def __init__(self) -> None:
-        self._environ = dict(os.environ)
-        # Not its path: it may be deleted.
-        self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
-
-    def again(self, cluster: LocalCluster | None) -> NoReturn:
-        """Begins anew. Nothing that the script has open is ended in any other way."""
-        if cluster is not None:
-            cluster.close()
-        for stream in (sys.stdout, sys.stderr):
-            # A script may have closed it, its disk may be full, and its reader gone.
-            with contextlib.suppress(AttributeError, OSError, ValueError):
-                stream.flush()
-        os.fchdir(self._directory)
-        python = interpreter()
-        os.execve(python, [python, *sys.orig_argv[1:]], self._environ)
-
-
-class _Watching:
-    """Makes what looks for steps when the script has imported TensorFlow, and has to do with it."""
-
-    def __init__(
-        self, machine: Machine, make: Callable[[_Watching], Any], *, connects: bool
-    ) -> None:
-        """Prepares to watch.
-
-        Args:
-            machine: where sessions go that name no target.
-            make: makes what looks for steps.
-            connects: whether functions and models may be placed on the machine.
-        """
-        self._machine, self._make, self._connects = machine, make, connects
-        self.cluster: LocalCluster | None = None
-
-    @functools.cached_property
-    def _steps(self) -> Any:
-        return self._make(self)
-
-    def target(self) -> str:
-        """Starts the servers of a machine "local:N" for the first session."""
-        if self._machine.kind != "local":
-            return self._machine.target
-        if self.cluster is None:
-            self.cluster = LocalCluster(self._machine)
-            self.cluster.keep_until_exit()
-            self.cluster.wait_until_ready()
-        return self.cluster.target
-
-    def eager_begins(self) -> None:
-        """Connects to the machine while there is nothing yet that would be lost by that."""
-        if self._connects:
-            from tf_placer.functions.connection import connect
-
-            try:
-                connect(self._machine)
-            except (MachineError, LocalClusterError) as error:
-                say(f"functions and models run as they came: {error}")
-
-    def graph_extended(self, session: Any) -> None:
-        """Passes it on."""
-        self._steps.graph_extended(session)
-
-    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Passes it on."""
-        self._steps.session_runs(session, fetches, feeds)
-
-    def function_called(
-        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Callable[..., Any] | None:
-        """Passes it on."""
-        placed: Callable[..., Any] | None = self._steps.function_called(function, args, kwargs)
-        return placed
-
-    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
-        """Passes it on."""
-        self._steps.model_trains(model, first_batch, data)
-
-    def say_if_no_step(self, script: str) -> None:
-        """Says at the end of the script if it did not train."""
-        if "_steps" not in vars(self) or not self._steps.has_met_step:
-            say(
-                f"{script} ran as it came: no training step was met that a session, a tf.function "
-                "or a Keras model runs and that can be placed"
-            )
-
-
-def _seeking(
-    directory: RunDirectory, machine: str | None, search_secs: float, beginning: _Beginning
-) -> _Watching | None:
-    # Now, when the script holds no memory of GPUs.
-    found = find_machine(machine)
-    if found.kind == "described":
-        raise MachineError(
-            f"machine {found.spec!r} is described, not attached: no script runs there"
-        )
-    if len(found.devices) < 2:
+def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
+    if watcher is not None and not watcher.has_met_step:
         say(
-            f"the machine has one device only, {found.devices[0].name}: the script runs as it "
+            f"{script} ran as it came: no training step was met that a session, a tf.function "
+            "or a Keras model runs and that can be placed"
+        )
+
+
+def _seek(
+    directory: RunDirectory, machine: Machine, search_secs: float | None, start: FreshStart
+) -> ScriptWatcher | None:
+    if len(machine.devices) < 2:
+        say(
+            f"the machine has one device only, {machine.devices[0].name}: the script runs as it "
             "came. --machine local:2 uses two worker processes, --machine grpc://HOST:PORT a "
             "cluster"
         )
         return None
 
-    def make(watching: _Watching) -> Any:
+    def make() -> Watcher:
         from tf_placer.scripts.step_seeker import StepSeeker
 
         return StepSeeker(
-            directory,
-            found,
-            search_secs,
-            say=say,
-            begin_again=lambda: beginning.again(watching.cluster),
+            directory, machine, search_secs or _SEARCH_SECS, say=say, begin_again=start.again
         )
 
-    return _Watching(found, make, connects=False)
+    return ScriptWatcher(make, say)
 
 
-def _placing(path: str, machine: str | None) -> _Watching:
+def _place(path: str, machine: str | None, script: str) -> ScriptWatcher | None:
+    """Makes what places a step; None where nothing is to be placed."""
     if not os.path.exists(path):
         raise FileNotFoundError(2, "no such placement", path)
-    directory = RunDirectory(path if os.path.isdir(path) else os.path.dirname(path))
+    is_directory = os.path.isdir(path)
+    directory = RunDirectory(path if is_directory else os.path.dirname(path))
+    file = os.fspath(directory.placement) if is_directory else path
     if directory.has_request:
         _check_machine(directory, machine)
         found = directory.read_machine()
+    elif is_directory and not directory.placement.exists():
+        raise GraphError(f"{path!r} has no placement.json, and no search has begun there")
     else:
-        found = find_machine(machine)
+        found = _find_machine(machine)
+    if not os.path.exists(file):
+        say(f"{script} runs as it came: {_why_not_placed(directory)}")
+        return None
+    read_json(file)  # What is none is refused before the script runs.
 
-    def make(watching: _Watching) -> Any:
-        del watching
+    def make() -> Watcher:
+        from graph_passes.placement import read_placement
         from tf_placer.scripts.kept_step import read_kept_step
         from tf_placer.scripts.step_placer import StepPlacer
 
-        return StepPlacer(read_kept_step(path), found, say=say)
+        return StepPlacer(read_kept_step(path), read_placement(file), found, say=say)
 
-    is_placed = directory.placement.exists() or not os.path.isdir(path)
-    return _Watching(found, make, connects=is_placed)
+    return ScriptWatcher(make, say)
+
+
+def _why_not_placed(directory: RunDirectory) -> str:
+    path = os.fspath(directory.path)
+    refusal, result = read_refusal(directory), directory.read_result()
+    if refusal is not None:
+        return (
+            f"its step cannot be searched for: {refusal.reason}; delete {path!r} to have it tried "
+            "again"
+        )
+    if result is None:
+        return f"the search in {path!r} has not ended, and goes on in a run without --placement"
+    if result.outcome is Outcome.INTERRUPTED:
+        return f"the search in {path!r} was interrupted, and goes on in the next run"
+    secs = "" if result.max_secs is None else f" of more than {result.max_secs:g}"
+    return (
+        f"the search in {path!r} found nothing faster; a --search_secs{secs} goes on with it, and "
+        "another --log_dir searches for a step that has changed"
+    )
+
+
+def _find_machine(spec: str | None) -> Machine:
+    found = find_machine(spec)
+    if found.kind == "described":
+        raise MachineError(
+            f"machine {found.spec!r} is described, not attached: no script runs there"
+        )
+    return found
 
 
 def _check_machine(directory: RunDirectory, machine: str | None) -> None:
@@ -240,43 +215,3 @@ def _check_machine(directory: RunDirectory, machine: str | None) -> None:
             f"{os.fspath(directory.path)!r} is a search for machine {spec!r}, not {machine!r}: "
             "another --log_dir has the script searched for again"
         )
-
-
-def _search(directory: RunDirectory, search_secs: float) -> bool:
-    """Searches for the step that is kept there; says whether there is a result to be used."""
-    from tf_placer.live.optimization import optimize
-    from tf_placer.scripts.kept_step import kept_source
-
-    source, request, config = kept_source(directory)
-    result = optimize(
-        source,
-        machine=request.machine,
-        max_trials=request.max_trials,
-        max_secs=search_secs,
-        log_dir=directory.path,
-        session_config=config,
-    )
-    for text in (result.table(), result.explanation_table()):
-        if text:
-            write_note(text, end="\n\n")
-    say(f"{'placed' if result.changed else 'unchanged'} - {result.reason}")
-    return directory.read_result() is not None
-
-
-def _run(script: str, args: Sequence[str]) -> None:
-    """Runs a script; its errors are shown as Python shows them."""
-    sys.argv = [script, *args]
-    # What `python -m` has put first is needed by what is imported later.
-    sys.path.append(sys.path[0])
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit:
-        raise
-    except BaseException as error:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename != script:
-            trace = trace.tb_next
-        error = error.with_traceback(trace or error.__traceback__)
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,20 +10,26 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
+from graph_passes.placement import Placement
 from graph_passes.renaming import names_in, renamed_placement
+from tf_placer.functions.connection import connect
 from tf_placer.functions.keras_models import has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.session_hook import apply_placement
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machines.lookup import check_reachable
+from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.kept_step import KeptStep
-from tf_placer.scripts.step_seeker import (
-    arguments,
-    build,
+from tf_placer.scripts.sent_graphs import (
+    SentGraphs,
+    check_runs_elsewhere,
     check_sent_whole,
-    fetched_by_caller,
+    is_session_of,
+    move_session,
 )
+from tf_placer.scripts.step_seeker import arguments, build, fetched_by_caller
 from tf_placer.scripts.training_steps import function_trains, step_trains
 
 __all__ = ["StepPlacer"]
@@ -31,21 +38,26 @@ __all__ = ["StepPlacer"]
 class StepPlacer:
     """Waits for a kept step; places it before it runs for the first time."""
 
-    def __init__(self, step: KeptStep, machine: Machine, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, step: KeptStep, placement: Placement, machine: Machine, *, say: Callable[[str], None]
+    ) -> None:
         """Prepares to place.
 
         Args:
-            step: the step and its placement.
-            machine: where the script runs.
+            step: the step.
+            placement: its placement.
+            machine: where the step is to run.
             say: tells people something.
         """
-        self._step, self._machine, self._say = step, machine, say
+        self._step, self._placement, self._machine, self._say = step, placement, machine, say
+        self._cluster: LocalCluster | None = None
         self.has_met_step = False
+        self._can_connect, self._has_placed, self._has_trained = True, False, False
+        # Threads in which a session runs the step.
+        self._training: set[int] = set()
         self._has_said_changed = False
         self._is_busy = False
-        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
-        # How many operations a graph had when sessions were sent what it had.
-        self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
+        self._sent = SentGraphs()
         # Of graphs with the step: whether they are placed.
         self._graphs: weakref.WeakKeyDictionary[tf.Graph, bool] = weakref.WeakKeyDictionary()
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
@@ -53,61 +65,113 @@ class StepPlacer:
         # Of Keras models: whether they were placed.
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
+    @property
+    def may_have_broken(self) -> bool:
+        """Whether something was placed, and has not trained yet."""
+        return (
+            self._has_placed and not self._has_trained and not any(map(_has_trained, self._models))
+        )
+
+    def eager_begins(self) -> None:
+        """Connects to the machine while there is nothing yet that would be lost by that."""
+        try:
+            connect(self._machine)
+        except (LocalClusterError, MachineError) as error:
+            self._can_connect = False
+            self._say(f"functions and models run as they came: {error}")
+
     def graph_extended(self, session: Any) -> None:
         """Places what a session is sent of its graph, from when the step is in it."""
         graph = session.graph
-        # Sessions ask before every run; to list the operations takes time.
-        if self._looked_at.get(graph) == graph.version:
+        before = self._sent.note(session)
+        if before is None:
             return
-        self._looked_at[graph] = graph.version
-        sent = self._sent.setdefault(graph, [0])
-        sent.append(len(graph.get_operations()))
         if graph not in self._graphs:
             # If the step is not in it, it is to come, or this is another graph.
             is_whole = all(_has(graph, name) for name in self._step.trained_by)
             if is_whole and self._step.is_in(graph.as_graph_def()):
-                self._graphs[graph] = self._place_graph(graph, sent[:-1])
+                self._graphs[graph] = self._place_graph(session, before)
         elif self._graphs[graph]:
             try:
-                self._apply(graph, sent[-2])
+                self._apply(graph, max(before, default=0))
             except GraphError as error:
-                self._graphs[graph] = False
                 self._say(f"what is new in the graph stays as it came: {error}")
+            self._move(session)
 
-    def _place_graph(self, graph: tf.Graph, sent: Sequence[int]) -> bool:
-        """Places the graph that has the step; says whether it could."""
-        self._met()
-        placement = self._step.placement
-        if placement is None:
-            return False
-        fetches = self._step.trained_by or [n for n in placement.assignment if _has(graph, n)]
+    def _place_graph(self, session: Any, before: Sequence[int]) -> bool:
+        """Places the graph of a session, which has the step; says whether it could."""
+        self.has_met_step = True
+        graph, trained_by = session.graph, self._step.trained_by
+        fetches = trained_by or [name for name in self._placement.assignment if _has(graph, name)]
         try:
-            check_sent_whole(graph, fetches, sent)
-            placed = self._apply(graph, sent[-1])
-        except GraphError as error:
+            if not is_session_of(self._machine, session):
+                target = tf.compat.as_str(session._target)
+                raise GraphError(f"its session goes to {target!r}, as the script says")
+            check_sent_whole(graph, fetches, before, self._machine)
+            check_runs_elsewhere(graph.as_graph_def(), self._machine)
+            self._target()
+            # A session that moves is sent everything again.
+            is_kept = self._machine.kind == "attached"
+            placed = self._apply(graph, max(before, default=0) if is_kept else 0)
+        except (GraphError, LocalClusterError, MachineError) as error:
             self._say(f"the graph stays as it came: {error}")
             return False
+        self._has_placed = True
+        for each in self._sent.sessions(graph):
+            self._move(each)
         self._say(f"placed {placed} operations of the graph as {self._step.title!r} says")
         return True
 
+    def _target(self) -> str:
+        """Returns where sessions of the machine go; starts the servers of one "local:N".
+
+        Raises:
+            LocalClusterError, MachineError: nothing answers there.
+        """
+        if self._machine.kind == "local":
+            if self._cluster is None:
+                cluster = LocalCluster(self._machine)
+                try:
+                    cluster.wait_until_ready()
+                except BaseException:
+                    cluster.close()
+                    raise
+                cluster.keep_until_exit()
+                self._cluster = cluster
+            return self._cluster.target
+        for address in self._machine.addresses:
+            check_reachable(f"grpc://{address}")
+        return self._machine.target
+
+    def _move(self, session: Any) -> None:
+        """Has a session go where the machine is, if it does not already."""
+        if is_session_of(self._machine, session) and not session._target:
+            target = self._target()
+            if target:
+                move_session(session, target)
+
     def _apply(self, graph: tf.Graph, sent: int) -> int:
-        assert self._step.placement is not None
         return apply_placement(
             graph,
-            self._step.placement,
+            self._placement,
             fetches=self._step.trained_by,
             may_grow=self._step.fingerprint is not None,
             sent=sent,
         )
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
-        """Says so if a session is about to train something else."""
-        if self.has_met_step or self._has_said_changed:
+        """Notes a run of the step, and says so if a session is about to train something else."""
+        if self._has_trained or self._has_said_changed:
             return
         graph = session.graph
         try:
             names, fed = tuple(names_of(fetched_by_caller(fetches))), feeds_by_name(feeds)
         except GraphError:
+            return
+        if self.has_met_step:
+            trained_by = self._step.trained_by
+            if any(name in names for name in trained_by) or not trained_by:
+                self._training.add(threading.get_ident())
             return
         key = (id(graph), names)
         if key in self._judged:
@@ -116,14 +180,21 @@ class StepPlacer:
         if step_trains(graph, names, fed):
             # The graph may have grown since it was looked at.
             self.graph_extended(session)
-            if not self.has_met_step:
+            if graph in self._graphs:
+                self._training.add(threading.get_ident())
+            else:
                 self._changed()
+
+    def session_ran(self) -> None:
+        """Notes that the step has run."""
+        if threading.get_ident() in self._training:
+            self._has_trained = True
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
         """Returns the function on its devices if it is the step."""
-        if self._is_busy:
+        if self._is_busy or not self._can_connect:
             return None
         if function in self._functions:
             return self._functions[function]
@@ -135,10 +206,11 @@ class StepPlacer:
             traced = trace_step(function, arguments(function, args, kwargs))
             placed = self._placed(traced)
             if placed is not None:
-                self._functions[function] = placed.function
+                self._functions[function] = self._noted(placed.function)
                 # It is called, too, and has the same step.
                 self._functions[placed.function] = None
-        except GraphError as error:
+                self._say_placed(placed)
+        except (GraphError, LocalClusterError, MachineError) as error:
             self._stays("the training step", error)
         except Exception:
             return None  # The call itself will say so.
@@ -146,9 +218,19 @@ class StepPlacer:
             self._is_busy = False
         return self._functions[function]
 
+    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes a function note that the step has run."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            self._has_trained = True
+            return result
+
+        return run
+
     def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
         """Places the training step of a Keras model if it is the one."""
-        if self._is_busy or not tf.executing_eagerly():
+        if self._is_busy or not self._can_connect or not tf.executing_eagerly():
             return
         is_compiled_again = self._models.get(model, False) and not has_train_step(model)
         if model in self._models and not is_compiled_again:
@@ -168,7 +250,8 @@ class StepPlacer:
             if placed is not None:
                 placed.apply(model)
                 self._models[model] = True
-        except GraphError as error:
+                self._say_placed(placed)
+        except (GraphError, LocalClusterError, MachineError) as error:
             self._stays(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
@@ -184,7 +267,7 @@ class StepPlacer:
 
     def _placed(self, traced: TracedStep) -> PlacedStep | None:
         """Makes what places a traced step; None if it is another one, or stays as it came."""
-        graph_def, placement = traced.source.graph_def, self._step.placement
+        graph_def, placement = traced.source.graph_def, self._placement
         names = None
         if not self._step.is_in(graph_def):
             # Names of Keras count upwards: the next model that is built alike has others.
@@ -194,28 +277,23 @@ class StepPlacer:
                 if not self.has_met_step:
                     self._changed()
                 return None
-        self._met()
-        if placement is None:
-            return None
+        self.has_met_step = True
+        check_runs_elsewhere(graph_def, self._machine)
         if names is not None:
             placement = renamed_placement(placement, names)
-        self._say(
-            f"placed {len(placement.assignment)} operations of the training step as "
-            f"{self._step.title!r} says"
-        )
         return PlacedStep(traced, self._step.machine or self._machine, placement)
 
-    def _stays(self, name: str, error: GraphError) -> None:
-        if not self.has_met_step:  # What comes after it is something else.
-            self._say(f"{name} stays as it came: {error}")
+    def _say_placed(self, placed: PlacedStep) -> None:
+        assert placed.placement is not None
+        self._has_placed = True
+        self._say(
+            f"placed {len(placed.placement.assignment)} operations of the training step as "
+            f"{self._step.title!r} says"
+        )
 
-    def _met(self) -> None:
-        if self._step.placement is None and not self.has_met_step:
-            self._say(
-                f"the training step runs as it came: the search in {self._step.title!r} found "
-                "nothing faster"
-            )
-        self.has_met_step = True
+    def _stays(self, name: str, error: Exception) -> None:
+        if not self._has_placed:  # What comes after it is something else.
+            self._say(f"{name} stays as it came: {error}")
 
     def _changed(self) -> None:
         if not self._has_said_changed:
@@ -248,6 +326,13 @@ def _row_shape(leaf: Any) -> tf.TensorShape:
     shape = tf.TensorShape(leaf.shape)
     # Keras makes rows of single numbers.
     return tf.TensorShape([1]) if shape.rank == 1 else shape[1:]
+
+
+def _has_trained(model: Any) -> bool:
+    try:
+        return int(model.optimizer.iterations) > 0
+    except (AttributeError, TypeError, ValueError):
+        return True  # Nobody can tell: what it has trained is not lost.
 
 
 def _has(graph: tf.Graph, name: str) -> bool:

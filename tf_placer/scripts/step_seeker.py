@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,10 +21,17 @@ from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO, check_options
+from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import keep_step
+from tf_placer.scripts.sent_graphs import (
+    SentGraphs,
+    check_runs_elsewhere,
+    check_sent_whole,
+    is_session_of,
+)
 from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
 
-__all__ = ["StepSeeker", "arguments", "build", "check_sent_whole", "fetched_by_caller"]
+__all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
 
 _MAX_TRIALS = 150
 
@@ -39,7 +46,7 @@ class StepSeeker:
         search_secs: float,
         *,
         say: Callable[[str], None],
-        begin_again: Callable[[], None],
+        begin_again: Callable[[Stage], None],
     ) -> None:
         """Prepares to seek.
 
@@ -48,7 +55,7 @@ class StepSeeker:
             machine: where it is to be placed.
             search_secs: how long the search may take.
             say: tells people something.
-            begin_again: runs the script from its beginning; does not return.
+            begin_again: runs the script from its beginning, after this stage; does not return.
         """
         self._directory, self._machine, self._search_secs = directory, machine, search_secs
         self._say, self._begin_again = say, begin_again
@@ -56,8 +63,7 @@ class StepSeeker:
         self._is_busy = False
         self._judged: set[tuple[int, tuple[str, ...]]] = set()
         self._functions: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._looked_at: weakref.WeakKeyDictionary[tf.Graph, int] = weakref.WeakKeyDictionary()
-        self._sent: weakref.WeakKeyDictionary[tf.Graph, list[int]] = weakref.WeakKeyDictionary()
+        self._sent = SentGraphs()
         self._earlier_feeds: weakref.WeakKeyDictionary[tf.Graph, dict[str, Any]]
         self._earlier_feeds = weakref.WeakKeyDictionary()
 
@@ -66,13 +72,18 @@ class StepSeeker:
         """Whether there was a training step, placeable or not."""
         return self.is_over
 
+    @property
+    def may_have_broken(self) -> bool:
+        """Nothing is placed."""
+        return False
+
+    def eager_begins(self) -> None:
+        """Does nothing: everything of the script runs where it does without `run`."""
+
     def graph_extended(self, session: Any) -> None:
         """Notes how much of a graph sessions know; what a step is shows when it runs."""
-        graph = session.graph
-        # Sessions ask before every run; to list the operations takes time.
-        if self._looked_at.get(graph) != graph.version:
-            self._looked_at[graph] = graph.version
-            self._sent.setdefault(graph, []).append(len(graph.get_operations()))
+        if not self.is_over:
+            self._sent.note(session)
 
     def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
         """Looks whether a session is about to run a training step."""
@@ -94,7 +105,7 @@ class StepSeeker:
         trained_by = [name for name in names if step_trains(graph, [name], fed)]
 
         def read() -> Source:
-            check_sent_whole(graph, trained_by, self._sent.get(graph, ()))
+            self._check_may_move(session, trained_by)
             # What other runs were given may be for initialisers, but not for this step.
             needed = operations_behind(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
@@ -103,6 +114,25 @@ class StepSeeker:
             return dataclasses.replace(source, step=dataclasses.replace(source.step, feeds=feeds))
 
         self._found(f"the session that runs {_some(names)}", read, config, trained_by)
+
+    def session_ran(self) -> None:
+        """Does nothing: a step is found before it runs."""
+
+    def _check_may_move(self, session: Any, trained_by: Sequence[str]) -> None:
+        """Makes sure that a placed run can have a session run where the machine is.
+
+        Raises:
+            GraphError: it cannot; the message says why.
+        """
+        if not is_session_of(self._machine, session):
+            target = tf.compat.as_str(session._target)
+            raise GraphError(
+                f"its session goes to {target!r}, as the script says, and not to "
+                f"{self._machine.spec!r}: if that cluster runs before the script, --machine "
+                f"{target} can place it there"
+            )
+        graph = session.graph
+        check_sent_whole(graph, trained_by, self._sent.counts(graph), self._machine)
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -156,11 +186,14 @@ class StepSeeker:
         self._is_busy = self.is_over = True
         try:
             source = read()
+            whole = source.graph_def if source.live is None else source.live.as_graph_def()
+            check_runs_elsewhere(whole, self._machine)
             check_given_devices(
                 source.op_graph,
                 self._machine,
                 source.step.initializers,
                 soft=config.allow_soft_placement,
+                advice="a step on devices that the script chose for it stays there",
             )
             caller = check_python_functions_are_here(source, self._machine)
         except GraphError as error:
@@ -192,32 +225,8 @@ class StepSeeker:
             f"found the training step: {title}; the script ends here, and begins again when a "
             "placement was searched for"
         )
-        self._begin_again()
-
-
-def check_sent_whole(graph: tf.Graph, fetches: Iterable[str], sent: Iterable[int]) -> None:
-    """Checks that sessions were not sent a part of a step before the rest of it was there.
-
-    A session takes no device for an operation that it knows.
-
-    Args:
-        graph: the graph.
-        fetches: what the step fetches.
-        sent: how many operations the graph had when sessions were sent what it had.
-
-    Raises:
-        GraphError: an operation of the step was sent without another one; the message names both.
-    """
-    operations = graph.get_operations()
-    needed = operations_behind(graph, fetches)
-    places = [place for place, each in enumerate(operations) if each.name in needed]
-    for count in sent:
-        if places[0] < count <= places[-1]:
-            raise GraphError(
-                f"a session ran {operations[places[0]].name!r} before "
-                f"{operations[places[-1]].name!r} was in the graph: make the whole step before the "
-                "first run, that of the initialisers included"
-            )
+        # What was searched for here, even if somebody ended that, is not searched for at once.
+        self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
 
 
 def build(model: Any, batch: Any) -> None:

@@ -18,14 +18,19 @@ __all__ = ["Watcher", "watch_runs"]
 class Watcher(Protocol):
     """Is told what is about to run."""
 
-    def target(self) -> str:
-        """Says where sessions go that name no target; "" for this process."""
+    @property
+    def has_met_step(self) -> bool:
+        """Whether there was a training step, placeable or not."""
+
+    @property
+    def may_have_broken(self) -> bool:
+        """Whether something was placed that has not trained yet, and may be why a script fails."""
 
     def eager_begins(self) -> None:
         """Is told when TensorFlow has its devices, before anything runs on them eagerly."""
 
     def graph_extended(self, session: Any) -> None:
-        """Is told before a session is sent what its graph has more than before.
+        """Is told before a session is sent what its graph has more than before; may move it.
 
         Args:
             session: a BaseSession.
@@ -39,6 +44,9 @@ class Watcher(Protocol):
             fetches: what `Session.run` takes.
             feeds: values as `Session.run` takes them.
         """
+
+    def session_ran(self) -> None:
+        """Is told when what `session_runs` told of this thread has ended, unless it failed."""
 
     def function_called(
         self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -90,24 +98,10 @@ def _watch_devices(watcher: Watcher) -> None:
 
 
 def _watch_sessions(watcher: Watcher) -> None:
-    from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.client.session import BaseSession
 
-    make, extend, run = BaseSession.__init__, BaseSession._extend_graph, BaseSession.run
+    extend, run = BaseSession._extend_graph, BaseSession.run
     make_callable = BaseSession._make_callable_from_options
-
-    @functools.wraps(make)
-    def watched_make(self: Any, target: str = "", graph: Any = None, config: Any = None) -> None:
-        if not target:
-            target = watcher.target()
-            if target and (config is None or isinstance(config, config_pb2.ConfigProto)):
-                # Sessions of one process do not share their variables.
-                own = config_pb2.ConfigProto()
-                if config is not None:
-                    own.CopyFrom(config)
-                own.isolate_session_state = True
-                config = own
-        make(self, target, graph, config)
 
     @functools.wraps(extend)
     def watched_extend(self: Any) -> None:
@@ -119,7 +113,9 @@ def _watch_sessions(watcher: Watcher) -> None:
         self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         watcher.session_runs(self, fetches, feed_dict)
-        return run(self, fetches, feed_dict, *args, **kwargs)
+        result = run(self, fetches, feed_dict, *args, **kwargs)
+        watcher.session_ran()
+        return result
 
     @functools.wraps(make_callable)
     def watched_callable(self: Any, callable_options: Any) -> Any:
@@ -130,12 +126,14 @@ def _watch_sessions(watcher: Watcher) -> None:
             watcher.session_runs(
                 self, fetches, dict(zip(callable_options.feed, values, strict=False))
             )
-            return function(*values, **kwargs)
+            result = function(*values, **kwargs)
+            watcher.session_ran()
+            return result
 
         return watched
 
-    BaseSession.__init__, BaseSession._extend_graph = watched_make, watched_extend
-    BaseSession.run, BaseSession._make_callable_from_options = watched_run, watched_callable
+    BaseSession._extend_graph, BaseSession.run = watched_extend, watched_run
+    BaseSession._make_callable_from_options = watched_callable
 
 
 def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:

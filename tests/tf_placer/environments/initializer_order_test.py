@@ -54,6 +54,26 @@ class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
         [together] = initializer_order([back, second.initializer])
         self.assertLen(together, 2)
 
+    def test_iterators_come_after_the_tables_of_their_data_and_before_what_takes_from_them(self):
+        with new_graph() as graph:
+            content = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+            table = tf.lookup.StaticHashTable(content, 0)
+            padding = table.lookup(tf.constant("b"))
+            data = tf.data.Dataset.from_tensors(tf.constant(["a", "b"])).map(table.lookup).repeat()
+            data = data.padded_batch(2, padded_shapes=[3], padding_values=padding)
+            first = tf1.data.make_initializable_iterator(data)
+            taken = tf.data.Dataset.from_tensors(first.get_next())
+            second = tf1.data.make_initializable_iterator(taken)
+            weights = variable("weights", second.get_next(), use_resource=True)
+            [fill] = tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS)
+        last_first = [weights.initializer, second.initializer, first.initializer, fill]
+        order = initializer_order(last_first)
+        self.assertEqual(order, [[each] for each in reversed(last_first)])
+        with tf1.Session(graph=graph) as session:
+            for together in order:
+                session.run(together)
+            self.assertAllEqual(session.run(weights.value()), [[1, 2, 2]] * 2)
+
     def test_a_value_read_where_it_is_initialised_counts(self):
         # As averages of variables begin.
         with new_graph():

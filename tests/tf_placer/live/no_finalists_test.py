@@ -29,8 +29,7 @@ class OutcomeWithoutFinalistsTest(absltest.TestCase):
         self.assertEqual(self.outcome(trial(0, None)), Outcome.NO_TIME)
         self.assertEqual(
             self.why,
-            "only the graph as it came was measured within max_trials=20 and max_secs=60: allow "
-            "more",
+            "only the graph as it came was measured within 20 trials and 60 s: allow more",
         )
 
     def test_without_any_trial_it_says_so(self):
@@ -47,7 +46,7 @@ class OutcomeWithoutFinalistsTest(absltest.TestCase):
         for original in (trial(0, None), failed(0, None, _OOM)):
             self.assertEqual(self.outcome(original, *trials), Outcome.NO_TIME)
             self.assertRegex(self.why, "^2 were tried, and each was given up .*the last: failure 2")
-            self.assertIn("allow more time (max_secs), with another log_dir", self.why)
+            self.assertIn("allow more time, in another directory", self.why)
 
     def test_any_other_failure_says_that_no_placement_ran(self):
         trials = [

@@ -412,7 +412,7 @@ class RunTest(tf.test.TestCase):
     def test_a_budget_of_one_trial_measures_the_original_only(self):
         self.assertEqual(self.run_search(Script(), max_trials=1), Outcome.NO_TIME)
         self.assertIn(
-            "only the graph as it came was measured within max_trials=1",
+            "only the graph as it came was measured within 1 trial",
             self.directory.read_result().note,
         )
         self.assertLen(read_log(self.directory.trials)[1], 1)

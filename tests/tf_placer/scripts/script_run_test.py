@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -11,6 +12,9 @@ import textwrap
 import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import Outcome, RunResult
+from tf_placer.machines.lookup import find_machine
 
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 _ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"
@@ -34,16 +38,17 @@ class ScriptRunTest(tf.test.TestCase):
         )
         return done.returncode, done.stdout, done.stderr
 
-    def run_plainly(self, *args: str) -> str:
+    def run_plainly(self, *args: str, code: int = 0) -> str:
         """Standard output of the script without tf_placer."""
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "train.py", *args],
             cwd=self.directory,
             env=_ENVIRON,
             capture_output=True,
             text=True,
-            check=True,
-        ).stdout
+        )
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout
 
     def test_a_script_is_the_main_module_and_ends_as_it_ends(self):
         code, output, errors = self.run_script(
@@ -60,7 +65,8 @@ class ScriptRunTest(tf.test.TestCase):
         )
         self.assertEqual(code, 1, errors)
         self.assertRegex(errors, "No module named 'beside'")
-        self.assertStartsWith(errors, 'Traceback (most recent call last):\n  File "train.py", line')
+        trace = f'Traceback (most recent call last):\n  File "{self.directory}/train.py", line'
+        self.assertStartsWith(errors, trace)
         (self.directory / "beside.py").write_text("VALUE = 3")
         code, output, errors = self.run_script(
             (self.directory / "train.py").read_text(),
@@ -103,7 +109,9 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertAllClose(eval(self.run_plainly("4")), eval(again), rtol=1e-5)
         code, _, errors = self.run_script(script, "5")
         self.assertEqual(code, 0, errors)
-        self.assertIn("it has changed since, and runs as it came", errors)
+        # Where nothing was found, nobody looks at the step.
+        changed = "it has changed since, and runs as it came|found nothing faster; a --search_secs"
+        self.assertRegex(errors, changed)
         code, output, errors = self.run_script(script, "4", options=("--machine=local:3",))
         self.assertEqual((code, output), (1, ""))
         self.assertRegex(errors, "is a search for machine 'local:2', not 'local:3'")
@@ -146,9 +154,89 @@ class ScriptRunTest(tf.test.TestCase):
         self.assertEqual(mean, plain_mean)
         self.assertAllClose(eval(losses), eval(plain))
 
+    def test_a_script_that_calls_python_trains_as_alone(self):
+        script = """
+            import sys
+            import numpy as np
+            import tensorflow.compat.v1 as tf
+
+            tf.disable_eager_execution()
+            values = tf.py_func(lambda: np.ones(4, np.float32), [], tf.float32)
+            weights = tf.get_variable("weights", initializer=tf.ones([4, 1]))
+            loss = tf.reduce_mean((tf.matmul(tf.reshape(values, [1, 4]), weights) - 2.0) ** 2)
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+            with tf.Session() as session:
+                session.run(tf.global_variables_initializer())
+                print([float(session.run([loss, train])[0]) for _ in range(3)])
+                print([device.name for device in session.list_devices()])
+            sys.exit(3)
+            """
+        code, output, errors = self.run_script(script, options=("--machine=local:2",))
+        self.assertEqual((code, output), (3, self.run_plainly(code=3)), errors)
+        self.assertIn("runs as it came: 'PyFunc' calls a Python function", errors)
+        self.assertNotIn("train.tf_placer", os.listdir(self.directory))
+
+    def test_sessions_go_to_the_machine_only_if_their_graph_is_placed(self):
+        script = """
+            import tensorflow.compat.v1 as tf
+
+            tf.disable_eager_execution()
+            x = tf.placeholder(tf.float32, [2, 3])
+            first = tf.Session()
+            print(first.run(tf.reduce_sum(x), {x: [[1.0] * 3] * 2}))
+            weights = tf.get_variable("weights", initializer=tf.ones([3, 2]), use_resource=True)
+            loss = tf.reduce_mean(tf.matmul(x, weights, name="product") ** 2)
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+            second = tf.Session()
+            for session in (first, second):
+                try:
+                    session.run(train, {x: [[1.0] * 3] * 2})
+                except tf.errors.FailedPreconditionError:
+                    session.run(tf.global_variables_initializer())
+            losses = [s.run([loss, train], {x: [[1.0] * 3] * 2})[0] for s in (first, second) * 2]
+            print([float(each) for each in losses])
+            with tf.Graph().as_default(), tf.Session() as other:
+                print(other.run(tf.py_func(lambda: 5.0, [], tf.double)))
+            print([d.name for d in first.list_devices() + second.list_devices()], end="")
+            """
+        devices = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
+        placement = Placement("", devices, {"product": devices[1], "weights": devices[1]})
+        write_placement(placement, self.directory / "placement.json")
+        options = ("--machine=local:2", "--placement=placement.json")
+        code, output, errors = self.run_script(script, options=options)
+        self.assertEqual(code, 0, errors)
+        *printed, found = output.splitlines()
+        self.assertEqual(eval(found), [*devices] * 2)
+        self.assertEqual(printed, self.run_plainly().splitlines()[:-1])
+        self.assertEqual(errors.count("operations of the graph as"), 1)
+
+    def test_without_a_placement_nothing_of_a_script_is_touched(self):
+        script = """
+            import os, sys
+            print([each for each in sys.meta_path if "tf_placer.scripts" in type(each).__module__])
+            print("tensorflow" in sys.modules, os.sched_getaffinity(0), os.environ.get("A"))
+            print([name for name in os.environ if "TF_PLACER" in name])
+            """
+        log_dir = self.directory / "train.tf_placer"
+        log_dir.mkdir()
+        asked = {"fetches": [], "initializers": [], "placer": "auto", "placer_options": {}}
+        asked |= {"machine": find_machine("local:2").to_json()}
+        asked |= {"max_trials": 150, "max_secs": 25.0, "seed": 0}
+        (log_dir / "request.json").write_text(json.dumps(asked))
+        RunDirectory(log_dir).write_result(
+            RunResult(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}, is_complete=True)
+        )
+        for options in ((), ("--search_secs=20",), ("--placement=train.tf_placer",)):
+            code, output, errors = self.run_script(script, options=options)
+            self.assertEqual((code, output), (0, self.run_plainly()), errors)
+            self.assertIn("found nothing faster; a --search_secs of more than 25 goes on", errors)
+
     def test_what_is_not_there_is_named(self):
         for options, message in (
             (("--placement=no.json",), "tf_placer: .*no.json: no such placement"),
+            (("--search_secs=0",), "tf_placer: --search_secs must be more than 0, not 0"),
+            (("--placement=.",), "tf_placer: .* has no placement.json, and no search has begun"),
+            (("--placement=train.py",), "tf_placer: .*train.py is not a JSON file"),
             (("--machine=4xK80",), "tf_placer: .* is described, not attached"),
         ):
             code, output, errors = self.run_script("print(1)", options=options)

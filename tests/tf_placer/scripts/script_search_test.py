@@ -1,0 +1,60 @@
+"""Tests of when the search for a script's step begins, goes on, or is over."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from absl.testing import absltest
+
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import Outcome, RunResult
+from tf_placer.scripts.script_search import (
+    is_search_wanted,
+    needs_script,
+    read_refusal,
+    search_for_step,
+)
+
+_ENDED = RunResult(Outcome.NOT_FASTER, 3, 150, 25.0, None, None, None, {}, is_complete=True)
+
+
+class ScriptSearchTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = RunDirectory(self.create_tempdir().full_path)
+        self.said = []
+
+    def test_a_search_goes_on_with_more_time_than_it_had(self):
+        self.assertTrue(is_search_wanted(self.directory, None))
+        self.directory.write_result(_ENDED)
+        for secs, is_wanted in ((None, False), (10.0, False), (25.0, False), (26.0, True)):
+            self.assertEqual(is_search_wanted(self.directory, secs), is_wanted, secs)
+        self.directory.write_result(dataclasses.replace(_ENDED, max_secs=None))
+        self.assertFalse(is_search_wanted(self.directory, 1e9))
+
+    def test_an_interrupted_search_goes_on_as_its_verdict_says(self):
+        self.directory.write_result(dataclasses.replace(_ENDED, outcome=Outcome.INTERRUPTED))
+        self.assertTrue(is_search_wanted(self.directory, None))
+
+    def test_what_no_search_can_read_is_said_once(self):
+        (self.directory.path / "request.json").write_text("{}")
+        search_for_step(self.directory, 5.0, self.said.append)
+        self.assertRegex(self.said[0], "cannot be searched for: .*holds no step that can be read")
+        self.assertFalse(is_search_wanted(self.directory, None))
+        self.assertFalse(is_search_wanted(self.directory, 5.0))
+        self.assertTrue(is_search_wanted(self.directory, 6.0))
+        refusal = read_refusal(self.directory)
+        self.assertIn("holds no step that can be read", refusal.reason)
+        # A file that says something else refuses nothing.
+        (self.directory.path / "refusal.json").write_text(json.dumps([1]))
+        self.assertIsNone(read_refusal(self.directory))
+
+    def test_a_step_that_calls_python_needs_the_script(self):
+        self.assertFalse(needs_script(self.directory))
+        self.directory.graph.write_bytes(b"\n\x0eEagerPyFunc")
+        self.assertTrue(needs_script(self.directory))
+
+
+if __name__ == "__main__":
+    absltest.main()

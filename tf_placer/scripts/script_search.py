@@ -1,0 +1,123 @@
+"""The search for the step that a script's directory holds, and why there may be none."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import pathlib
+from collections.abc import Callable
+
+from graph_passes.errors import GraphError
+from graph_passes.json_records import read_record
+from tf_placer.errors import SearchError, error_text
+from tf_placer.files import read_json, write_json
+from tf_placer.live.own_files import REFUSAL
+from tf_placer.live.run_directory import RunDirectory
+from tf_placer.live.run_result import Outcome
+from tf_placer.text.notes import write_note
+
+__all__ = ["Refusal", "is_search_wanted", "needs_script", "read_refusal", "search_for_step"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a step is not searched for again.
+
+    Attributes:
+        reason: in one sentence.
+        search_secs: seconds that the search might have taken.
+    """
+
+    reason: str
+    search_secs: float
+
+
+def read_refusal(directory: RunDirectory) -> Refusal | None:
+    """Reads why the step of a directory is not searched for again; None if it may be."""
+    try:
+        return read_record(Refusal, read_json(directory.path / REFUSAL))
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def is_search_wanted(directory: RunDirectory, search_secs: float | None) -> bool:
+    """Says whether a search is to begin, or to go on.
+
+    Args:
+        directory: of the search; it has a request.
+        search_secs: seconds that somebody allows it; None if nobody says.
+
+    Raises:
+        OSError, ValueError: the directory cannot be read.
+    """
+    result = directory.read_result()
+    refusal = read_refusal(directory)
+    if refusal is None and (result is None or result.outcome is Outcome.INTERRUPTED):
+        return True
+    if search_secs is None:
+        return False
+    if refusal is not None:
+        return search_secs > refusal.search_secs
+    assert result is not None
+    return search_secs > (math.inf if result.max_secs is None else result.max_secs)
+
+
+def needs_script(directory: RunDirectory) -> bool:
+    """Says whether the step calls functions of the script, so that only its process can search."""
+    try:
+        return b"PyFunc" in directory.graph.read_bytes()
+    except OSError:
+        return False
+
+
+def search_for_step(
+    directory: RunDirectory, search_secs: float | None, say: Callable[[str], None]
+) -> None:
+    """Searches; whatever hinders it is told, and is no reason to end.
+
+    Args:
+        directory: of the search; it has a request.
+        search_secs: seconds that it may take; None for those of the request.
+        say: tells people something.
+    """
+    from tf_placer.live.optimization import optimize
+    from tf_placer.live.process import SearchKilledError
+    from tf_placer.scripts.kept_step import kept_source
+
+    refusal = directory.path / REFUSAL
+    refusal.unlink(missing_ok=True)
+    allowed_secs = search_secs or 0.0
+    try:
+        source, request, config = kept_source(directory)
+        allowed_secs = search_secs or request.max_secs
+        result = optimize(
+            source,
+            machine=request.machine,
+            max_trials=request.max_trials,
+            max_secs=allowed_secs,
+            log_dir=directory.path,
+            session_config=config,
+        )
+    except Exception as error:
+        reason = error_text(error)
+        if not isinstance(error, ImportError | OSError | RuntimeError | ValueError):
+            reason = f"{type(error).__name__}: {reason}"
+        reason = " ".join(reason.split())
+        say(f"the step cannot be searched for: {reason}")
+        # Another cause, such as a full disk, may be gone the next time.
+        is_cause_kept = isinstance(error, GraphError | SearchError)
+        if is_cause_kept and not isinstance(error, SearchKilledError):
+            _write(refusal, Refusal(reason, allowed_secs))
+        return
+    for text in (result.table(), result.explanation_table()):
+        if text:
+            write_note(text, end="\n\n")
+    say(f"{'placed' if result.changed else 'unchanged'} - {result.reason}")
+    if directory.read_result() is None and result.log_dir is None:
+        _write(refusal, Refusal(result.reason, allowed_secs))
+
+
+def _write(path: pathlib.Path, refusal: Refusal) -> None:
+    with contextlib.suppress(OSError):  # Then the next run searches again.
+        write_json(path, dataclasses.asdict(refusal))

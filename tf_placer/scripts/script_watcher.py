@@ -1,0 +1,85 @@
+"""A watcher that nothing of a script depends on: where it fails, the script runs on."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from graph_passes.messages import shortened
+from tf_placer.scripts.watched_runs import Watcher
+
+__all__ = ["ScriptWatcher"]
+
+
+class ScriptWatcher:
+    """Passes what it is told on to another watcher, in the process of the script alone.
+
+    Processes that the script forks run as they do without it: they share the connections of this
+    one, and cannot begin the script anew.
+    """
+
+    def __init__(self, make: Callable[[], Watcher], say: Callable[[str], None]) -> None:
+        """Prepares to watch.
+
+        Args:
+            make: makes the other watcher, once the script has imported TensorFlow.
+            say: tells people something.
+        """
+        self._make, self._say = make, say
+        self._process, self._has_failed = os.getpid(), False
+
+    @functools.cached_property
+    def _watcher(self) -> Watcher:
+        return self._make()
+
+    @property
+    def has_met_step(self) -> bool:
+        """Whether there was a training step, placeable or not."""
+        return self._has_failed or ("_watcher" in vars(self) and self._watcher.has_met_step)
+
+    @property
+    def may_have_broken(self) -> bool:
+        """Whether something was placed, and has not trained yet."""
+        return "_watcher" in vars(self) and self._watcher.may_have_broken
+
+    def eager_begins(self) -> None:
+        """Passes it on."""
+        self._tell(lambda watcher: watcher.eager_begins())
+
+    def graph_extended(self, session: Any) -> None:
+        """Passes it on."""
+        self._tell(lambda watcher: watcher.graph_extended(session))
+
+    def session_runs(self, session: Any, fetches: Any, feeds: Mapping[Any, Any] | None) -> None:
+        """Passes it on."""
+        self._tell(lambda watcher: watcher.session_runs(session, fetches, feeds))
+
+    def session_ran(self) -> None:
+        """Passes it on."""
+        self._tell(lambda watcher: watcher.session_ran())
+
+    def function_called(
+        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Callable[..., Any] | None:
+        """Passes it on."""
+        placed: Callable[..., Any] | None
+        placed = self._tell(lambda watcher: watcher.function_called(function, args, kwargs))
+        return placed
+
+    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
+        """Passes it on."""
+        self._tell(lambda watcher: watcher.model_trains(model, first_batch, data))
+
+    def _tell(self, tell: Callable[[Watcher], Any]) -> Any:
+        """Tells the other watcher something; its first error is said, and ends the watching."""
+        if self._has_failed or os.getpid() != self._process:
+            return None
+        try:
+            return tell(self._watcher)
+        except Exception as error:
+            self._has_failed = True
+            text = shortened(" ".join(f"{type(error).__name__}: {error}".split()))
+            self._say(f"the script runs on as it came, because it could not be watched: {text}")
+            return None
