@@ -12,6 +12,7 @@ import functools
 import os
 import pathlib
 import runpy
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -57,7 +58,7 @@ def run_script(
         GraphError, LogError, MachineError, SearchError, OSError: the step cannot be searched for;
             the script does not run then.
     """
-    beginning = _Beginning()
+    beginning = _Beginning(script, args)
     if not os.path.isfile(script):
         raise FileNotFoundError(2, "no such script", script)
     # The script may go elsewhere.
@@ -89,17 +90,26 @@ def run_script(
 class _Beginning:
     """What the process was when it began, so that it can begin anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str, args: Sequence[str]) -> None:
         self._directory, self._environ = os.getcwd(), dict(os.environ)
+        self._script = [script, *args]
 
     def again(self, cluster: LocalCluster | None) -> NoReturn:
         """Begins anew. Nothing that the script has open is ended in any other way."""
+        self._execute(sys.orig_argv[1:], cluster)
+
+    def plainly(self, cluster: LocalCluster | None) -> NoReturn:
+        """Begins anew as `python SCRIPT ARGS...`."""
+        options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        self._execute([*options, *self._script], cluster)
+
+    def _execute(self, args: Sequence[str], cluster: LocalCluster | None) -> NoReturn:
         if cluster is not None:
             cluster.close()
         sys.stdout.flush()
         sys.stderr.flush()
         os.chdir(self._directory)
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environ)
+        os.execve(sys.executable, [sys.executable, *args], self._environ)
 
 
 class _Watching:
@@ -157,16 +167,21 @@ class _Watching:
         placed: Callable[..., Any] | None = self._steps.function_called(function, args, kwargs)
         return placed
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
+    def model_trains(
+        self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
+    ) -> Callable[[Any], None] | None:
         """Passes it on."""
-        self._steps.model_trains(model, first_batch, data)
+        take: Callable[[Any], None] | None = self._steps.model_trains(model, look)
+        return take
 
     def say_if_no_step(self, script: str) -> None:
         """Says at the end of the script if it did not train."""
-        if "_steps" not in vars(self) or not self._steps.has_met_step:
+        if "_steps" not in vars(self) or not self._steps.is_explained:
             _say(
-                f"{script} ran as it came: no training step was met that a session, a tf.function "
-                "or a Keras model runs and that can be placed"
+                f"{script} ran as it came: no training step was met. That is one run of a session, "
+                "one call of a tf.function or the fit of a Keras model that computes a loss from "
+                "data and updates trainable variables or returns their gradients: what runs "
+                "operation by operation has to be put into one tf.function"
             )
 
 
@@ -196,6 +211,7 @@ def _seeking(
             search_secs,
             say=_say,
             begin_again=lambda: beginning.again(watching.cluster),
+            begin_plainly=lambda: beginning.plainly(watching.cluster),
         )
 
     return _Watching(found, make, connects=False)
