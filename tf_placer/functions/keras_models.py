@@ -10,7 +10,14 @@ import tensorflow as tf
 
 from graph_passes.errors import GraphError
 
-__all__ = ["check_model", "has_train_step", "is_keras_model", "set_train_step", "train_step_of"]
+__all__ = [
+    "check_model",
+    "check_training",
+    "has_train_step",
+    "is_keras_model",
+    "set_train_step",
+    "train_step_of",
+]
 
 _PACKAGES = ("keras", "tf_keras")
 _VERSION_2 = ".engine."
@@ -41,6 +48,17 @@ def check_model(model: Any) -> None:
         raise GraphError(
             f"{name} has no variables yet: call it on a batch, or build it, before it is placed"
         )
+    check_training(model)
+
+
+def check_training(model: Any) -> None:
+    """Makes sure of what a model need not be built for.
+
+    Raises:
+        GraphError: it is not compiled, runs eagerly, under XLA or under a distribution strategy;
+            the message says what to do.
+    """
+    name = f"the model {model.name!r}"
     if getattr(model, "optimizer", None) is None:
         raise GraphError(f"{name} is not compiled: call compile(optimizer, loss) first")
     if model.run_eagerly:

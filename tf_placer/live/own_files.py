@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 __all__ = [
-    "EXAMPLE",
     "REFUSAL",
     "TRAINED_BY",
     "check_own_graph",
@@ -27,7 +26,7 @@ __all__ = [
 ]
 
 #: Names of what `run` keeps of a training step, beside what is asked.
-EXAMPLE, TRAINED_BY, REFUSAL = "batch.pb", "trained_by.json", "refusal.json"
+TRAINED_BY, REFUSAL = "trained_by.json", "refusal.json"
 
 _REQUEST = "request.json"
 # Each way to begin writes one of these before anything else.
@@ -100,7 +99,6 @@ def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], A
         TRIALS: read_log_header,
         _REQUEST: lambda path: directory.read_machine(),
         TRAINED_BY: _read_texts,
-        EXAMPLE: _read_structure,
         REFUSAL: lambda path: read_json(path)["reason"],
         directory.graph.name: _read_graph,
         "session_config": _read_config,
@@ -129,12 +127,6 @@ def _read_config(path: pathlib.Path) -> object:
     import tensorflow as tf
 
     return _parsed(path, tf.compat.v1.ConfigProto)
-
-
-def _read_structure(path: pathlib.Path) -> object:
-    from tensorflow.core.protobuf import struct_pb2
-
-    return _parsed(path, struct_pb2.StructuredValue)
 
 
 def _read_placement(path: pathlib.Path) -> object:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
-from tensorflow.core.protobuf import struct_pb2
-from tensorflow.python.saved_model import nested_structure_coder
 
 from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
@@ -21,15 +16,13 @@ from graph_passes.functions import called_functions
 from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
-from tf_placer.files import read_json, write_bytes, write_json
+from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source, read_graph
-from tf_placer.live.own_files import EXAMPLE, TRAINED_BY
+from tf_placer.live.own_files import TRAINED_BY
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 
 __all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
-
-_ITEMS = "items"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,8 +36,6 @@ class KeptStep:
         trained_by: what it fetches that trains; nothing where that is not known.
         fingerprint: of the operations that these need; None where they are not known.
         graph_def: the graph that they are in; None where it is not known.
-        coded_example: of a Keras model, the shapes and types of the batch that it was placed with,
-            if TensorFlow can write them down; else None.
     """
 
     title: str
@@ -53,23 +44,6 @@ class KeptStep:
     trained_by: tuple[str, ...] = ()
     fingerprint: str | None = None
     graph_def: tf.compat.v1.GraphDef | None = None
-    coded_example: bytes | None = None
-
-    @functools.cached_property
-    def example(self) -> Any:
-        """A batch of zeros of these shapes and types; None if they are not known.
-
-        Types of a library are known when the script has imported it.
-        """
-        if self.coded_example is None:
-            return None
-        coded = struct_pb2.StructuredValue.FromString(self.coded_example)
-        try:
-            specs = _from_order(nested_structure_coder.decode_proto(coded))
-            with tf.init_scope():
-                return tf.nest.map_structure(_zeros, specs)
-        except (nested_structure_coder.NotEncodableError, TypeError, ValueError):
-            return None
 
     def is_in(self, graph_def: tf.compat.v1.GraphDef) -> bool:
         """Says whether a graph has this step, or, where only devices are known, what has them."""
@@ -108,7 +82,6 @@ def keep_step(
     source: Source,
     session_config: tf.compat.v1.ConfigProto,
     trained_by: Sequence[str],
-    example: Any = None,
 ) -> None:
     """Writes down a step that is to be searched for.
 
@@ -118,7 +91,6 @@ def keep_step(
         source: the graph and its step.
         session_config: of the script's sessions.
         trained_by: those of the fetches that train; others only look at what is trained.
-        example: of a Keras model, a batch.
 
     Raises:
         OSError: the directory cannot be written.
@@ -126,11 +98,6 @@ def keep_step(
     directory.path.mkdir(parents=True, exist_ok=True)
     # First: by this file alone what a kill leaves of the others is told from somebody else's.
     write_json(directory.path / TRAINED_BY, [*trained_by])
-    if example is not None:
-        specs = tf.nest.map_structure(tf.type_spec_from_value, example)
-        with contextlib.suppress(nested_structure_coder.NotEncodableError):
-            coded = nested_structure_coder.encode_structure(_with_order(specs))
-            write_bytes(directory.path / EXAMPLE, coded.SerializeToString())
     directory.write_request(
         request, source.graph_def.SerializeToString(), session_config.SerializeToString()
     )
@@ -167,7 +134,6 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no search that can be read: {error}"
         ) from error
-    example = directory.path / EXAMPLE
     return KeptStep(
         os.fspath(path),
         placement,
@@ -175,7 +141,6 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         tuple(trained_by),
         fingerprint,
         graph_def,
-        example.read_bytes() if example.exists() else None,
     )
 
 
@@ -195,44 +160,6 @@ def kept_source(directory: RunDirectory) -> tuple[Source, Request, tf.compat.v1.
     step = request.step
     graph = OpGraph.from_graph_def(graph_def, step.fetches, step.feeds)
     return Source(graph, step), request, tf.compat.v1.ConfigProto.FromString(config)
-
-
-def _zeros(spec: tf.TypeSpec) -> Any:
-    if isinstance(spec, tf.SparseTensorSpec):
-        rank = len(spec.shape)
-        return tf.SparseTensor(tf.zeros([0, rank], tf.int64), tf.zeros([0], spec.dtype), spec.shape)
-    if isinstance(spec, tf.RaggedTensorSpec):
-        # One element in each row: a model may be called on it.
-        ones = tf.ones([spec.shape[0]], spec.row_splits_dtype)
-        values = tf.zeros([spec.shape[0], *spec.shape[spec.ragged_rank + 1 :]], spec.dtype)
-        return tf.RaggedTensor.from_nested_row_lengths(values, [ones] * spec.ragged_rank)
-    if isinstance(spec, tf.TensorSpec):
-        return tf.zeros(spec.shape, spec.dtype)
-    parts = tf.nest.flatten(spec, expand_composites=True)
-    zeros = [tf.zeros([size or 0 for size in part.shape], part.dtype) for part in parts]
-    return tf.nest.pack_sequence_as(spec, zeros, expand_composites=True)
-
-
-def _with_order(batch: Any) -> Any:
-    """Makes lists of dictionaries: TensorFlow writes these in no order, but a step may go by it."""
-    if isinstance(batch, Mapping):
-        return {_ITEMS: [[key, _with_order(value)] for key, value in batch.items()]}
-    if isinstance(batch, tuple | list):
-        return _like(batch, [_with_order(each) for each in batch])
-    return batch
-
-
-def _from_order(batch: Any) -> Any:
-    """Turns what `_with_order` made into what it was given."""
-    if isinstance(batch, Mapping):
-        return {key: _from_order(value) for key, value in batch[_ITEMS]}
-    if isinstance(batch, tuple | list):
-        return _like(batch, [_from_order(each) for each in batch])
-    return batch
-
-
-def _like(one: Any, parts: list[Any]) -> Any:
-    return type(one)(*parts) if hasattr(one, "_fields") else type(one)(parts)
 
 
 def _operation(name: str) -> str:

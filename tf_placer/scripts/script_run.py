@@ -122,10 +122,12 @@ def _run(
 
 
 def _say_if_no_step(script: str, watcher: ScriptWatcher | None) -> None:
-    if watcher is not None and not watcher.has_met_step:
+    if watcher is not None and not watcher.is_explained:
         say(
-            f"{script} ran as it came: no training step was met that a session, a tf.function "
-            "or a Keras model runs and that can be placed"
+            f"{script} ran as it came: no training step was met. That is one run of a session, "
+            "one call of a tf.function or the fit of a Keras model that computes a loss from "
+            "data and updates trainable variables or returns their gradients: what runs "
+            "operation by operation has to be put into one tf.function"
         )
 
 

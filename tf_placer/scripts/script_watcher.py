@@ -35,9 +35,9 @@ class ScriptWatcher:
         return self._make()
 
     @property
-    def has_met_step(self) -> bool:
-        """Whether there was a training step, placeable or not."""
-        return self._has_failed or ("_watcher" in vars(self) and self._watcher.has_met_step)
+    def is_explained(self) -> bool:
+        """Whether people know what became of the training step."""
+        return self._has_failed or ("_watcher" in vars(self) and self._watcher.is_explained)
 
     @property
     def may_have_broken(self) -> bool:
@@ -68,9 +68,14 @@ class ScriptWatcher:
         placed = self._tell(lambda watcher: watcher.function_called(function, args, kwargs))
         return placed
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
+    def model_trains(
+        self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
+    ) -> Callable[[Any], None] | None:
         """Passes it on."""
-        self._tell(lambda watcher: watcher.model_trains(model, first_batch, data))
+        take = self._tell(lambda watcher: watcher.model_trains(model, look))
+        if take is None:
+            return None
+        return lambda batch: self._tell(lambda watcher: take(batch))
 
     def _tell(self, tell: Callable[[Watcher], Any]) -> Any:
         """Tells the other watcher something; its first error is said, and ends the watching."""

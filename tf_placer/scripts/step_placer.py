@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from graph_passes.renaming import names_in, renamed_placement
 from tf_placer.functions.connection import connect
-from tf_placer.functions.keras_models import has_train_step
+from tf_placer.functions.keras_models import check_training, has_train_step
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
@@ -21,6 +22,7 @@ from tf_placer.inputs.session_hook import apply_placement
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.kept_step import KeptStep
 from tf_placer.scripts.sent_graphs import (
     SentGraphs,
@@ -55,7 +57,7 @@ class StepPlacer:
         self._can_connect, self._has_placed, self._has_trained = True, False, False
         # Threads in which a session runs the step.
         self._training: set[int] = set()
-        self._has_said_changed = False
+        self._has_said_changed = self._has_said_stays = False
         self._is_busy = False
         self._sent = SentGraphs()
         # Of graphs with the step: whether they are placed.
@@ -64,6 +66,11 @@ class StepPlacer:
         self._functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         # Of Keras models: whether they were placed.
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether people know what became of the training step."""
+        return self.has_met_step or self._has_said_changed or self._has_said_stays
 
     @property
     def may_have_broken(self) -> bool:
@@ -228,23 +235,28 @@ class StepPlacer:
 
         return run
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
-        """Places the training step of a Keras model if it is the one."""
+    def model_trains(
+        self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
+    ) -> Callable[[Any], None] | None:
+        """Returns what places the training step of a Keras model if it is the one."""
+        del look  # The training itself is to begin.
         if self._is_busy or not self._can_connect or not tf.executing_eagerly():
-            return
+            return None
         is_compiled_again = self._models.get(model, False) and not has_train_step(model)
         if model in self._models and not is_compiled_again:
-            return
+            return None
         self._models[model] = False
+        try:
+            check_training(model)
+            check_train_function(model)
+        except GraphError as error:
+            self._stays(f"the model {model.name!r}", error)
+            return None
+        return functools.partial(self._place_model, model)
+
+    def _place_model(self, model: Any, batch: Any) -> None:
         self._is_busy = True
         try:
-            batch = self._step.example
-            if batch is None:
-                batch = first_batch()
-            elif not model.built and not self._may_build(batch, data):
-                if not self.has_met_step:
-                    self._changed()
-                return
             build(model, batch)
             placed = self._placed(trace_step(model, batch))
             if placed is not None:
@@ -255,15 +267,6 @@ class StepPlacer:
             self._stays(f"the model {model.name!r}", error)
         finally:
             self._is_busy = False
-
-    def _may_build(self, batch: Any, data: Any) -> bool:
-        """Says whether to build a model on a batch: on another shape it could not be trained then.
-
-        To look at the data of the script would change what it gives later. Of the first model that
-        is trained on what tells no shapes, such as a generator, the batch is taken to be the one.
-        """
-        fits = _fits(batch, data)
-        return not self.has_met_step if fits is None else fits
 
     def _placed(self, traced: TracedStep) -> PlacedStep | None:
         """Makes what places a traced step; None if it is another one, or stays as it came."""
@@ -293,6 +296,7 @@ class StepPlacer:
 
     def _stays(self, name: str, error: Exception) -> None:
         if not self._has_placed:  # What comes after it is something else.
+            self._has_said_stays = True
             self._say(f"{name} stays as it came: {error}")
 
     def _changed(self) -> None:
@@ -302,30 +306,6 @@ class StepPlacer:
                 f"the training step is not the one of {self._step.title!r}: it has changed since, "
                 "and runs as it came; another --log_dir has it searched for"
             )
-
-
-def _fits(batch: Any, data: Any) -> bool | None:
-    """Says whether data has what a model takes of a batch; None if it does not tell its shapes."""
-    if isinstance(data, tf.data.Dataset):
-        data = _inputs(data.element_spec)
-    given, taken = tf.nest.flatten(data), tf.nest.flatten(_inputs(batch))
-    if not all(hasattr(each, "shape") for each in given):
-        return None
-    return len(given) == len(taken) and all(
-        _row_shape(one).is_compatible_with(_row_shape(other))
-        for one, other in zip(given, taken, strict=True)
-    )
-
-
-def _inputs(batch: Any) -> Any:
-    """Returns what a model takes of (x, y), (x, y, sample_weight) or x."""
-    return batch[0] if isinstance(batch, tuple) else batch
-
-
-def _row_shape(leaf: Any) -> tf.TensorShape:
-    shape = tf.TensorShape(leaf.shape)
-    # Keras makes rows of single numbers.
-    return tf.TensorShape([1]) if shape.rank == 1 else shape[1:]
 
 
 def _has_trained(model: Any) -> bool:

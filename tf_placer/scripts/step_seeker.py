@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.errors import GraphError
+from tf_placer.functions.keras_models import check_training
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
@@ -21,6 +23,7 @@ from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO, check_options
+from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import keep_step
 from tf_placer.scripts.sent_graphs import (
@@ -68,8 +71,8 @@ class StepSeeker:
         self._earlier_feeds = weakref.WeakKeyDictionary()
 
     @property
-    def has_met_step(self) -> bool:
-        """Whether there was a training step, placeable or not."""
+    def is_explained(self) -> bool:
+        """Whether people know what became of the training step."""
         return self.is_over
 
     @property
@@ -156,23 +159,24 @@ class StepSeeker:
             name = getattr(function.python_function, "__name__", "without a name")
             self._found(f"the function {name!r}", read)
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
+    def model_trains(self, model: Any, look: Callable[[Callable[[Any], Any]], Any]) -> None:
         """Takes the training step of a Keras model."""
-        del data
         if self.is_over or self._is_busy or not tf.executing_eagerly():
             return
-        self._is_busy = True
         try:
-            batch = first_batch()
-        finally:
-            self._is_busy = False
-        if batch is not None:
+            check_training(model)
+            check_train_function(model)
+        except GraphError as error:
+            self.is_over = True
+            self._say_stays(error)
+            return
+
+        def read(batch: Any) -> Source:
             build(model, batch)
-            self._found(
-                f"that of the model {model.name!r}",
-                lambda: read_step(model, example=batch).source,
-                example=batch,
-            )
+            return read_step(model, example=batch).source
+
+        title = f"that of the model {model.name!r}"
+        self._found(title, lambda: look(read), go_on=lambda: self._begin_again(Stage.ORIGINAL))
 
     def _found(
         self,
@@ -180,7 +184,7 @@ class StepSeeker:
         read: Callable[[], Source],
         config: tf.compat.v1.ConfigProto | None = None,
         trained_by: Sequence[str] | None = None,
-        example: Any = None,
+        go_on: Callable[[], None] = lambda: None,
     ) -> None:
         config = config or tf.compat.v1.ConfigProto()
         self._is_busy = self.is_over = True
@@ -198,7 +202,8 @@ class StepSeeker:
             caller = check_python_functions_are_here(source, self._machine)
         except GraphError as error:
             self._is_busy = False
-            self._say(f"the training step cannot be placed, and runs as it came: {error}")
+            self._say_stays(error)
+            go_on()
             return
         request = Request(
             step=source.step,
@@ -211,7 +216,7 @@ class StepSeeker:
         )
         if trained_by is None:
             trained_by = source.step.fetches
-        keep_step(self._directory, request, source, config, trained_by, example)
+        keep_step(self._directory, request, source, config, trained_by)
         if caller is not None:
             # It needs functions of this process.
             optimize(
@@ -228,6 +233,9 @@ class StepSeeker:
         # What was searched for here, even if somebody ended that, is not searched for at once.
         self._begin_again(Stage.FIRST if caller is None else Stage.SEARCHED)
 
+    def _say_stays(self, error: GraphError) -> None:
+        self._say(f"the training step cannot be placed, and runs as it came: {error}")
+
 
 def build(model: Any, batch: Any) -> None:
     """Makes the variables of a Keras model that its first batch would make, where that works.
@@ -235,7 +243,8 @@ def build(model: Any, batch: Any) -> None:
     A model with a training step of its own need not be what can be called on a batch.
     """
     if not model.built:
-        with contextlib.suppress(Exception):
+        # As the first step would: nothing is computed, and no random number drawn.
+        with contextlib.suppress(Exception), FuncGraph("build").as_default():
             model(batch[0] if isinstance(batch, tuple) else batch)
 
 

@@ -19,8 +19,8 @@ class Watcher(Protocol):
     """Is told what is about to run."""
 
     @property
-    def has_met_step(self) -> bool:
-        """Whether there was a training step, placeable or not."""
+    def is_explained(self) -> bool:
+        """Whether people know what became of the training step."""
 
     @property
     def may_have_broken(self) -> bool:
@@ -53,13 +53,19 @@ class Watcher(Protocol):
     ) -> Callable[..., Any] | None:
         """Is told before a tf.function is called eagerly; may name another one to be called."""
 
-    def model_trains(self, model: Any, first_batch: Callable[[], Any], data: Any) -> None:
+    def model_trains(
+        self, model: Any, look: Callable[[Callable[[Any], Any]], Any]
+    ) -> Callable[[Any], None] | None:
         """Is told before a Keras model is trained.
 
         Args:
             model: the model.
-            first_batch: finds out what its training step is given first.
-            data: what it is trained on, the argument `x`.
+            look: calls a function with the first batch and returns what it returns; the process
+                has to begin anew afterwards. See `look_at_first_batch`.
+
+        Returns:
+            What is called with the first batch when the training itself has come to it, if
+            anything.
         """
 
 
@@ -154,23 +160,22 @@ def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:
     Function.__call__ = watched_call
 
 
-class _FirstBatchError(BaseException):
-    """Carries the first batch out of the training."""
-
-
 def _watch_training(model_class: Any, name: str, watcher: Watcher, used: list[Any]) -> None:
     train = getattr(model_class, name)
 
     @functools.wraps(train)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        def first_batch() -> Any:
-            return _first_batch(self, lambda: train(self, *args, **kwargs))
+        # TensorFlow is imported by the script, and not before.
+        from tf_placer.scripts.first_batches import hand_over_first_batch, look_at_first_batch
 
+        look = functools.partial(look_at_first_batch, self, train, args, kwargs)
         used.append(self)
         try:
-            if len(used) == 1:
-                watcher.model_trains(self, first_batch, args[0] if args else kwargs.get("x"))
-            return train(self, *args, **kwargs)
+            take = watcher.model_trains(self, look) if len(used) == 1 else None
+            if take is None:
+                return train(self, *args, **kwargs)
+            with hand_over_first_batch(self, take):
+                return train(self, *args, **kwargs)
         finally:
             used.pop()
 
@@ -190,21 +195,3 @@ def _pass_over(model_class: Any, name: str, used: list[Any]) -> None:
             used.pop()
 
     setattr(model_class, name, watched)
-
-
-def _first_batch(model: Any, train: Callable[[], Any]) -> Any:
-    """Has Keras make its first batch, just as it does it, and stops there."""
-
-    def stop(data: Any) -> None:
-        raise _FirstBatchError(data)
-
-    runs_eagerly = model.run_eagerly
-    model.run_eagerly, model.train_step, model.train_function = True, stop, None
-    try:
-        train()
-    except _FirstBatchError as found:
-        return found.args[0]
-    finally:
-        del model.train_step
-        model.run_eagerly, model.train_function = runs_eagerly, None
-    return None

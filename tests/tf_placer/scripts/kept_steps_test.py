@@ -29,6 +29,23 @@ def begin_again() -> None:
     raise BeginAgainError
 
 
+class BeginPlainlyError(Exception):
+    """The script would begin again with nobody watching it."""
+
+
+def begin_plainly() -> None:
+    raise BeginPlainlyError
+
+
+def look_at(batch: Any) -> Any:
+    """Makes what has a function look at the first batch."""
+    return lambda look: look(batch)
+
+
+def no_look(look: Any) -> None:
+    raise AssertionError("the data is the script's")
+
+
 def compiled(model_class: type[tf.keras.Model]) -> tf.keras.Model:
     """Makes a model with a training step of its own, the same each time."""
     tf.keras.backend.clear_session()
@@ -45,7 +62,12 @@ class KeptStepsTest(tf.test.TestCase):
         self.directory = RunDirectory(self.path)
         self.said: list[str] = []
         self.seeker = StepSeeker(
-            self.directory, MACHINE, 60.0, say=self.said.append, begin_again=begin_again
+            self.directory,
+            MACHINE,
+            60.0,
+            say=self.said.append,
+            begin_again=begin_again,
+            begin_plainly=begin_plainly,
         )
 
     def place(self) -> Placement:
@@ -127,6 +149,7 @@ class KeptStepsTest(tf.test.TestCase):
             self.assertEqual({op.device for op in graph.get_operations()}, {""})
         self.assertIn("it has changed since", self.said[2])
         self.assertFalse(placer.has_met_step)
+        self.assertTrue(placer.is_explained)
 
     def test_operations_beside_the_step_may_have_each_others_names(self):
         """As in Keras' graph mode, which looks at variables in an order of chance."""
@@ -287,18 +310,15 @@ class KeptStepsTest(tf.test.TestCase):
         tf.keras.backend.clear_session()
         model = make()
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(model, lambda: (tf.constant(x), tf.constant(y)), None)
+            self.seeker.model_trains(model, look_at((tf.constant(x), tf.constant(y))))
         self.place()
-
-        def no_batch() -> Any:
-            raise AssertionError("the data is the script's")
 
         losses = []
         for is_placed in (False, True):
             tf.keras.backend.clear_session()
             model = make()
             if is_placed:
-                self.placer().model_trains(model, no_batch, None)
+                self.placer().model_trains(model, no_look)((x, y))
             losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
         self.assertAllClose(losses[0], losses[1])
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
@@ -316,16 +336,16 @@ class KeptStepsTest(tf.test.TestCase):
 
         x, y = np.ones([4, 3], np.float32), np.zeros([4, 2], np.float32)
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: (tf.constant(x), tf.constant(y)), None)
+            self.seeker.model_trains(make(), look_at((tf.constant(x), tf.constant(y))))
         self.place()
         placer, losses = self.placer(), []
         for i in range(3):
             model = make()
             if i < 2:
-                placer.model_trains(model, lambda: None, None)
+                placer.model_trains(model, no_look)((x, y))
             losses.append(model.fit(x, y, batch_size=4, epochs=3, verbose=0).history["loss"])
         self.assertAllClose(losses[:2], [losses[2]] * 2)
-        placer.model_trains(make("relu"), lambda: None, None)
+        placer.model_trains(make("relu"), no_look)((x, y))
         self.assertLen(self.said, 3)
         for line in self.said[1:]:
             self.assertRegex(line, r"^placed \d+ operations of the training step")
@@ -338,29 +358,23 @@ class KeptStepsTest(tf.test.TestCase):
             model.compile("sgd", "mse", jit_compile=False)
             return model
 
-        def batches(width: int) -> tf.data.Dataset:
-            return tf.data.Dataset.from_tensors((tf.ones([4, width]), tf.zeros([4, 2])))
+        def batch(width: int) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.ones([4, width]), tf.zeros([4, 2])
 
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(make(), lambda: next(iter(batches(3))), batches(3))
+            self.seeker.model_trains(make(), look_at(batch(3)))
         self.place()
         placer = self.placer()
-        for data, is_placed in ((batches(3), True), (batches(5), False), (iter([]), False)):
+        for width in (5, 3):
             model = make()
-            placer.model_trains(model, lambda: None, data)
-            self.assertEqual(model.built, is_placed)
-        model.fit(batches(5), verbose=0)
-        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
-        # The script has changed.
-        placer, said = self.placer(), len(self.said)
-        for data in (np.ones([8, 5]), {"x": np.ones([8, 3]), "more": np.ones([8])}):
-            model = make()
-            placer.model_trains(model, lambda: None, data)
+            take = placer.model_trains(model, no_look)
             self.assertFalse(model.built)
-        self.assertLen(self.said, said + 1)
-        self.assertIn("it has changed since", self.said[-1])
+            take(batch(width))
+            self.assertEqual(model.input_shape, (4, width))
+        self.assertIn("it has changed since", self.said[-2])
+        self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
-    def test_a_batch_is_kept_with_the_order_of_its_parts(self):
+    def test_a_batch_may_have_an_order_of_its_parts(self):
         class Ordered(tf.keras.Model):
             def __init__(self) -> None:
                 super().__init__()
@@ -374,12 +388,9 @@ class KeptStepsTest(tf.test.TestCase):
         names = [f"part_{i}" for i in (3, 1, 4, 5, 9, 2, 6, 8, 7, 0)]
         batch = ({"parts": {name: tf.ones([]) for name in names}}, tf.ones([]))
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(compiled(Ordered), lambda: batch, None)
+            self.seeker.model_trains(compiled(Ordered), look_at(batch))
         self.place()
-        example = read_kept_step(self.path).example
-        self.assertEqual([*example[0]["parts"]], names)
-        self.assertIsInstance(example, tuple)
-        self.placer().model_trains(compiled(Ordered), lambda: batch, None)
+        self.placer().model_trains(compiled(Ordered), no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
 
     def test_a_batch_may_have_sparse_and_ragged_tensors(self):
@@ -400,10 +411,10 @@ class KeptStepsTest(tf.test.TestCase):
             tf.constant([["a"], ["b"]]),
         )
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(compiled(Sums), lambda: batch, None)
+            self.seeker.model_trains(compiled(Sums), look_at(batch))
         self.place()
         model = compiled(Sums)
-        self.placer().model_trains(model, lambda: batch, None)
+        self.placer().model_trains(model, no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         self.assertAllEqual(model.train_step(batch)["total"], 17.0)
 
@@ -423,16 +434,14 @@ class KeptStepsTest(tf.test.TestCase):
                 self.total.assign_add(tf.add_n(sums))
                 return {"total": self.total + 0.0}
 
-        # TensorFlow can write down the type of the first one.
         diagonal = tf.linalg.LinearOperatorDiag(tf.ones([3]))
-        for batch, kind in ((diagonal, type(diagonal)), (Pair([2.0, 1.0], 9.0), type(None))):
+        for batch in (diagonal, Pair([2.0, 1.0], 9.0)):
             self.setUp()
             with self.assertRaises(BeginAgainError):
-                self.seeker.model_trains(compiled(Sums), lambda batch=batch: batch, None)
+                self.seeker.model_trains(compiled(Sums), look_at(batch))
             self.place()
-            self.assertIsInstance(read_kept_step(self.path).example, kind)
             model = compiled(Sums)
-            self.placer().model_trains(model, lambda batch=batch: batch, None)
+            self.placer().model_trains(model, no_look)(batch)
             self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
             expected = sum(float(np.sum(p)) for p in tf.nest.flatten(batch, expand_composites=True))
             self.assertAllEqual(model.train_step(batch)["total"], expected)
@@ -459,13 +468,13 @@ class KeptStepsTest(tf.test.TestCase):
         data = tf.data.Dataset.from_tensors(np.ones([4, 3], np.float32)).repeat(3)
         batch = tf.ones([4, 3])
         with self.assertRaises(BeginAgainError):
-            self.seeker.model_trains(compiled(Pair), lambda: batch, None)
+            self.seeker.model_trains(compiled(Pair), look_at(batch))
         self.place()
         plain, placed, placer = compiled(Pair), compiled(Pair), self.placer()
-        placer.model_trains(placed, lambda: batch, None)
+        placer.model_trains(placed, no_look)(batch)
         self.assertRegex(self.said[-1], r"^placed \d+ operations of the training step")
         said = len(self.said)
-        placer.model_trains(tf.keras.Sequential(), lambda: batch, None)
+        self.assertIsNone(placer.model_trains(tf.keras.Sequential(), no_look))
         self.assertLen(self.said, said, "models after it are others")
         histories = [model.fit(data, verbose=0, epochs=2).history for model in (plain, placed)]
         self.assertAllClose(*histories)
@@ -481,6 +490,28 @@ class KeptStepsTest(tf.test.TestCase):
             self.assertIsNone(self.seeker.function_called(train, (tf.ones([4, 3]),), {}))
         [line] = self.said
         self.assertRegex(line, "^the training step cannot be placed, and runs as it came: .*XLA")
+        self.assertFalse(self.directory.has_request)
+
+    def test_a_model_is_looked_at_only_if_that_may_find_a_step(self):
+        def compiled_model(**options: Any) -> tf.keras.Model:
+            model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2)])
+            model.compile("sgd", "mse", **options)
+            return model
+
+        for options in ({"jit_compile": True}, {"run_eagerly": True}):
+            self.setUp()
+            model = compiled_model(**options)
+            self.assertIsNone(self.seeker.model_trains(model, no_look))
+            self.assertRegex(self.said[-1], "^the training step cannot be placed, and runs as it")
+            self.assertTrue(self.seeker.is_explained)
+        self.setUp()
+
+        def look_in_vain(look: Any) -> None:
+            raise GraphError("no first batch could be taken: the data is empty")
+
+        with self.assertRaises(BeginPlainlyError):
+            self.seeker.model_trains(compiled_model(jit_compile=False), look_in_vain)
+        self.assertRegex(self.said[-1], "runs as it came: no first batch could be taken")
         self.assertFalse(self.directory.has_request)
 
     def test_a_step_on_devices_that_the_machine_has_not_runs_as_it_came(self):

@@ -231,6 +231,53 @@ class ScriptRunTest(tf.test.TestCase):
             self.assertEqual((code, output), (0, self.run_plainly()), errors)
             self.assertIn("found nothing faster; a --search_secs of more than 25 goes on", errors)
 
+    def test_callbacks_act_as_without_us(self):
+        script = """
+            import sys
+            import keras
+            import numpy as np
+
+            keras.utils.set_random_seed(1)
+            layers = [keras.layers.Dense(4, "relu"), keras.layers.Dense(1, name="last")]
+            model = keras.Sequential(layers)
+            model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=sys.argv[1] == "xla")
+            print(file=open("begun.txt", "a"))
+
+            def batches():
+                for x in np.random.default_rng(2).normal(size=[9, 8, 4]):
+                    yield x, x[:, :1]
+
+            callbacks = [
+                keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5),
+                keras.callbacks.CSVLogger(sys.argv[2], append=True),
+            ]
+            model.fit(batches(), steps_per_epoch=3, epochs=3, verbose=0, callbacks=callbacks)
+            """
+        devices = tuple(f"/job:worker/replica:0/task:{i}/device:CPU:0" for i in range(2))
+        names = ("sequential_1/last_1/MatMul", "sequential_1/last_1/Add")
+        write_placement(
+            Placement("", devices, dict.fromkeys(names, devices[1])),
+            self.directory / "placement.json",
+        )
+        local = ("--machine=local:2",)
+        for kind, options, line in (
+            ("xla", local, "cannot be placed, and runs as it came: .* compiled by XLA"),
+            ("placed", (*local, "--placement=placement.json"), "placed 2 operations"),
+        ):
+            code, _, errors = self.run_script(script, kind, f"{kind}.csv", options=options)
+            self.assertEqual(code, 0, errors)
+            self.assertRegex(errors, line)
+        self.assertLen((self.directory / "begun.txt").read_text(), 2, "begun once each")
+        as_it_came, placed = (
+            [
+                [float(value) for value in line.split(",")[:3]]
+                for line in (self.directory / f"{kind}.csv").read_text().splitlines()[1:]
+            ]
+            for kind in ("xla", "placed")
+        )
+        self.assertAllClose([rate for _, rate, _ in as_it_came], [0.05, 0.025, 0.0125])
+        self.assertAllClose(placed, as_it_came, rtol=1e-5)
+
     def test_what_is_not_there_is_named(self):
         for options, message in (
             (("--placement=no.json",), "tf_placer: .*no.json: no such placement"),

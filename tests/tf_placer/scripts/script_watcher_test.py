@@ -13,7 +13,7 @@ from tf_placer.scripts.script_watcher import ScriptWatcher
 class ScriptWatcherTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.other, self.said = mock.Mock(has_met_step=False, may_have_broken=True), []
+        self.other, self.said = mock.Mock(is_explained=False, may_have_broken=True), []
         self.watcher = ScriptWatcher(lambda: self.other, self.said.append)
 
     def test_it_passes_on_what_it_is_told(self):
@@ -22,7 +22,7 @@ class ScriptWatcherTest(absltest.TestCase):
         self.assertIs(placed, self.other.function_called.return_value)
         self.other.function_called.assert_called_once_with("function", (1,), {"b": 2})
         self.assertTrue(self.watcher.may_have_broken)
-        self.assertFalse(self.watcher.has_met_step)
+        self.assertFalse(self.watcher.is_explained)
 
     def test_an_error_is_said_once_and_ends_the_watching(self):
         self.other.model_trains.side_effect = KeyError("node")
@@ -32,7 +32,7 @@ class ScriptWatcherTest(absltest.TestCase):
         self.assertIn("could not be watched: KeyError: 'node'", self.said[0])
         self.assertIsNone(self.watcher.function_called("function", (), {}))
         self.other.function_called.assert_not_called()
-        self.assertTrue(self.watcher.has_met_step)
+        self.assertTrue(self.watcher.is_explained)
 
     def test_what_cannot_be_made_is_an_error_of_it(self):
         watcher = ScriptWatcher(mock.Mock(side_effect=OSError("no memory")), self.said.append)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,23 @@ class SessionStepTest(tf.test.TestCase):
                 tf.no_op,
             )
             self.assertTrue(self.trains(done))
+
+    def test_an_assignment_in_a_conditional_trains(self):
+        [gradient] = tf.gradients(self.loss, [self.weights])
+        other = tf1.get_variable("other", [3, 2], use_resource=True)
+        for version in (tf1.enable_control_flow_v2, tf1.disable_control_flow_v2):
+            version()
+            for value, trains in (
+                (self.weights - 0.1 * gradient, True),
+                (0.9 * self.weights + 0.1 * other, False),
+                (tf.zeros([3, 2]), False),
+            ):
+                done = tf.cond(
+                    tf.reduce_sum(self.x) > 0,
+                    lambda value=value: tf1.assign(self.weights, value).op,
+                    tf.no_op,
+                )
+                self.assertEqual(self.trains(done), trains)
 
     def test_gradients_that_a_script_applies_itself_train(self):
         gradients = tf.gradients(self.loss**2, self.variables)
@@ -113,6 +131,56 @@ class FunctionStepTest(tf.test.TestCase):
             self.trains(lambda x: optimizer.apply_gradients([(self.gradient(x), self.weights)]))
         )
 
+    def test_updates_in_conditionals_train(self):
+        count = tf.Variable(0, trainable=False)
+        total = tf.Variable(tf.zeros([3, 2]), trainable=False)
+
+        def accumulate(x: tf.Tensor) -> None:
+            total.assign_add(self.gradient(x))
+            if count % 2 == 1:
+                self.weights.assign_sub(total)
+                total.assign(tf.zeros([3, 2]))
+
+        def nested(x: tf.Tensor) -> None:
+            gradient = self.gradient(x)
+            if count > 1:
+                if count > 2:
+                    self.weights.assign_sub(gradient)
+                count.assign_add(1)
+
+        update = tf.function(lambda gradient: self.weights.assign_sub(gradient))
+
+        def called(x: tf.Tensor) -> None:
+            gradient = self.gradient(x)
+            if count > 1:
+                update(gradient)
+
+        def one_of_three(x: tf.Tensor) -> tf.Tensor:
+            gradient = self.gradient(x)
+            update = [lambda: 0.0, lambda: self.weights.assign_sub(gradient)[0, 0], lambda: 1.0]
+            return tf.switch_case(count.value(), update)
+
+        def repeated(x: tf.Tensor) -> None:
+            gradient = self.gradient(x)
+            for _ in tf.range(3):
+                self.weights.assign_sub(gradient)
+
+        for step in (accumulate, nested, called, one_of_three, repeated):
+            self.assertTrue(self.trains(step), step.__name__)
+
+    @unittest.skipIf(tf.keras.__version__ < "3", "Keras 2 updates by operations of optimizers")
+    def test_optimizers_that_update_now_and_then_train(self):
+        optimizers = tf.keras.optimizers
+        for optimizer in (
+            optimizers.LossScaleOptimizer(optimizers.Adam()),
+            optimizers.SGD(0.1, gradient_accumulation_steps=2),
+            optimizers.Adam(0.1, gradient_accumulation_steps=2),
+        ):
+            optimizer.build([self.weights])
+            self.assertTrue(
+                self.trains(lambda x, by=optimizer: by.apply([self.gradient(x)], [self.weights]))
+            )
+
     def test_variables_that_are_arguments_are_trained(self):
         def step(image: tf.Variable, x: tf.Tensor) -> None:
             image.assign_sub(0.1 * image * tf.reduce_sum(x @ image))
@@ -156,6 +224,33 @@ class FunctionStepTest(tf.test.TestCase):
         self.assertFalse(self.trains(lambda x: x @ self.weights))
         self.assertFalse(self.trains(lambda x: count.assign_add(1.0)))
         self.assertFalse(self.trains(lambda x: total.assign_add(tf.reduce_sum(x @ self.weights))))
+
+    def test_what_is_no_training_is_none_in_a_conditional_or_a_called_function(self):
+        count = tf.Variable(0, trainable=False)
+        total = tf.Variable(0.0, trainable=False)
+        average, seen = (tf.Variable(tf.ones([3, 2])) for _ in range(2))
+        update = tf.function(lambda x: total.assign_add(tf.reduce_sum(x @ self.weights)))
+
+        def metric(x: tf.Tensor) -> None:
+            if count > 1:
+                update(x)
+
+        def initializer(x: tf.Tensor) -> tf.Tensor:
+            if count == 0:
+                self.weights.assign(tf.random.normal([3, 2]) @ tf.ones([2, 2]))
+            return x @ self.weights
+
+        def copy(x: tf.Tensor) -> tf.Tensor:
+            if count % 10 == 0:
+                average.assign(0.9 * average + 0.1 * self.weights)
+            return x @ average
+
+        def data(x: tf.Tensor) -> None:
+            for _ in tf.range(2):
+                seen.assign(x[:3, :2])
+
+        for function in (update.python_function, metric, initializer, copy, data):
+            self.assertFalse(self.trains(function), function.__name__)
 
 
 if __name__ == "__main__":
