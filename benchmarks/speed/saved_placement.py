@@ -78,8 +78,10 @@ class _MadeUp:
     def close_session(self, label: str) -> None:
         del self._secs[label]
 
-    def fetched_values(self, assignment: Mapping[str, str]) -> dict[str, Any]:
-        del assignment
+    def fetched_values(
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        del assignment, tensors
         return {}
 
     def restart(self) -> None:

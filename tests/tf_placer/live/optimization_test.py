@@ -275,7 +275,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         given = graphs.two_branches()
         with (
             counted_from(time.monotonic() - 3600.0),
-            mock.patch.object(optimization, "_print_line") as said,
+            mock.patch.object(optimization, "say") as said,
         ):
             result = self.optimize(given.graph, given.fetches)
         self.assertEmpty(result.trials)

@@ -15,7 +15,7 @@ from tf_placer.live.optimization import optimize
 from tf_placer.live.own_files import TRAINED_BY, check_own_run, check_own_step, own_paths
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.machines.lookup import find_machine
-from tf_placer.scripts.script_run import run_script
+from tf_placer.scripts.script_run import prepare_script
 from tf_placer.search.log_header import LogError
 
 
@@ -69,7 +69,7 @@ class OwnFilesTest(tf.test.TestCase):
         self.run_directory.graph.write_text("mine")
         settings = {"machine": "local:2", "placement": None, "search_secs": 1.0}
         with self.assertRaisesRegex(LogError, "graph.pb' is there"):
-            run_script(str(script), (), log_dir=str(self.run_directory.path), **settings)
+            prepare_script(str(script), (), log_dir=str(self.run_directory.path), **settings)
         self.assertEqual(contents(self.run_directory.path), {self.run_directory.graph: b"mine"})
         self.assertFalse((self.directory / "ran").exists())
 
