@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
@@ -17,6 +19,10 @@ __all__ = ["connect", "full_name", "is_connected"]
 # process, and not before: as it ends, TensorFlow still tells them which functions are not needed
 # any more.
 _connected: dict[str, LocalCluster | None] = {}
+
+# Where this is true, as by default, operations are sent to servers without waiting for them, and
+# functions by another way: a function can overtake an assignment to a variable that it reads.
+_STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 
 
 def connect(machine: Machine) -> None:
@@ -36,6 +42,8 @@ def connect(machine: Machine) -> None:
             data set assigns to a variable, which would be lost.
         LocalClusterError: the servers do not start.
     """
+    if machine.kind in ("local", "cluster"):
+        os.environ.setdefault(_STREAMING, "False")
     if is_connected(machine):
         return
     job = _check_tasks(machine)

@@ -92,6 +92,22 @@ class ConnectionTest(unittest.TestCase):
         self.assertEqual(float(self.variable), 16.0)
         self.assertIn("/job:localhost/", self.variable.device)
 
+    def test_functions_read_what_was_assigned_before_them_and_change_it_before_it_is_read(self):
+        with tf.device(self.machine.devices[0].name):
+            variables = [tf.Variable(0.0) for _ in range(8)]
+
+        @tf.function
+        def count(x):
+            with tf.device(self.machine.devices[0].name):
+                return [variable.assign_add(x) for variable in variables]
+
+        for number in range(60):
+            for variable in variables:
+                variable.assign(float(number))
+            counted = [float(each) for each in count(1.0)]
+            found = [float(variable.read_value()) for variable in variables]
+            self.assertEqual({*counted, *found}, {number + 1.0})
+
     def test_data_sets_that_assign_to_variables_would_count_for_nobody(self):
         self.assertIn("a data set assigns to the variable 'counted:0'", self.refusal)
         counting = tf.data.Dataset.range(3).map(

@@ -14,6 +14,7 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import Placement, write_placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
 from tf_placer.live.run_directory import RunDirectory
+from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import kept_source, read_kept_step, step_fingerprint
 from tf_placer.scripts.step_placer import StepPlacer
 from tf_placer.scripts.step_seeker import StepSeeker
@@ -25,16 +26,12 @@ class BeginAgainError(Exception):
     """The script would begin again."""
 
 
-def begin_again() -> None:
-    raise BeginAgainError
-
-
 class BeginPlainlyError(Exception):
     """The script would begin again with nobody watching it."""
 
 
-def begin_plainly() -> None:
-    raise BeginPlainlyError
+def begin_again(stage: Stage) -> None:
+    raise BeginPlainlyError if stage is Stage.ORIGINAL else BeginAgainError
 
 
 def look_at(batch: Any) -> Any:
@@ -67,7 +64,6 @@ class KeptStepsTest(tf.test.TestCase):
             60.0,
             say=self.said.append,
             begin_again=begin_again,
-            begin_plainly=begin_plainly,
         )
 
     def place(self) -> Placement:
@@ -78,8 +74,9 @@ class KeptStepsTest(tf.test.TestCase):
         write_placement(placement, self.directory.placement)
         return placement
 
-    def placer(self) -> StepPlacer:
-        return StepPlacer(read_kept_step(self.path), MACHINE, say=self.said.append)
+    def placer(self, path: pathlib.Path | None = None) -> StepPlacer:
+        step = read_kept_step(path or self.path)
+        return StepPlacer(step, step.placement, MACHINE, say=self.said.append)
 
     def test_a_step_of_a_session_is_found_with_what_it_is_fed_and_placed_in_another_one(self):
         def build(width: int = 2) -> dict[str, Any]:
@@ -189,7 +186,7 @@ class KeptStepsTest(tf.test.TestCase):
         first, second = DEVICES
         assignment = {"x": first, "y": second, "weights": second, "weights/Assign": first}
         write_placement(Placement("", DEVICES, assignment), path)
-        placer = StepPlacer(read_kept_step(path), MACHINE, say=self.said.append)
+        placer = self.placer(path)
         with tf.Graph().as_default() as graph, tf1.Session() as session:
             x = tf.constant(1.0, name="x")
             tf.exp(x, name="y")
@@ -256,7 +253,7 @@ class KeptStepsTest(tf.test.TestCase):
         alone = pathlib.Path(self.create_tempdir().full_path) / "placement.json"
         alone.write_bytes(self.directory.placement.read_bytes())
         for path in (self.path, alone):
-            steps = StepPlacer(read_kept_step(path), MACHINE, say=self.said.append)
+            steps = self.placer(path)
             placed, devices = train(steps, "step")
             self.assertAllEqual(placed, losses)
             self.assertEqual({*devices.values()}, {""})

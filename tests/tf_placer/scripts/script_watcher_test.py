@@ -27,7 +27,7 @@ class ScriptWatcherTest(absltest.TestCase):
     def test_an_error_is_said_once_and_ends_the_watching(self):
         self.other.model_trains.side_effect = KeyError("node")
         for _ in range(2):
-            self.watcher.model_trains("model", None, None)
+            self.watcher.model_trains("model", None)
         self.assertLen(self.said, 1)
         self.assertIn("could not be watched: KeyError: 'node'", self.said[0])
         self.assertIsNone(self.watcher.function_called("function", (), {}))
