@@ -113,8 +113,13 @@ def set_train_step(model: Any, function: Any) -> None:
         del model.train_step, model.compile
         model.compile(*args, **kwargs)
 
+    @functools.wraps(model.train_step)
+    def train_step(data: Any) -> Any:
+        # A model saves the functions of TensorFlow that are attributes of it, but no others.
+        return function(data)
+
     model.compile = compile_again
-    model.train_step = function
+    model.train_step = train_step
     # They are traced again: one may use variables that have moved.
     model.train_function = model.test_function = model.predict_function = None
     if hasattr(model, "make_train_function"):

@@ -102,6 +102,18 @@ class KerasModelTest(tf.test.TestCase):
         model.load_weights(f"{path}.weights.h5")
         self.assertAllClose(model.predict(X, verbose=0), original.predict(X, verbose=0), rtol=1e-5)
 
+    def test_a_placed_model_is_saved_without_its_step(self):
+        models = {"placed": two_towers(), "original": two_towers()}
+        placed(models["placed"])
+        saved = {}
+        for name, model in models.items():
+            losses(model)
+            path = os.path.join(self.create_tempdir().full_path, name)
+            tf.saved_model.save(model, path)
+            names = vars(tf.saved_model.load(path)).keys()
+            saved[name] = {each for each in names if "train" in each}
+        self.assertEqual(saved["placed"], saved["original"])
+
     def test_another_model_that_is_built_alike_can_be_placed_whatever_its_names(self):
         traced = trace_step(two_towers(), BATCH)
         [placement] = random_placements(traced.source, 1)
