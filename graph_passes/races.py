@@ -54,6 +54,8 @@ class Race:
             the order of the two is nearly always the same then. None where it is much.
         is_asynchronous: whether several operations write the variable in no order with each other,
             as towers do that share variables and wait for nobody: chance is meant to decide.
+        is_ordered: whether the reader waits for the writer, and only the alias that it reads does
+            not: on the device of the variable it reads what was written, elsewhere perhaps not.
     """
 
     variable: int
@@ -62,6 +64,7 @@ class Race:
     writer: int
     before_writer: tuple[int, ...] | None
     is_asynchronous: bool = False
+    is_ordered: bool = False
 
 
 def find_races(graph: OpGraph) -> list[Race]:
@@ -69,8 +72,9 @@ def find_races(graph: OpGraph) -> list[Race]:
 
     The value depends on which of the two runs first. On its own device a read of a reference
     variable shares memory with it, so that whatever reads on is part of the race; on another device
-    the value depends on when it is sent. Left out are reads and writes that are both in v1
-    conditionals.
+    the value depends on when it is sent. So it does where only what reads on waits for the write,
+    as a moving average does that is updated behind a training step. Left out are reads and writes
+    that are both in v1 conditionals.
 
     Args:
         graph: the graph, with what the step needs marked.
@@ -112,6 +116,13 @@ def find_races(graph: OpGraph) -> list[Race]:
                 if not (before[reader] | after[reader]) & bit[writer]:
                     little = _before(writer, inputs)
                     races.append(Race(variable, reader, aliases, writer, little, is_asynchronous))
+                    break
+                if aliases and after[reader] & bit[writer] and not after[aliases[-1]] & bit[writer]:
+                    races.append(
+                        Race(
+                            variable, reader, aliases, writer, (), is_asynchronous, is_ordered=True
+                        )
+                    )
                     break
     return races
 

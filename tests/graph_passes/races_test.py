@@ -78,8 +78,21 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
         with new_graph() as graph:
             v = tf1.get_variable("v", [2], use_resource=False)
             with tf.control_dependencies([v.assign_add([1.0, 1.0])]):
-                tf.exp(v, name="y")
+                tf.exp(v.read_value(), name="y")
         self.assertEqual(find_races(read(graph, "y")), [])
+
+    def test_a_value_that_is_taken_before_a_write_and_used_after_it_is_in_the_memory_it_writes(
+        self,
+    ):
+        with new_graph() as graph:
+            v = tf1.get_variable("v", [2], use_resource=False)
+            taken = tf.identity(v, "taken")
+            with tf.control_dependencies([v.assign_add([1.0, 1.0])]):
+                tf.multiply(taken, 0.1, name="average")
+        [(variable, reader, aliases, writer)] = self.described(read(graph, "average"))
+        self.assertEqual(
+            (variable, reader, aliases[-1], writer), ("v", "average", "taken", "AssignAdd")
+        )
 
     def test_a_read_between_two_writes_races_with_the_unordered_one(self):
         with new_graph() as graph:

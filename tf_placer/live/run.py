@@ -295,7 +295,7 @@ def _size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
-    races = grouped.colocation.races
+    races = [race for race in grouped.colocation.races if not race.is_ordered]
     if races:
         names, race = grouped.op_graph.names, races[0]
         more = f", and there are {len(races) - 1} more such reads" if len(races) > 1 else ""
