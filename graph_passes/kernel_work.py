@@ -20,9 +20,16 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.small_values import SmallValues
 from graph_passes.tensors import SIZELESS
 from graph_passes.unknown_sizes import unknown_sizes
-from graph_passes.work import FREE, PICKS, contraction_flops, has_prefix, tensor_elements
+from graph_passes.work import (
+    FREE,
+    PICKS,
+    contraction_flops,
+    has_prefix,
+    tensor_elements,
+    work_rule,
+)
 
-__all__ = ["KernelWork", "kernel_work", "tensor_sizes"]
+__all__ = ["KernelWork", "kernel_rule", "kernel_work", "tensor_sizes"]
 
 # Operations that keep or give back a tensor without copying it.
 _BY_REFERENCE = frozenset(
@@ -108,6 +115,29 @@ def kernel_work(graph: OpGraph) -> KernelWork:
         unknown_sizes=(*unknown_sizes(graph), *calls.unknown_sizes),
         unknown_loops=tuple(calls.unknown_loops),
     )
+
+
+def kernel_rule(op_type: str) -> str:
+    """Names the rule by which the kernel of a type of operation counts its work.
+
+    Args:
+        op_type: the type.
+
+    Returns:
+        A rule of `work_rule`; or "free", without a kernel; "picks", which touches of its first
+        input only what it hands out; "updates", which reads and writes the states that it has
+        handles of; "reduction", free where it leaves all elements; "bytes", which reads and writes
+        all.
+    """
+    if op_type in FREE or op_type in _BY_REFERENCE:
+        return "free"
+    if op_type in PICKS:
+        return "picks"
+    if op_type in _REDUCTIONS:
+        return "reduction"
+    if op_type.startswith(_UPDATES):
+        return "updates"
+    return work_rule(op_type) or "bytes"
 
 
 def tensor_sizes(graph: OpGraph) -> np.ndarray:

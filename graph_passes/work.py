@@ -19,6 +19,7 @@ __all__ = [
     "estimate_work",
     "has_prefix",
     "tensor_elements",
+    "work_rule",
 ]
 
 # An operation without a contraction is bound by memory: per element of its largest tensor it moves
@@ -102,6 +103,42 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     work = _FLOPS_PER_ELEMENT * np.maximum(written, read)
     work[graph.has_type(FREE)] = 0
     return work + contraction_flops(graph)
+
+
+def work_rule(op_type: str) -> str | None:
+    """Names the rule by which a contraction counts its work, with the numbers that the rule needs.
+
+    Args:
+        op_type: the type of an operation.
+
+    Returns:
+        "matmul"; "einsum"; "convolution:N", "convolution_input_gradient:N" or
+        "convolution_filter_gradient:N", where all but the last N sizes of the filter are summed
+        over; "cell:PRODUCTS:DATA:WEIGHTS:..." for whole recurrent cells, with the number of
+        products and of the inputs that hold data and weights; None for all that is no contraction.
+
+    Example:
+        >>> work_rule("DepthwiseConv2dNative"), work_rule("BlockLSTMGrad"), work_rule("Add")
+        ('convolution:2', 'cell:2:1:4', None)
+    """
+    if op_type in _MATMULS:
+        return "matmul"
+    if op_type == "Einsum":
+        return "einsum"
+    kept = 2 if op_type.startswith("Depthwise") else 1
+    for name, types in (
+        ("convolution", _FORWARD_CONVOLUTIONS),
+        ("convolution_input_gradient", _INPUT_GRADIENTS),
+        ("convolution_filter_gradient", _FILTER_GRADIENTS),
+    ):
+        if op_type in types:
+            return f"{name}:{kept}"
+    cell = _CELL_GRADIENTS.get(op_type, op_type)
+    if cell not in _CELLS:
+        return None
+    data, weights = _CELLS[cell]
+    products = 2 if op_type in _CELL_GRADIENTS else 1
+    return ":".join(map(str, ("cell", products, data, *weights)))
 
 
 def tensor_elements(graph: OpGraph) -> np.ndarray:

@@ -37,6 +37,7 @@ LAYERS = (
     ),
     ("tf_placer.native", "tf_placer.native_pass", "tf_placer.text"),
     ("tf_placer.machines", "tf_placer.problem"),
+    ("tf_placer.emulated",),
     ("tf_placer.inputs", "tf_placer.simulation"),
     ("tf_placer.environments", "tf_placer.functions"),
     # Costs come later: a graph that is too large for one device is profiled under a placement.

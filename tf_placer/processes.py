@@ -50,8 +50,9 @@ __all__ = [
     "pin_to_cores",
 ]
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SAVED_VISIBLE = "TF_PLACER_CUDA_VISIBLE_DEVICES"
+# The variables that give a process its GPUs, which has none where they are empty.
+_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH")
+_SAVED_VARIABLES = "TF_PLACER_GPU_VARIABLES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
 _EXIT_WAIT_SECS = 10.0
@@ -74,9 +75,9 @@ def environment_without_gpus(environ: Mapping[str, str] | None = None) -> dict[s
         A changed copy.
     """
     result = dict(os.environ if environ is None else environ)
-    result.setdefault(_SAVED_VISIBLE, json.dumps(result.get(_VISIBLE)))
-    result[_VISIBLE] = ""
-    return result
+    saved = {name: result.get(name) for name in _GPU_VARIABLES}
+    result.setdefault(_SAVED_VARIABLES, json.dumps(saved))
+    return result | dict.fromkeys(_GPU_VARIABLES, "")
 
 
 def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -89,11 +90,10 @@ def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str,
         A copy in which `environment_without_gpus` is undone.
     """
     result = dict(os.environ if environ is None else environ)
-    if _SAVED_VISIBLE in result:
-        visible = json.loads(result.pop(_SAVED_VISIBLE))
-        result.pop(_VISIBLE, None)
-        if visible is not None:
-            result[_VISIBLE] = visible
+    for name, value in json.loads(result.pop(_SAVED_VARIABLES, "{}")).items():
+        result.pop(name, None)
+        if value is not None:
+            result[name] = value
     return result
 
 

@@ -34,8 +34,12 @@ Values = Mapping[str, np.ndarray]
 
 
 def device_names(count: int) -> tuple[str, ...]:
-    """Lists the first logical CPU devices of a local session."""
-    return tuple(f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(count))
+    """Lists devices of a local session: a CPU and the GPUs if there are any, else logical CPUs."""
+    prefix = "/job:localhost/replica:0/task:0/device:"
+    num_gpus = min(len(tf.config.list_physical_devices("GPU")), count - 1)
+    if num_gpus:
+        return (f"{prefix}CPU:0", *(f"{prefix}GPU:{i}" for i in range(num_gpus)))
+    return tuple(f"{prefix}CPU:{i}" for i in range(count))
 
 
 def _config(num_devices: int) -> tf.compat.v1.ConfigProto:
@@ -96,7 +100,7 @@ class PlacedGraph:
     Attributes:
         source: the graph and its step; the initialisers are those that tf_placer finds.
         grouped: its groups.
-        devices: names of the logical devices.
+        devices: names of the devices.
         legal: bool [num_groups, num_devices], where each group may go.
     """
 

@@ -1,8 +1,9 @@
 """Runs random legal placements of every kind of graph, and compares what they compute.
 
-Each placement runs in a new session on logical CPU devices, with soft placement off: the
-initialisers that tf_placer finds, three steps, and a read of all variables. What was fetched and
-the variables must be those of the graph as its script runs it, up to the tolerance of
+Each placement runs in a new session on logical CPU devices, or on the GPUs if there are any, as
+behind `TF_ENABLE_ONEDNN_OPTS=0 python -m tf_placer emulate 2xK80,values --`, with soft placement
+off: the initialisers that tf_placer finds, three steps, and a read of all variables. What was
+fetched and the variables must be those of the graph as its script runs it, up to the tolerance of
 `tf_placer.live.equal_values`. A kind whose values are up to chance only has to run. What is done is
 kept in `--runs_dir`, so the command goes on where it stopped.
 """

@@ -62,6 +62,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "build what places graphs of programs that stay as they are",
     ),
     "cluster": ("tf_placer.cli.cluster_command", "run a cluster of workers on this computer"),
+    "emulate": ("tf_placer.cli.emulate_command", "run a program on GPUs that are emulated"),
     "serve": ("tf_placer.cli.serve_command", "run the worker processes of a local machine"),
 }
 # What a script is given is the script's, a flag file included, and what it shows.

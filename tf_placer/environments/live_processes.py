@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import logging
 
+from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.environments.hosted_worker import HostedWorker
@@ -258,7 +259,7 @@ class LiveProcesses:
     def _new_worker(self, template: ProcessTemplate | None) -> Child:
         if self._host is not None:
             return HostedWorker(self._host)
-        environ = environment_with_gpus() if self._is_attached else environment_without_gpus()
+        environ = self._environ()
         if self.machine.kind == "local":
             environ["no_grpc_proxy"] = "localhost"
             # A session that runs in the worker itself has threads of its own, on its own cores.
@@ -267,16 +268,27 @@ class LiveProcesses:
             "the worker",
             "tf_placer.environments.worker",
             # The servers of a local machine pin themselves.
-            {"cores": list(self.machine.devices[0].cores) if self._is_attached else []},
+            {"cores": list(self.machine.devices[0].cores) if self.machine.in_one_process else []},
             log_path=self._directory / "worker.log",
             environ=environ,
             network=self._network,
             template=template,
         )
 
-    @property
-    def _is_attached(self) -> bool:
-        return self.machine.kind == "attached"
+    def _environ(self) -> dict[str, str]:
+        """Makes the variables of the worker, which has the GPUs of the machine.
+
+        Raises:
+            WorkerStartError: the plugin for emulated GPUs cannot be built.
+        """
+        if self.machine.kind == "attached":
+            return environment_with_gpus()
+        if self.machine.kind != "emulated":
+            return environment_without_gpus()
+        try:
+            return emulated.environment(self.machine)
+        except (ImportError, OSError) as error:
+            raise WorkerStartError(str(error)) from None
 
     def restart(self) -> None:
         """Lets the next request find fresh processes under the devices, started one by one.

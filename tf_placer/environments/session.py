@@ -163,7 +163,7 @@ class SessionEnvironment:
             "tensors": {name: str(directory / name) for name in tensors},
             "session_config": str(directory / "session_config"),
             "meta_optimizer": meta_optimizer,
-            "isolate": machine.kind != "attached",
+            "isolate": not machine.in_one_process,
             # In a cluster of somebody else's, variables of one name may be in use; and where memory
             # is scarce, those of sessions that were closed would be in the way.
             "share_variables": machine.kind == "local"

@@ -89,6 +89,11 @@ def _check_tasks(machine: Machine) -> str:
     """Checks that the addresses of all tasks are known; returns the name of their job."""
     tasks = sorted({device.name.rpartition("/device:")[0] for device in machine.devices})
     job = tasks[0].removeprefix("/job:").partition("/")[0]
+    if machine.kind == "emulated":
+        raise MachineError(
+            f"this process has no {machine.devices[-1].name}: run the program by "
+            f"'python -m tf_placer emulate {machine.spec} -- python PROGRAM'"
+        )
     if machine.kind == "attached":
         raise MachineError(f"this process has no device {machine.devices[0].name}")
     if any(not task.startswith(f"/job:{job}/") for task in tasks):

@@ -91,6 +91,7 @@ def choose_winner(
     tensors: Sequence[str] = (),
     mixed_devices: bool = False,
     asynchronous: Collection[str] = (),
+    computes_values: bool = True,
 ) -> tuple[Outcome, str | None, str | None]:
     """Accepts what a confirmation has chosen if it is faster, and computes the same.
 
@@ -101,6 +102,7 @@ def choose_winner(
         tensors: names of tensors, in a topological order, to tell where a difference begins.
         mixed_devices: whether the devices are of several types, whose kernels round differently.
         asynchronous: names of operations whose values hang on the order of asynchronous updates.
+        computes_values: whether the machine computes values, not shapes alone.
 
     Returns:
         How the search ends, the label of the winner if there is one, and what else to say.
@@ -120,6 +122,8 @@ def choose_winner(
     if compared.speedup is None:
         # To see once more that the original does not run may take long.
         return Outcome.FASTER, label, "what the graphs compute could not be compared"
+    if not computes_values:
+        return Outcome.FASTER, label, "values were not compared: the machine computes shapes only"
     difference, note = _compare_values(environment, candidates[label], mixed_devices)
     if difference is None:
         return Outcome.FASTER, label, note

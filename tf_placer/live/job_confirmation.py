@@ -165,6 +165,7 @@ def _confirm(
             candidates,
             tensors=comparable_tensors(job.grouped.op_graph, job.grouped.colocation),
             mixed_devices=len({d.type for d in job.request.machine.devices}) > 1,
+            computes_values=job.request.machine.computes_values,
             asynchronous=asynchronous_values(job.grouped.op_graph, job.grouped.colocation.races),
         )
         notes += [note] if note else []

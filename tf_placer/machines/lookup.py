@@ -16,6 +16,7 @@ from absl import logging
 
 from graph_passes.messages import quoted
 from tf_placer.machines.catalogue import catalogue_names, described_machine, is_described
+from tf_placer.machines.emulated_machine import PREFIX, emulated_machine
 from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.processes import (
     ChildDied,
@@ -35,8 +36,8 @@ _DISCOVERY_TIMEOUT_SECS = 120.0
 _MOST_PROCESSES = 256
 _NUMBER = re.compile("[0-9]{1,9}")
 _MACHINES = (
-    "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', a machine file (.json) or a "
-    "name with a number of GPUs for N, of "
+    "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', 'emulated:NAME', a machine "
+    "file (.json) or a name with a number of GPUs for N, of "
 )
 
 
@@ -52,10 +53,12 @@ def find_machine(spec: str | None = None) -> Machine:
             "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there, and
             "grpc://HOST:PORT,HOST:PORT,...": the same with the addresses of all its tasks in their
             order, which functions need; a name of the catalogue ("4xK80") or the path of a machine
-            file (".json"): a machine that is not there, see `tf_placer.machines.catalogue`.
+            file (".json"): a machine that is not there, see `tf_placer.machines.catalogue`;
+            "emulated:4xK80": the same with its GPUs emulated, so that steps can be timed, see
+            `tf_placer.machines.emulated_machine`.
 
     Returns:
-        The machine; its links are not measured, and are known only of a described machine.
+        The machine; its links are not measured, and are known only of described and emulated ones.
 
     Raises:
         MachineError: there is no such machine.
@@ -74,6 +77,8 @@ def find_machine(spec: str | None = None) -> Machine:
         return _machine(spec, "local", _local_devices(spec))
     if spec.startswith("grpc://"):
         return _machine(spec, "cluster", cluster_devices(spec))
+    if spec.startswith(PREFIX):
+        return emulated_machine(spec)
     if is_described(spec):
         return described_machine(spec)
     raise MachineError(f"unknown machine {quoted(spec)}: expected {_MACHINES}{catalogue_names()}")

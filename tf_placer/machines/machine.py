@@ -10,7 +10,7 @@ from graph_passes.messages import shortened
 
 __all__ = ["Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError"]
 
-Kind = Literal["attached", "local", "cluster", "described"]
+Kind = Literal["attached", "local", "cluster", "emulated", "described"]
 
 
 class MachineError(ValueError):
@@ -104,8 +104,9 @@ class Machine:
         spec: what `find_machine` was asked for; of a machine file, the name in it.
         kind: "attached": the devices of one TensorFlow process on this computer. "local": one
             TensorFlow server process per device, which `LocalCluster` starts and stops. "cluster":
-            TensorFlow servers that somebody else runs. "described": a machine that is not there;
-            nothing can be measured on it.
+            TensorFlow servers that somebody else runs. "emulated": a described machine whose GPUs
+            TensorFlow has as pluggable devices of one process. "described": a machine that is not
+            there; nothing can be measured on it.
         devices: the devices; the first is the CPU of the process that holds the session, where
             TensorFlow puts operations that have no device.
         links: one per ordered pair of devices; none where they have not been measured.
@@ -117,6 +118,16 @@ class Machine:
     devices: tuple[Device, ...]
     links: tuple[Link, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether sessions run in the process that holds all devices."""
+        return self.kind in ("attached", "emulated")
+
+    @property
+    def computes_values(self) -> bool:
+        """Whether operations compute their values, not their shapes and times alone."""
+        return self.kind != "emulated" or "values" in self.spec.split(",")[1:]
 
     @property
     def target(self) -> str:

@@ -1,4 +1,4 @@
-"""Builds the pass against the TensorFlow that is installed."""
+"""Builds libraries for TensorFlow against the one that is installed, such as the pass."""
 
 from __future__ import annotations
 
@@ -16,30 +16,43 @@ from absl import logging
 from tf_placer.files import cache_directory
 from tf_placer.scratch import scratch_directory
 
-__all__ = ["PassError", "build_pass", "library_path"]
+__all__ = ["PassError", "build_library", "build_pass", "library_path"]
 
 _SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
 _HEADER = "tensorflow/core/common_runtime/optimization_registry.h"
 #: The preprocessor sees what TensorFlow saw (NDEBUG changes classes), and of TensorFlow's headers
 #: nobody wants to read warnings.
 _FLAGS = ("-DNDEBUG", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden")
+#: The library with most of the runtime, which `get_link_flags` leaves out.
+_RUNTIME = ("-l:libtensorflow_cc.so.2",)
 _COMPILERS = ("g++", "c++", "clang++")
 _SHOWN_CHARS = 300
 
 
 class PassError(ImportError):
-    """The pass cannot be built or loaded; the message says why and what to do."""
+    """A library cannot be built or loaded; the message says why and what to do."""
 
 
-def library_path() -> pathlib.Path:
-    """Finds where the library of the pass is, or would be, that fits this TensorFlow."""
-    made_of = [tf.version.GIT_VERSION, *_flags(), _SOURCE.read_text()]
+def library_path(source: pathlib.Path = _SOURCE) -> pathlib.Path:
+    """Finds where the library of a source file is, or would be, that fits this TensorFlow."""
+    made_of = [tf.version.GIT_VERSION, *_flags(), source.read_text()]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
-    return cache_directory() / "native_pass" / f"pre_placement_pass-{tf.__version__}-{digest}.so"
+    name = f"{source.stem}-{tf.__version__}-{digest}.so"
+    return cache_directory() / source.parent.name / name
 
 
 def build_pass() -> pathlib.Path:
-    """Builds the library of the pass if it was not built before.
+    """Builds the library of the pass if it was not built before; see `build_library`."""
+    return build_library(_SOURCE, _HEADER, what="the pass")
+
+
+def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Path:
+    """Builds the library of a source file if it was not built before.
+
+    Args:
+        source: C++ that includes headers of TensorFlow.
+        header: one of these, whose absence tells that TensorFlow came without headers.
+        what: the name of the library in messages.
 
     Returns:
         The library.
@@ -48,31 +61,31 @@ def build_pass() -> pathlib.Path:
         PassError: there is no compiler, TensorFlow came without its headers, the compiler fails, or
             others may write where the library is to be.
     """
-    path = library_path()
-    _make_private(path.parent)
+    path = library_path(source)
+    _make_private(path.parent, what)
     if path.exists():
         return path
     include = pathlib.Path(tf.sysconfig.get_include())
-    if not (include / _HEADER).exists():
+    if not (include / header).exists():
         raise PassError(
-            f"the pass cannot be built: this TensorFlow has no {include / _HEADER}; install the "
+            f"{what} cannot be built: this TensorFlow has no {include / header}; install the "
             "package of TensorFlow from PyPI"
         )
-    compiler = _compiler()
+    compiler = _compiler(what)
     logging.warning(
-        "building the pass of tf_placer for TensorFlow %s, once: %s", tf.__version__, path
+        "building %s of tf_placer for TensorFlow %s, once: %s", what, tf.__version__, path
     )
     with scratch_directory(path.parent) as directory:
         made = pathlib.Path(directory, path.name)
-        command = [*compiler, *_flags(), str(_SOURCE), "-o", str(made)]
+        command = [*compiler, *_flags(), str(source), "-o", str(made)]
         ended = subprocess.run(
-            [*command, *tf.sysconfig.get_link_flags()], capture_output=True, text=True
+            [*command, *tf.sysconfig.get_link_flags(), *_RUNTIME], capture_output=True, text=True
         )
         if ended.returncode:
             lines = ended.stderr.splitlines()
             first = next((line for line in lines if "error" in line), " ".join(lines))
             raise PassError(
-                f"the pass cannot be built for TensorFlow {tf.__version__}: {compiler[0]} says "
+                f"{what} cannot be built for TensorFlow {tf.__version__}: {compiler[0]} says "
                 f"{first[:_SHOWN_CHARS]!r}"
             )
         # Whole or not at all, whoever else builds it at the same time.
@@ -84,19 +97,19 @@ def _flags() -> list[str]:
     return [*tf.sysconfig.get_compile_flags(), *_FLAGS]
 
 
-def _compiler() -> list[str]:
+def _compiler(what: str) -> list[str]:
     """Finds the C++ compiler: $CXX, or the first of the usual ones."""
     named = shlex.split(os.environ.get("CXX", ""))
     for command in [named] if named else [[name] for name in _COMPILERS]:
         if shutil.which(command[0]):
             return command
     raise PassError(
-        f"the pass is not built for TensorFlow {tf.__version__}, and there is no C++ compiler: "
+        f"{what} is not built for TensorFlow {tf.__version__}, and there is no C++ compiler: "
         "install one (Debian: apt-get install g++) and run `python -m tf_placer build_pass`"
     )
 
 
-def _make_private(directory: pathlib.Path) -> None:
+def _make_private(directory: pathlib.Path, what: str) -> None:
     """Makes sure that nobody else puts code where this process loads it from."""
     # The mode is that of the last directory alone.
     for each in (directory.parent, directory):
@@ -104,6 +117,6 @@ def _make_private(directory: pathlib.Path) -> None:
     status = directory.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PassError(
-            f"others may write to {directory}, where the pass is kept: set XDG_CACHE_HOME to a "
+            f"others may write to {directory}, where {what} is kept: set XDG_CACHE_HOME to a "
             "directory of your own"
         )

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import os
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 from tf_placer.interpreter import interpreter
@@ -43,11 +44,14 @@ class FreshStart:
         self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
         self._input_offset = _offset_of_input()
 
-    def again(self, stage: Stage = Stage.FIRST) -> NoReturn:
+    def again(
+        self, stage: Stage = Stage.FIRST, environ: Mapping[str, str] | None = None
+    ) -> NoReturn:
         """Begins anew. Nothing that the script has open is ended in any other way.
 
         Args:
             stage: what the new process is to know.
+            environ: its environment variables; those that this one began with when None.
         """
         import multiprocessing
 
@@ -62,7 +66,7 @@ class FreshStart:
         os.fchdir(self._directory)
         if self._input_offset is not None:
             os.lseek(0, self._input_offset, os.SEEK_SET)
-        environ = {**self._environ, **({_STAGE: stage.value} if stage.value else {})}
+        environ = {**(environ or self._environ), **({_STAGE: stage.value} if stage.value else {})}
         python = interpreter()
         os.execve(python, [python, *sys.orig_argv[1:]], environ)
 

@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 
 from graph_passes.errors import GraphError
 from graph_passes.messages import shortened
+from tf_placer import emulated
 from tf_placer.files import read_json
 from tf_placer.live.own_files import check_own_step
 from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.live.run_result import Outcome
+from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scratch import remove_scratch
@@ -58,8 +60,8 @@ def prepare_script(
     Args:
         script: a Python file.
         args: its arguments.
-        machine: where to place: "attached", "local:N" or "grpc://HOST:PORT,..."; None for the
-            machine that was searched for, or else the attached one.
+        machine: where to place: "attached", "local:N", "grpc://HOST:PORT,..." or "emulated:NAME";
+            None for the machine that was searched for, or else the attached one.
         placement: a placement file, or the directory of a search; None to search.
         log_dir: the directory of the search.
         search_secs: how long the search may take; None for ten minutes, or for what it may take
@@ -78,6 +80,8 @@ def prepare_script(
         raise FileNotFoundError(2, "no such script", script)
     # The script may go elsewhere.
     directory = RunDirectory(log_dir)
+    if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
+        start.again(start.stage, emulated.environment(_find_machine(machine)))
     remove_scratch(directory.path)
     watcher: ScriptWatcher | None = None
     if start.stage is Stage.ORIGINAL:

@@ -118,7 +118,7 @@ class StepPlacer:
             check_runs_elsewhere(graph.as_graph_def(), self._machine)
             self._target()
             # A session that moves is sent everything again.
-            is_kept = self._machine.kind == "attached"
+            is_kept = self._machine.in_one_process
             placed = self._apply(graph, max(before, default=0) if is_kept else 0)
         except (GraphError, LocalClusterError, MachineError) as error:
             self._say(f"the graph stays as it came: {error}")

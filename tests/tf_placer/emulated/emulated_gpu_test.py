@@ -1,0 +1,100 @@
+"""Tests of emulated GPUs in TensorFlow's own runtime, each in a process that has them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+from typing import Any
+
+import numpy as np
+from absl.testing import absltest
+
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tests.tf_placer.emulated import emulated_steps
+from tests.tf_placer.native_pass.built import in_cache_of_tests
+from tf_placer import emulated
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.inputs.sources import read_source
+from tf_placer.machines.lookup import find_machine
+from tf_placer.native_pass.building import PassError
+
+
+@functools.cache
+def run(spec: str, *what: str) -> dict[str, Any]:
+    """Runs functions of `emulated_steps` on an emulated machine."""
+    with in_cache_of_tests():
+        try:
+            environ = emulated.environment(find_machine(spec))
+        except PassError as error:
+            if "says" in str(error):
+                raise
+            raise unittest.SkipTest(str(error)) from None
+        # TensorFlow for CPUs computes with oneDNN where it may, which rounds differently.
+        environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "TF_ENABLE_ONEDNN_OPTS": "0"}
+        ended = subprocess.run(
+            [sys.executable, "-m", emulated_steps.__name__, *what],
+            env=environ,
+            capture_output=True,
+            text=True,
+        )
+    if ended.returncode:
+        raise AssertionError(ended.stderr)
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+class ValuesTest(absltest.TestCase):
+    def test_placements_compute_what_the_cpu_computes_bit_by_bit(self):
+        equal = run("emulated:2xK80,values", "values", "convolutions")["values"]
+        self.assertEqual({name for name in equal if not all(equal[name])}, set())
+        self.assertEqual(set(equal), set(emulated_steps.VALUES_OF))
+
+    def test_convolutions_keep_the_layout_that_the_cpu_has_kernels_for(self):
+        placed, expected = run("emulated:2xK80,values", "values", "convolutions")["convolutions"]
+        np.testing.assert_allclose(placed, expected, rtol=1e-5)
+
+
+class TimesTest(absltest.TestCase):
+    def test_kernels_take_what_the_analytic_model_says(self):
+        made = graphs.shared("small_convnet")
+        graph = read_source(made.graph, made.fetches, made.feeds).op_graph
+        expected = analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
+        traced = run("emulated:2xK80", "trace", "memory")["trace"]["kernels"]
+        grouped = group_operations(graph)
+        legal = grouped.grouping.legal_devices(grouped.colocation, emulated_steps.DEVICES)
+        on_gpu = legal[grouped.grouping.of_operations(grouped.colocation), 1] & graph.needed
+        for i in np.flatnonzero(on_gpu & (expected > 0)).tolist():
+            # Traces tell whole microseconds.
+            with self.subTest(graph.names[i], type=graph.type_of(i)):
+                self.assertAlmostEqual(
+                    traced.get(graph.names[i], 0.0), 1e6 * expected[i], delta=1.01
+                )
+
+    def test_copies_take_the_latency_and_the_bytes_of_the_link(self):
+        machine = find_machine("2xK80")
+        link = machine.links[0]
+        copies = run("emulated:2xK80", "trace", "memory")["trace"]["copies"]
+        for label, micros in copies:
+            num_bytes = int(re.search(r"(\d+) bytes", label)[1])
+            expected = link.latency_secs + num_bytes / link.bandwidth_bytes_per_sec
+            with self.subTest(label):
+                self.assertAlmostEqual(micros, 1e6 * expected, delta=1.01)
+        self.assertNotEmpty(copies)
+
+    def test_memory_is_what_tensorflow_gets_of_it_and_can_run_out(self):
+        found = run("emulated:2xK80", "trace", "memory")
+        machine = find_machine("emulated:2xK80")
+        self.assertEqual(
+            found["trace"]["memory_limits"][1:],
+            [device.memory_bytes for device in machine.devices[1:]],
+        )
+        self.assertIn("OOM when allocating tensor", found["memory"])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,130 @@
+"""Runs graphs on the GPUs of a process that has emulated ones, and prints JSON about them.
+
+Run by `emulated_gpu_test.py` with the environment of an emulated machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tf_placer.inputs.sources import read_source
+
+tf1 = tf.compat.v1
+_PREFIX = "/job:localhost/replica:0/task:0/device:"
+DEVICES = (f"{_PREFIX}CPU:0", f"{_PREFIX}GPU:0", f"{_PREFIX}GPU:1")
+#: Graphs with kernels and copies of all kinds.
+VALUES_OF = ("v1_ref_variables", "resource_variables", "small_convnet", "lstm", "while_loop_v2")
+_PLACEMENTS = 3
+_CONFIG = tf1.ConfigProto(allow_soft_placement=False)
+_CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
+# Constants are computed in the step, not before it.
+_CONFIG.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0
+
+
+def compare_values() -> dict[str, list[bool]]:
+    """Runs random placements: whether each computes bit by bit what the CPU does, by graph."""
+    random = np.random.default_rng(0)
+    equal = {}
+    for name in VALUES_OF:
+        made = graphs.shared(name)
+        source = read_source(made.graph, made.fetches, made.feeds)
+        grouped = group_operations(source.op_graph)
+        legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
+        expected = _steps(source, {})
+        equal[name] = []
+        for _ in range(_PLACEMENTS):
+            placement = np.where(legal, random.random(legal.shape), -1.0).argmax(axis=1)
+            computed = _steps(source, grouped.assignment(placement.astype(np.int32), DEVICES))
+            equal[name].append(computed == expected)
+    return equal
+
+
+def optimize_convolutions() -> list[list[float]]:
+    """Runs convolutions on a GPU as TensorFlow optimizes them, and on the CPU as they are."""
+    made = graphs.shared("small_convnet")
+    source = read_source(made.graph, made.fetches, made.feeds)
+    grouped = group_operations(source.op_graph)
+    legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
+    on_gpu = np.where(legal[:, 1], 1, 0).astype(np.int32)
+    placed = _steps(source, grouped.assignment(on_gpu, DEVICES), tf1.ConfigProto())
+    return [
+        np.frombuffer(b"".join(each[0] for each in steps), np.float32).tolist()
+        for steps in (placed, _steps(source, {}))
+    ]
+
+
+def _steps(
+    source: Any, assignment: dict[str, str], config: tf1.ConfigProto = _CONFIG
+) -> list[list[bytes]]:
+    graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
+    for node in graph_def.node:
+        node.device = assignment.get(node.name, DEVICES[0] if not assignment else "")
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    step = source.step
+    with tf1.Session(graph=graph, config=config) as session:
+        session.run(list(step.initializers), step.initializer_feeds)
+        fetches = [name for name in step.fetches if ":" in name]
+        operations = [name for name in step.fetches if ":" not in name]
+        values = [session.run((fetches, operations), step.feeds)[0] for _ in range(3)]
+    return [[np.asarray(value).tobytes() for value in each] for each in values]
+
+
+def trace_step() -> dict[str, Any]:
+    """Traces a step of a convolutional network: what kernels and copies took, in microseconds."""
+    made = graphs.shared("small_convnet")
+    source = read_source(made.graph, made.fetches, made.feeds)
+    graph_def = tf1.GraphDef.FromString(source.graph_def.SerializeToString())
+    grouped = group_operations(source.op_graph)
+    legal = grouped.grouping.legal_devices(grouped.colocation, DEVICES)
+    placement = np.where(legal[:, 1], 1, 0).astype(np.int32)
+    assignment = grouped.assignment(placement, DEVICES)
+    for node in graph_def.node:
+        node.device = assignment.get(node.name, "")
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    options, metadata = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE), tf1.RunMetadata()
+    with tf1.Session(graph=graph, config=_CONFIG) as session:
+        session.run(list(source.step.initializers), source.step.initializer_feeds)
+        session.run(source.step.fetches, source.step.feeds)
+        session.run(source.step.fetches, source.step.feeds, options, metadata)
+        limits = [device.memory_limit_bytes for device in session.list_devices()]
+    kernels: dict[str, float] = {}
+    copies = []
+    for device in metadata.step_stats.dev_stats:
+        for node in device.node_stats:
+            if device.device.endswith("GPU:0/stream:all"):
+                name = node.node_name.partition(":")[0]
+                kernels[name] = kernels.get(name, 0) + node.all_end_rel_micros
+            if device.device.endswith("GPU:0/memcpy"):
+                copies.append((node.timeline_label, node.all_end_rel_micros))
+    return {"kernels": kernels, "copies": copies, "memory_limits": limits}
+
+
+def exhaust_memory() -> str:
+    """Makes a tensor that is larger than a GPU, and says how it failed."""
+    with tf.Graph().as_default() as graph, tf.device("/GPU:0"):
+        total = tf.reduce_sum(tf.random.normal([3, 1 << 30]))
+    with tf1.Session(graph=graph, config=_CONFIG) as session:
+        try:
+            session.run(total)
+        except tf.errors.ResourceExhaustedError as error:
+            return error.message
+    return ""
+
+
+if __name__ == "__main__":
+    tests = {
+        "values": compare_values,
+        "convolutions": optimize_convolutions,
+        "trace": trace_step,
+        "memory": exhaust_memory,
+    }
+    print(json.dumps({name: tests[name]() for name in sys.argv[1:]}))

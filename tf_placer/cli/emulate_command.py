@@ -1,0 +1,60 @@
+"""The command `emulate`: runs a command whose TensorFlow has the GPUs of an emulated machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+
+from tf_placer import emulated
+from tf_placer.cli.answer import print_output
+from tf_placer.errors import require_tensorflow
+from tf_placer.machines.emulated_machine import PREFIX, emulated_machine
+
+__all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
+
+#: What follows "--" is a command with arguments of its own, in `args.served`.
+TAKES_COMMAND = True
+DESCRIPTION = (
+    "Runs a command, such as 'emulate 4xK80 -- python train.py', whose TensorFlow has the GPUs of "
+    "a machine of the catalogue or of a machine file, emulated on the CPU: with their memory, "
+    "kernels, copies and times. Without a command, prints the environment variables that do it, "
+    "for eval."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes."""
+    parser.usage = "%(prog)s [-h] MACHINE [-- COMMAND ARGS...]"
+    parser.add_argument(
+        "machine",
+        metavar="MACHINE",
+        help="a name of the catalogue ('4xK80') or a machine file; ',values' behind it has kernels "
+        "compute values, which otherwise they do only where control flow may depend on them; "
+        "',slowdown=F' makes everything F times as slow",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Becomes the command, or prints the variables.
+
+    Raises:
+        MachineError: there is no such machine.
+        OSError: there is no such command.
+        PassError: the plugin cannot be built.
+    """
+    require_tensorflow()
+    machine = emulated_machine(PREFIX + args.machine.removeprefix(PREFIX))
+    environ = emulated.environment(machine)
+    if not args.served:
+        changed = {name: value for name, value in environ.items() if os.environ.get(name) != value}
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(changed.items())]
+        print_output("\n".join(lines))
+        return
+    program = shutil.which(args.served[0])
+    if program is None:
+        raise OSError(f"cannot run {args.served[0]!r}: there is no such command")
+    sys.stdout.flush()
+    os.execve(program, args.served, environ)

@@ -1,0 +1,57 @@
+"""Kernels of the CUDA build of TensorFlow, as `data/cuda_kernels.tsv` lists them.
+
+`python -m tf_placer.emulated.kernel_list` prints the list anew, in a TensorFlow that was built with
+CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorflow.core.framework import kernel_def_pb2, types_pb2
+from tensorflow.python.framework import kernels
+
+from graph_passes.kernels import Constraints, condense
+
+__all__ = ["kernel_lines"]
+
+_GPU = ("GPU", "DEFAULT")
+# Kernels that differ in this stay apart.
+_HOST = " host arguments"
+
+
+def kernel_lines(registered: Iterable[kernel_def_pb2.KernelDef]) -> list[str]:
+    """Lists kernels of GPUs: operation, types by attribute, and arguments in host memory.
+
+    Args:
+        registered: kernels of all devices.
+
+    Returns:
+        Lines of three fields, separated by tabs, sorted; kernels that differ in the values of one
+        attribute only share one.
+    """
+    found: dict[str, list[Constraints]] = {}
+    for kernel in registered:
+        # A kernel with a label serves only operations that ask for it.
+        if kernel.device_type not in _GPU or kernel.label:
+            continue
+        types: Constraints = {
+            constraint.name: frozenset(
+                types_pb2.DataType.Name(each) for each in constraint.allowed_values.list.type
+            )
+            for constraint in kernel.constraint
+            if constraint.allowed_values.list.type
+        }
+        types[_HOST] = frozenset(kernel.host_memory_arg)
+        found.setdefault(kernel.op, []).append(types)
+    lines = []
+    for op_type, of_type in found.items():
+        for types in condense(of_type, [_HOST]):
+            host = ",".join(sorted(map(str, types.pop(_HOST))))
+            fields = (f"{name}={','.join(sorted(map(str, types[name])))}" for name in sorted(types))
+            lines.append(f"{op_type}\t{';'.join(fields)}\t{host}")
+    return sorted(lines)
+
+
+if __name__ == "__main__":
+    print("\n".join(kernel_lines(kernels.get_all_registered_kernels().kernel)))

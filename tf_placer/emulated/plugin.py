@@ -1,0 +1,60 @@
+"""The plugin in the processes that are to have the GPUs of an emulated machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Mapping
+
+from tf_placer.files import write_text
+from tf_placer.machines.machine import Machine
+from tf_placer.processes import environment_without_gpus
+
+__all__ = ["environment", "is_on"]
+
+_SOURCE = pathlib.Path(__file__).parent / "emulated_gpu.cc"
+_HEADER = "tensorflow/c/experimental/stream_executor/stream_executor.h"
+# TensorFlow reads the first when it is imported, the plugin the second.
+_LIBRARY_VARIABLE, _MACHINE_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH", "TF_PLACER_EMULATED"
+_SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
+
+
+def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Makes environment variables for a process that has the GPUs of an emulated machine.
+
+    A real GPU of this computer stays invisible to the process. The plugin is built, once, where it
+    was not built.
+
+    Args:
+        machine: of kind "emulated".
+        environ: the variables to start from; those of this process when None.
+
+    Returns:
+        A changed copy.
+
+    Raises:
+        PassError: the plugin cannot be built; the message says why.
+        OSError: the description of the machine cannot be written.
+    """
+    # Whoever only asks which machine this is need not import TensorFlow.
+    from tf_placer.emulated.description import describe_machine
+    from tf_placer.native_pass.building import build_library
+
+    library = build_library(_SOURCE, _HEADER, what="the plugin for emulated GPUs")
+    text = describe_machine(machine)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = library.parent / f"machine-{digest}.tsv"
+    if not path.exists():
+        write_text(path, text)
+    result = environment_without_gpus(environ)
+    result[_LIBRARY_VARIABLE] = os.fspath(library)
+    result[_MACHINE_VARIABLE] = os.fspath(path)
+    result[_SPEC_VARIABLE] = machine.spec
+    return result
+
+
+def is_on(spec: str) -> bool:
+    """Says whether the environment of this process is that of an emulated machine."""
+    has_library = bool(os.environ.get(_LIBRARY_VARIABLE))
+    return has_library and os.environ.get(_SPEC_VARIABLE) == spec
