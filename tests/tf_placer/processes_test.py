@@ -322,10 +322,17 @@ class ClosedStandardFilesTest(absltest.TestCase):
 
 class GpuEnvironmentTest(absltest.TestCase):
     def test_hidden_gpus_come_back_as_they_were(self):
-        for before in ({}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": ""}):
+        library = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+        for before in (
+            {},
+            {"CUDA_VISIBLE_DEVICES": "0,1"},
+            {"CUDA_VISIBLE_DEVICES": ""},
+            {library: "gpu.so"},
+        ):
             with self.subTest(before):
                 hidden = environment_without_gpus({"HOME": "/", **before})
                 self.assertEqual(hidden["CUDA_VISIBLE_DEVICES"], "")
+                self.assertEqual(hidden[library], "")
                 self.assertEqual(environment_with_gpus(hidden), {"HOME": "/", **before})
 
     def test_hiding_twice_still_finds_the_first_state(self):

@@ -96,5 +96,28 @@ class TimesTest(absltest.TestCase):
         self.assertIn("OOM when allocating tensor", found["memory"])
 
 
+class EmulateCommandTest(absltest.TestCase):
+    def emulate(self, *args: str) -> subprocess.CompletedProcess[str]:
+        with in_cache_of_tests():
+            return subprocess.run(
+                [sys.executable, "-m", "tf_placer", "emulate", *args],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                capture_output=True,
+                text=True,
+            )
+
+    def test_a_command_gets_the_variables_that_are_printed_without_one(self):
+        run("emulated:2xK80", "trace", "memory")  # Skips where nothing can be compiled.
+        printed = self.emulate("2xK80").stdout
+        self.assertIn("export TF_PLUGGABLE_DEVICE_LIBRARY_PATH=", printed)
+        shown = self.emulate("2xK80", "--", "printenv", "TF_PLACER_EMULATED").stdout.strip()
+        self.assertIn(f"export TF_PLACER_EMULATED={shown}\n", printed)
+
+    def test_what_is_no_machine_is_said(self):
+        refused = self.emulate("2xFOO", "--", "true")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("tf_placer: unknown machine '2xFOO'", refused.stderr)
+
+
 if __name__ == "__main__":
     absltest.main()
