@@ -90,7 +90,7 @@ def _can_read_device(device: str, is_in_function: bool) -> bool:
     if not is_device_request(device):
         return False
     try:
-        # What imports a graph reads the devices of its operations in Python, more strictly.
+        # TensorFlow's importer reads the devices of operations in Python, more strictly.
         if not is_in_function:
             tf.DeviceSpec.from_string(device)
     except ValueError:

@@ -180,7 +180,7 @@ class _Calls:
         loops = FrameLoops(graph)
         called: dict[int, _Rows] = {}
         calls = [name for name in graph.type_names if name in _CALLS or name in self._bodies]
-        # What a call returns may say how often a loop runs whose condition reads it.
+        # Results of a call may bound a loop whose condition reads them.
         for i in graph.order[(graph.has_type(calls) & graph.needed)[graph.order]].tolist():
             rows = yield self._rows_of_call(graph, i, loops.condition_values, function)
             if rows is not None:

@@ -1,4 +1,4 @@
-"""How often loops run, as far as constants and shapes tell."""
+"""Iteration counts of loops, as far as constants and shapes tell."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ class FunctionalLoop(_Loop):
             if counter is not None and counter.step == 0
         }
         self.condition_values = SmallValues(condition.graph, given)
-        #: How often the body runs, at most; None if that is not known.
+        #: The most iterations of the body; None if that is not known.
         self.num_iterations = self.iterations(condition.results[0])
 
     def counter(self, tensor: int) -> _Counter | None:

@@ -15,7 +15,7 @@ __all__ = ["HANDS_ON", "SmallValues"]
 
 #: Operations whose result is their first input.
 HANDS_ON = frozenset(["Identity", "RefIdentity", "Enter", "RefEnter", "StopGradient", "Snapshot"])
-# What sizes are computed from is small, and not far away.
+# Sizes are computed from small tensors that are not far away.
 _MOST_ELEMENTS = 1024
 _MOST_STEPS = 40
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {

@@ -89,7 +89,7 @@ class FunctionLibraryTest(tf.test.TestCase):
 
 
 class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
-    """What TensorFlow's importer or executor would die of; see `tests.function_parts`."""
+    """Tests of functions that would end TensorFlow's process; see `tests.function_parts`."""
 
     @parameterized.product(op=["", "PartitionedCall", "StatefulPartitionedCall"], called=["f", "g"])
     def test_function_that_calls_itself_is_named(self, op, called):

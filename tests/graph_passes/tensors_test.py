@@ -201,7 +201,7 @@ class FedShapesTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class PlaceholderWithDefaultTest(tf.test.TestCase, parameterized.TestCase):
-    """What is not fed is the default, whose size and value sizes may depend on."""
+    """Tests of placeholders that are their default, on which sizes may depend, where not fed."""
 
     def setUp(self):
         super().setUp()

@@ -51,7 +51,7 @@ class InterruptsTest(absltest.TestCase):
     def test_what_is_breakable_is_broken_off_when_its_time_is_over(self):
         with self.assertRaises(TimeIsOver), self.interrupts.breakable(max_secs=0.05):
             time.sleep(60)
-        # That is no request.
+        # This is no request.
         self.assertEqual(self.interrupts.count, 0)
 
     def test_waiting_in_the_system_ends_when_the_time_is_over(self):

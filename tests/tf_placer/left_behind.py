@@ -1,4 +1,4 @@
-"""What a killed process leaves behind."""
+"""Files that a killed process leaves behind."""
 
 from __future__ import annotations
 

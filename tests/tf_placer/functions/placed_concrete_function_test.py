@@ -61,7 +61,7 @@ def losses(function: Callable[..., Any]) -> list[float]:
 class PlacedConcreteFunctionTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        # What was traced before may name the device where a variable was.
+        # Functions traced before may name the device where a variable was.
         tf.config.set_soft_device_placement(True)
         self.addCleanup(tf.config.set_soft_device_placement, False)
 

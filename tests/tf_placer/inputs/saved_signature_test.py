@@ -174,7 +174,7 @@ class SavedSignatureTest(tf.test.TestCase):
 
 
 class DamagedTest(tf.test.TestCase, parameterized.TestCase):
-    """What is wrong with a SavedModel is said in one sentence that names it, before any search."""
+    """Tests of damaged SavedModels: one sentence names the damage, before any search."""
 
     @classmethod
     def setUpClass(cls):

@@ -21,7 +21,7 @@ class EmulatedMachineTest(parameterized.TestCase):
         self.assertTrue(machine.in_one_process)
 
     def test_tensorflow_keeps_a_part_of_the_memory_for_itself(self):
-        # What a session of TensorFlow 2.14 and 2.21 lists of a K80.
+        # The memory that a session of TensorFlow 2.14 and of 2.21 lists of a K80.
         self.assertEqual(usable_bytes(11_996_758_016), 11_276_952_576)
         self.assertEqual(usable_bytes(1 << 30), (1 << 30) - (255 << 20))
         device = find_machine("emulated:2xK80").devices[1]
