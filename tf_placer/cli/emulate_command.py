@@ -15,7 +15,7 @@ from tf_placer.machines.emulated_machine import PREFIX, emulated_machine
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
-#: What follows "--" is a command with arguments of its own, in `args.served`.
+#: The words behind "--" are a command with arguments of its own, in `args.served`.
 TAKES_COMMAND = True
 DESCRIPTION = (
     "Runs a command, such as 'emulate 4xK80 -- python train.py', whose TensorFlow has the GPUs of "

@@ -23,11 +23,11 @@ from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
-#: What follows "--" is a command with arguments of its own, in `args.served`.
+#: The words behind "--" are a command with arguments of its own, in `args.served`.
 TAKES_COMMAND = True
-#: The environment variable in which the command finds the address of the servers.
-# How a line of the pass in a log of a server begins.
+# Lines of the pass in the log of a server begin with this.
 _SAYS = "tf_placer: "
+#: The environment variable in which the command finds the address of the servers.
 _TARGET_VARIABLE = "TF_PLACER_TARGET"
 DESCRIPTION = (
     "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "

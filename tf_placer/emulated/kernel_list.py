@@ -1,7 +1,9 @@
 """Kernels of the CUDA build of TensorFlow, as `data/cuda_kernels.tsv` lists them.
 
-`python -m tf_placer.emulated.kernel_list` prints the list anew, in a TensorFlow that was built with
-CUDA.
+`python -m tf_placer.emulated.kernel_list` prints such a list, in a TensorFlow that was built with
+CUDA. The list that is there was not made by it: it comes from a table of the CUDA wheel of
+TensorFlow 2.21 that has kernels of type GPU alone. Those of int32 that the wheel registers for any
+device are added by convention, with all arguments in host memory.
 """
 
 from __future__ import annotations
