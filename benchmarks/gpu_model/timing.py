@@ -1,0 +1,94 @@
+"""The time that calls take on a device, and the time that starting them takes the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+__all__ = ["Times", "time_calls"]
+
+_TARGET_SECS = 0.005
+_ROUNDS = 3
+# More calls than this do not fit into the queue of a stream before the host has to wait.
+_MOST_CALLS = 200
+# What the device is kept busy for at the start, in cycles for each second that the host needs.
+_CYCLES_PER_SEC = 2.0e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """What a call takes.
+
+    Attributes:
+        secs: on the device, where calls wait in its queue: the median of several rounds.
+        host_secs: until the host has started it.
+        calls: the calls of a round.
+    """
+
+    secs: float
+    host_secs: float
+    calls: int
+
+
+def time_calls(runs: Sequence[Callable[[], object]], device: torch.device) -> Times:
+    """Times calls that are started one after the other.
+
+    Args:
+        runs: calls that do the same with tensors of their own, taken in turns: so the caches of the
+            device do not hold what the next one reads.
+        device: the device that they run on.
+
+    Raises:
+        RuntimeError: a call fails.
+    """
+    for run in runs:  # The first call of a shape makes the library choose an algorithm.
+        run()
+    is_cuda = device.type == "cuda"
+    if is_cuda:
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for run in runs:
+        run()
+    host_secs = (time.perf_counter() - begin) / len(runs)
+    if is_cuda:
+        torch.cuda.synchronize()
+    once = (time.perf_counter() - begin) / len(runs)
+    calls = min(max(int(_TARGET_SECS / max(once, 1e-9)), len(runs)), max(_MOST_CALLS, len(runs)))
+    order = [runs[number % len(runs)] for number in range(calls)]
+    rounds = [
+        _round_on_cuda(order, host_secs) if is_cuda else _round_on_host(order)
+        for _ in range(_ROUNDS)
+    ]
+    return Times(
+        statistics.median(secs for secs, _ in rounds),
+        statistics.median(host for _, host in rounds),
+        calls,
+    )
+
+
+def _round_on_host(order: Sequence[Callable[[], object]]) -> tuple[float, float]:
+    begin = time.perf_counter()
+    for run in order:
+        run()
+    secs = (time.perf_counter() - begin) / len(order)
+    return secs, secs
+
+
+def _round_on_cuda(order: Sequence[Callable[[], object]], host_secs: float) -> tuple[float, float]:
+    start = torch.cuda.Event(enable_timing=True)
+    end = torch.cuda.Event(enable_timing=True)
+    # The device waits until the host has filled its queue, so that it never waits for the host.
+    waiting_secs = min(1.5 * host_secs * len(order) + 1e-4, 0.05)
+    torch.cuda._sleep(int(_CYCLES_PER_SEC * waiting_secs))
+    start.record()
+    begin = time.perf_counter()
+    for run in order:
+        run()
+    host = (time.perf_counter() - begin) / len(order)
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1e3 / len(order), host
