@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.gpu_model.cases import CASES_PATH, Case, Cases, Tensor, order_by_value
+from benchmarks.gpu_model.comparison import modeled_secs
 from benchmarks.harness.provenance import provenance
 from benchmarks.models.catalogue import build_model
 from graph_passes.kernel_work import kernel_work
@@ -27,7 +28,7 @@ from tf_placer.inputs.sources import read_source
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import DeviceClass
 
-__all__ = ["collect_cases", "main", "model_operations", "modeled_secs"]
+__all__ = ["collect_cases", "main", "model_operations"]
 
 _MODELS = (
     *("rnnlm_2", "nmt_2", "inception_v3", "resnet_50", "bert_base"),
@@ -54,14 +55,6 @@ _DEFAULTS: Mapping[str, Any] = {
     **dict.fromkeys(("transpose_a", "transpose_b", "adj_x", "adj_y", "keep_dims"), False),
     **dict.fromkeys(("use_nesterov",), False),
 }
-
-
-def modeled_secs(flops: float, touched_bytes: float, known: DeviceClass) -> float:
-    """Computes the seconds of an operation as `tf_placer.costs.analytic` does."""
-    return known.launch_secs + max(
-        flops / (known.peak_flops * known.compute_fraction),
-        touched_bytes / (known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction),
-    )
 
 
 def model_operations(name: str, *, small: bool = False) -> list[Case]:
