@@ -120,7 +120,7 @@ class Case:
 
     @property
     def key(self) -> str:
-        """What tells it from all others: its type, inputs, outputs and attributes."""
+        """An identifier: its type, inputs, outputs and attributes."""
         given = " ".join(map(str, self.inputs))
         made = " ".join(map(str, self.outputs))
         attributes = " ".join(f"{name}={value}" for name, value in sorted(self.attributes.items()))

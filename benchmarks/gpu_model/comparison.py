@@ -40,7 +40,7 @@ def _work_secs(flops: float, touched_bytes: float, known: DeviceClass) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """How long an operation takes beside what the model says.
+    """The measured time of an operation beside the modeled one.
 
     Attributes:
         key: of the case.

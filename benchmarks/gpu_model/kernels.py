@@ -46,7 +46,7 @@ class Kernel:
 
 
 def has_kernel(op_type: str) -> bool:
-    """Says whether there is a call for a type of operation."""
+    """Tells if there is a call for a type of operation."""
     return op_type in _MAKERS
 
 

@@ -1,4 +1,4 @@
-"""What a device can do at best: launches, copies, the largest products, and its own name."""
+"""The limits of a device, launches, copies and the largest products, and its description."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def warm_up(device: torch.device) -> None:
 
 
 def describe_device(device: torch.device) -> dict[str, Any]:
-    """Says what the device and the libraries are, and at which clocks it runs now."""
+    """Describes the device, the libraries and the clocks that it runs at now."""
     found: dict[str, Any] = {
         "type": device.type,
         "python": platform.python_version(),

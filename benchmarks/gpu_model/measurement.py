@@ -15,6 +15,8 @@ from benchmarks.gpu_model.cases import Case
 __all__ = ["MeasuredCase", "Measurement", "read_measurement"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
+# The entries of the row of a limit that are no numbers.
+_TEXTS = ("limit", "error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,9 +111,6 @@ def read_measurement(path: str | os.PathLike[str], cases: Iterable[Case]) -> Mea
         )
     missing = len(by_key.keys() - measured.keys() - failures.keys())
     return Measurement(device, limits, tuple(measured.values()), failures, missing, content)
-
-
-_TEXTS = ("limit", "error")
 
 
 def _measured_case(case: Case, row: Mapping[str, Any]) -> MeasuredCase:

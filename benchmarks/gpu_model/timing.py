@@ -15,13 +15,13 @@ _TARGET_SECS = 0.005
 _ROUNDS = 3
 # More calls than this do not fit into the queue of a stream before the host has to wait.
 _MOST_CALLS = 200
-# What the device is kept busy for at the start, in cycles for each second that the host needs.
-_CYCLES_PER_SEC = 2.0e9
+# About the clock of a GPU: it converts the time for which the device waits into cycles.
+_GPU_CLOCK_HERTZ = 2.0e9
 
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """What a call takes.
+    """The seconds of a call.
 
     Attributes:
         secs: on the device, where calls wait in its queue: the median of several rounds.
@@ -83,7 +83,7 @@ def _round_on_cuda(order: Sequence[Callable[[], object]], host_secs: float) -> t
     end = torch.cuda.Event(enable_timing=True)
     # The device waits until the host has filled its queue, so that it never waits for the host.
     waiting_secs = min(1.5 * host_secs * len(order) + 1e-4, 0.05)
-    torch.cuda._sleep(int(_CYCLES_PER_SEC * waiting_secs))
+    torch.cuda._sleep(int(_GPU_CLOCK_HERTZ * waiting_secs))
     start.record()
     begin = time.perf_counter()
     for run in order:

@@ -81,5 +81,5 @@ class Window:
 
     @property
     def note(self) -> str:
-        """What differs from the operation; empty if nothing does."""
+        """The difference from the operation, as a part of a text; empty if there is none."""
         return ", image padded beforehand" if any(self.extra) else ""
