@@ -7,10 +7,15 @@ import numpy as np
 from graph_passes.op_graph import OpGraph
 from tf_placer.costs.graph_memory import graph_memory
 from tf_placer.costs.operation_costs import OperationCosts
-from tf_placer.machines.machine import Link, Machine, MachineError
+from tf_placer.machines.gpu_memory import usable_bytes
+from tf_placer.machines.machine import Device, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["graph_problem", "operations_of"]
+
+# TensorFlow runs what is ready in no fixed order, and so needs a little more or less memory in every
+# step than the simulator says.
+_CERTAIN_SHARE = 0.97
 
 
 def operations_of(graph: OpGraph) -> np.ndarray:
@@ -113,8 +118,12 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
     for device in machine.devices:
         if device.memory_bytes is None:
             raise MachineError(f"it is not known how much memory {device.name} has")
-        slots = machine.class_of(device).slots if device.model else 1
         kind = device.model or device.type
+        if device.type == "GPU":
+            usable_bytes = int(_CERTAIN_SHARE * _managed_bytes(machine, device))
+            devices.append(ProblemDevice(device.name, kind, usable_bytes, is_asynchronous=True))
+            continue
+        slots = machine.class_of(device).slots if device.model else 1
         devices.append(
             ProblemDevice(
                 device.name,
@@ -126,6 +135,12 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
             )
         )
     return tuple(devices)
+
+
+def _managed_bytes(machine: Machine, device: Device) -> int:
+    assert device.memory_bytes is not None
+    # Whoever has asked TensorFlow knows what it manages.
+    return usable_bytes(device.memory_bytes) if machine.kind == "described" else device.memory_bytes
 
 
 def _links(machine: Machine) -> tuple[Link, ...]:

@@ -84,7 +84,7 @@ struct DeviceModel {
 // A way that carries one transfer at a time.
 struct Channel {
   std::mutex mutex;
-  Nanos busy_until = 0;
+  std::map<Nanos, Nanos> busy;  // Ends by starts, of transfers that follow each other.
 };
 
 struct Link {
@@ -243,15 +243,30 @@ void Run(Stream* stream, double secs, const std::string& operation, const std::s
   Trace(*stream, false, operation, type, start, stream->busy_until);
 }
 
+// Takes the first time from `earliest` on at which a channel is free for so long. What is asked for
+// later may go first: it may have less to wait for than what its sender has still to compute.
+Nanos Reserve(Channel* channel, Nanos earliest, Nanos nanos) {
+  const std::lock_guard<std::mutex> lock(channel->mutex);
+  std::map<Nanos, Nanos>& busy = channel->busy;
+  const Nanos now = Now();
+  while (!busy.empty() && busy.begin()->second < now) busy.erase(busy.begin());
+  Nanos start = earliest;
+  for (const auto& [from, until] : busy) {
+    if (start + nanos <= from) break;
+    start = std::max(start, until);
+  }
+  if (nanos > 0) busy[start] = start + nanos;
+  return start;
+}
+
 Nanos Transfer(int source, int destination, std::uint64_t bytes, Nanos earliest, Nanos* start) {
   *start = earliest;
   const auto found = TheMachine().links.find({source, destination});
   if (found == TheMachine().links.end()) return earliest;
   const Link& link = found->second;
-  const std::lock_guard<std::mutex> lock(link.channel->mutex);
-  *start = std::max(earliest, link.channel->busy_until);
-  link.channel->busy_until = *start + ToNanos(link.latency_secs + bytes / link.bytes_per_sec);
-  return link.channel->busy_until;
+  const Nanos nanos = ToNanos(link.latency_secs + bytes / link.bytes_per_sec);
+  *start = Reserve(link.channel, earliest, nanos);
+  return *start + nanos;
 }
 
 void CopyOnStream(Stream* stream, int source, int destination, std::uint64_t bytes) {
@@ -933,7 +948,7 @@ class EmulatedKernel : public OpKernel {
     emulation_.Spend(context);
   }
 
-  bool IsExpensive() override { return false; }
+  bool IsExpensive() override { return kernel_ == nullptr || kernel_->IsExpensive(); }
 
  private:
   Emulation emulation_;

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 
-import numpy as np
-
 from graph_passes.messages import quoted
 from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.gpu_memory import usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError
 
-__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "emulation_options", "usable_bytes"]
+__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "emulation_options"]
 
 PREFIX = "emulated:"
 _SLOWDOWN = re.compile(r"slowdown=([0-9]+(?:\.[0-9]+)?)")
-_MIB = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,15 +90,3 @@ def _with_usable_memory(device: Device) -> Device:
     if device.type != "GPU" or device.memory_bytes is None:
         return device
     return dataclasses.replace(device, memory_bytes=usable_bytes(device.memory_bytes))
-
-
-def usable_bytes(memory_bytes: int) -> int:
-    """Computes the bytes of a GPU that TensorFlow's allocator manages, unless it is told otherwise.
-
-    References:
-        `MinSystemMemory` of TensorFlow's pluggable_device_factory.cc.
-    """
-    if memory_bytes < 2 << 30:
-        return memory_bytes - 255 * _MIB
-    # TensorFlow computes with floats of 32 bits.
-    return memory_bytes - max(300 * _MIB, int(np.float32(memory_bytes) * np.float32(0.06)))

@@ -67,7 +67,7 @@ class Chain {
     const Tables& tables = step_.tables();
     step_.put(placement);
     std::copy_n(placement, tables.num_groups, state_.placement);
-    step_.run<true, false, false>(kInfinity, state_.peak_bytes, nullptr);
+    step_.run_with_memory<false, false>(kInfinity, state_.peak_bytes, nullptr);
     note();
     look();
     record_.climb_secs = record_.step_secs;
@@ -197,12 +197,12 @@ class Chain {
     bool is_cut = false;
     // Memory never changes times, so it need not be looked at for what takes too long.
     const bool times_first = is_limited && record_.cut_share > 0.5;
-    if (times_first) is_cut = !step_.run<false, false, true>(limit_secs, nullptr, nullptr);
+    if (times_first) is_cut = !step_.run<kNone, false, true>(limit_secs, nullptr, nullptr);
     if (!is_cut) {
       int64_t* peaks = state_.peak_bytes;
       is_cut = is_limited && !times_first
-                   ? !step_.run<true, false, true>(limit_secs, peaks, nullptr)
-                   : !step_.run<true, false, false>(kInfinity, peaks, nullptr);
+                   ? !step_.run_with_memory<false, true>(limit_secs, peaks, nullptr)
+                   : !step_.run_with_memory<false, false>(kInfinity, peaks, nullptr);
     }
     if (is_limited) record_.cut_share += (is_cut - record_.cut_share) / kCutsInMind;
     return !is_cut;

@@ -25,6 +25,7 @@ using tf_placer::DrawnMove;
 using tf_placer::HotSpots;
 using tf_placer::JoinTables;
 using tf_placer::kInfinity;
+using tf_placer::kNone;
 using tf_placer::MoveDrawer;
 using tf_placer::MoveTables;
 using tf_placer::Plan;
@@ -42,7 +43,7 @@ struct TracedTransfer {
   int32_t output;
   int32_t source;
   int32_t destination;
-  int32_t padding;
+  int32_t cause;  // the job that it waited for last, or -1
 };
 
 // The state of a chain beside what Python owns.
@@ -120,12 +121,12 @@ void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_place
     bool is_known = is_legal[index];
     if (is_known) {
       if (limit_secs < kInfinity) {
-        is_known = memory ? step->run<true, false, true>(limit_secs, peaks, nullptr)
-                          : step->run<false, false, true>(limit_secs, peaks, nullptr);
+        is_known = memory ? step->run_with_memory<false, true>(limit_secs, peaks, nullptr)
+                          : step->run<kNone, false, true>(limit_secs, peaks, nullptr);
       } else if (memory) {
-        step->run<true, false, false>(kInfinity, peaks, nullptr);
+        step->run_with_memory<false, false>(kInfinity, peaks, nullptr);
       } else {
-        step->run<false, false, false>(kInfinity, peaks, nullptr);
+        step->run<kNone, false, false>(kInfinity, peaks, nullptr);
       }
     }
     step_secs[index] = is_known ? step->step_secs() : kInfinity;
@@ -137,21 +138,23 @@ void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_place
 //
 // times: [num_operations], gets when they started and ended.
 // ready_secs: [num_operations], gets when they were ready.
+// causes: [num_operations], gets the job that each waited for last, or -1.
 // transfers: [max_transfers], gets the transfers, in the order in which they were requested.
 //
 // Returns how many transfers there are.
 int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
                         int64_t* peak_bytes, Times* times, double* ready_secs,
-                        TracedTransfer* transfers) {
+                        int32_t* causes, TracedTransfer* transfers) {
   const int64_t num_operations = step->tables().num_operations;
   try {
     std::vector<Times> job_times(step->max_jobs());
     step->put(placement);
-    step->run<true, true, false>(kInfinity, peak_bytes, job_times.data());
+    step->run_with_memory<true, false>(kInfinity, peak_bytes, job_times.data());
     *step_secs = step->step_secs();
     for (int64_t operation = 0; operation < num_operations; ++operation) {
       times[operation] = job_times[operation];
       ready_secs[operation] = step->requested_secs(operation);
+      causes[operation] = step->cause(operation);
     }
     for (int64_t number = 0; number < step->num_transfers(); ++number) {
       const Times& when = job_times[num_operations + number];
@@ -162,7 +165,7 @@ int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
                            step->output(number),
                            step->source(number),
                            step->destination(number),
-                           0};
+                           step->cause(num_operations + number)};
     }
     return step->num_transfers();
   } catch (const std::bad_alloc&) {

@@ -17,7 +17,9 @@
 #include <limits>
 #include <new>
 #include <utility>
+#include <vector>
 
+#include "tf_placer/native/allocator.h"
 #include "tf_placer/native/tables.h"
 
 namespace tf_placer {
@@ -54,21 +56,27 @@ struct Times {
   double end_secs;
 };
 
+// How the memory of devices is looked at: not at all; by the bytes that they hold; or, on asynchronous
+// devices, by the blocks that an allocator has in use for them.
+enum Memory { kNone, kBytes, kBlocks };
+
 class Step {
  public:
   explicit Step(const Tables& tables)
       : tables_(tables),
         max_jobs_(tables.num_operations + tables.max_transfers),
+        has_streams_(std::any_of(tables.is_asynchronous,
+                                 tables.is_asynchronous + tables.num_devices,
+                                 [](uint8_t is_asynchronous) { return is_asynchronous != 0; })),
         jobs_(max_jobs_),
         ranks_(max_jobs_),
         transfers_(tables.max_transfers),
         servers_(tables.num_servers),
-        events_(max_running(tables)),
-        arrived_(max_jobs_ + 1),
+        events_(max_events(tables)),
+        ended_(max_events(tables)),
+        arrived_(2 * max_jobs_ + 2),
         changed_devices_(tables.num_devices),
         changed_channels_(tables.num_servers),
-        requested_(tables.num_devices),
-        request_(tables.num_devices),
         originals_(tables.num_outputs),
         copies_(tables.max_transfers),
         missing_signals_(tables.num_barriers * tables.num_devices),
@@ -76,7 +84,18 @@ class Step {
         held_(tables.num_devices),
         resident_bytes_(tables.num_devices),
         total_secs_(tables.num_devices),
-        started_secs_(tables.num_devices) {
+        started_secs_(tables.num_devices),
+        streams_(tables.num_devices),
+        lanes_(kLanes * tables.num_devices),
+        num_wanting_(tables.num_devices),
+        allocators_(has_streams_ ? tables.num_devices : 0),
+        first_output_(tables.num_operations + 1) {
+    std::fill_n(static_cast<int32_t*>(num_wanting_), tables.num_devices, 0);
+    int64_t output = 0;
+    for (int64_t operation = 0; operation <= tables.num_operations; ++operation) {
+      while (output < tables.num_outputs && tables.outputs[output].producer < operation) ++output;
+      first_output_[operation] = static_cast<int32_t>(output);
+    }
     for (int64_t operation = 0; operation < tables.num_operations; ++operation) {
       ranks_[operation].order = operation;
     }
@@ -136,15 +155,29 @@ class Step {
 
   // Simulates the step of where everything is.
   //
-  // kMemory: whether to find out what devices hold: `peaks` [num_devices] gets the most.
+  // kMemory: how to find out what devices hold: `peaks` [num_devices] gets the most.
   // kTimes: whether to note when jobs start and end: `times` [max_jobs] gets that.
   // kLimit: whether a step that is longer than `limit_secs` may be cut.
   //
   // Returns whether the step was simulated to its end.
-  template <bool kMemory, bool kTimes, bool kLimit>
+  template <Memory kMemory, bool kTimes, bool kLimit>
   bool run(double limit_secs, int64_t* peaks, Times* times);
 
+  // Simulates the step and what devices hold. Blocks are looked at only where they may matter.
+  template <bool kTimes, bool kLimit>
+  bool run_with_memory(double limit_secs, int64_t* peaks, Times* times) {
+    if (!run<kBytes, kTimes, kLimit>(limit_secs, peaks, times)) return false;
+    for (int64_t device = 0; device < tables_.num_devices; ++device) {
+      const double roomy_bytes = kRoomyShare * static_cast<double>(tables_.memory_bytes[device]);
+      if (has_stream(device) && static_cast<double>(peaks[device]) > roomy_bytes) {
+        return run<kBlocks, kTimes, false>(kInfinity, peaks, times);
+      }
+    }
+    return true;
+  }
+
   double step_secs() const { return step_secs_; }
+  int32_t cause(int64_t job) const { return jobs_[job].cause; }
   // Visits the jobs of the critical path of a step that was simulated to its end, from the last to
   // the first: each started when the one before had ended.
   template <typename Visit>
@@ -169,11 +202,13 @@ class Step {
   struct Job {
     double secs;          // how long it takes
     int32_t device;       // where an operation runs or a transfer goes
-    int32_t num_missing;  // how many inputs an operation still waits for
+    int32_t num_missing;  // how many inputs an operation still waits for; kInstant if it took no time
     double ready_secs;    // when it was ready or requested
     int32_t next;         // what is behind it in the queue; without meaning for the last
     int32_t cause;        // the job that it waited for last, or -1
   };
+
+  static constexpr int32_t kInstant = -1;
 
   // What is needed of a job that is not in order of arrival: its place among the jobs that were
   // ready at the same time, and what is below it in a heap, or -1.
@@ -187,7 +222,21 @@ class Step {
     int32_t output;
     int32_t source;
     int32_t channel;
-    int32_t padding;
+    int32_t next;  // what is behind it in its lane, or -1
+  };
+
+  // What an asynchronous device has been handed ends then.
+  struct Stream {
+    double end_secs;
+    int32_t last;  // the last that it was handed and that takes time, or -1
+  };
+
+  // The transfers of a kind from or to an asynchronous device, one after the other: from it to
+  // others of its kind, from it to the rest, and from the rest to it.
+  static constexpr int64_t kLanes = 3;
+  struct Lane {
+    int32_t first;  // which is under way, or -1
+    int32_t last;
   };
 
   // The jobs that wait are a list, at the end of which nearly all join, and a heap beside it of
@@ -200,7 +249,7 @@ class Step {
     int32_t first;           // of the queue, or -1
     int32_t last;            // of the queue; without meaning when that is empty
     int32_t root;            // of the heap beside the queue, or -1
-    int32_t last_ended;      // the last job that ended
+    int32_t last_ended;      // the last job that ended and took time
     int32_t slots;
     int32_t free_slots;
     bool is_changed;  // whether something happened since it last chose what to start
@@ -217,6 +266,7 @@ class Step {
     int32_t num_users;
     int32_t last_copy;
     int32_t device;
+    int32_t block;  // of the allocator of its device
   };
 
   // A tensor where it was sent: how many readers still need it, and the transfer of the same tensor
@@ -224,6 +274,7 @@ class Step {
   struct Copy {
     int32_t num_users;
     int32_t earlier_copy;
+    int32_t block;
   };
 
   // What a device holds, and up to when its peak is known.
@@ -232,10 +283,11 @@ class Step {
     double known_secs;
   };
 
-  static int64_t max_running(const Tables& tables) {
+  static int64_t max_events(const Tables& tables) {
     int64_t slots = 0;
     for (int64_t device = 0; device < tables.num_devices; ++device) slots += tables.slots[device];
-    return std::min(slots, tables.num_operations) + tables.num_servers - tables.num_devices;
+    return std::min(slots, tables.num_operations) + tables.num_servers +
+           (kLanes - 1) * tables.num_devices;
   }
 
   // Counts the operations of a group among those of a device that wait for barriers.
@@ -247,7 +299,7 @@ class Step {
   }
 
   // Prepares the state before the step; returns how many jobs are ready at once.
-  template <bool kMemory>
+  template <Memory kMemory>
   int64_t start(int64_t* peaks);
 
   // Counts an input of an operation; returns how many jobs have become ready.
@@ -273,22 +325,23 @@ class Step {
 
   // Requests the transfer of an output, which `cause` has made; returns how many jobs have become
   // ready.
-  template <bool kMemory>
+  template <Memory kMemory>
   int64_t request(int32_t output, int32_t where, int32_t cause, int64_t count) {
     const int32_t source = jobs_[cause].device;
     const Link& link = tables_.links[source * tables_.num_devices + where];
     const int64_t transfer = num_jobs_ - tables_.num_operations;
-    transfers_[transfer] = {output, source, static_cast<int32_t>(link.channel), 0};
+    transfers_[transfer] = {output, source, static_cast<int32_t>(link.channel), -1};
     ranks_[num_jobs_].order =
         static_cast<int64_t>(tables_.outputs[output].order) * tables_.num_devices + where;
     jobs_[num_jobs_].secs =
         link.latency_secs + static_cast<double>(tables_.outputs[output].bytes) / link.bandwidth;
     jobs_[num_jobs_].device = where;
+    jobs_[num_jobs_].num_missing = 0;
     jobs_[num_jobs_].cause = cause;
     arrived_[count] = static_cast<int32_t>(num_jobs_);
     ++num_jobs_;
-    if (kMemory) {
-      copies_[transfer] = {0, originals_[output].last_copy};
+    if (kMemory != kNone) {
+      copies_[transfer] = {0, originals_[output].last_copy, -1};
       originals_[output].last_copy = static_cast<int32_t>(transfer);
     }
     return count + 1;
@@ -300,6 +353,220 @@ class Step {
       held_[device].known_secs = now;
       peaks[device] = std::max(peaks[device], held_[device].bytes);
     }
+  }
+
+  // Asynchronous devices.
+
+  bool has_stream(int64_t device) const { return tables_.is_asynchronous[device] != 0; }
+
+  // Whether a transfer waits for streams.
+  bool has_lane(int64_t transfer) const {
+    return has_stream(transfers_[transfer].source) || has_stream(destination(transfer));
+  }
+
+  Lane& lane(int64_t transfer) const {
+    const int64_t source = transfers_[transfer].source, destination = this->destination(transfer);
+    if (!has_stream(source)) return lanes_[kLanes * destination + 2];
+    return lanes_[kLanes * source + (has_stream(destination) ? 0 : 1)];
+  }
+
+  // Holds bytes on an asynchronous device from now on; returns their block.
+  template <Memory kMemory>
+  int32_t hold(int64_t device, int64_t bytes, int64_t* peaks) {
+    if (bytes == 0) return -1;
+    int32_t block = -1;
+    if (kMemory == kBlocks) {
+      block = allocators_[device].allocate(bytes);
+      bytes = allocators_[device].size(block);
+    }
+    held_[device].bytes += bytes;
+    peaks[device] = std::max(peaks[device], held_[device].bytes);
+    return block;
+  }
+
+  // Lets go what was held on a device, of which only the bytes are known on others.
+  void let_go(int64_t device, int64_t bytes, int32_t block) {
+    if (block >= 0) {
+      bytes = allocators_[device].size(block);
+      allocators_[device].free(block);
+    }
+    held_[device].bytes -= bytes;
+  }
+
+  // Lets go the inputs of an operation that nobody else needs; returns of how many bytes.
+  template <Memory kMemory>
+  void let_go_inputs(int64_t operation, int64_t device) {
+    const uint32_t end = tables_.operations[operation + 1].first_input;
+    for (uint32_t at = tables_.operations[operation].first_input; at < end; ++at) {
+      const uint32_t output = tables_.inputs[at];
+      if (originals_[output].device == device) {
+        if (--originals_[output].num_users == 0) {
+          let_go(device, tables_.outputs[output].local_bytes, originals_[output].block);
+        }
+        continue;
+      }
+      int32_t copy = originals_[output].last_copy;
+      while (jobs_[tables_.num_operations + copy].device != device) {
+        copy = copies_[copy].earlier_copy;
+      }
+      if (--copies_[copy].num_users == 0) {
+        let_go(device, tables_.outputs[output].bytes, copies_[copy].block);
+      }
+    }
+  }
+
+  // Passes on what an operation makes: to readers where it is, and by transfers to other devices.
+  // Returns how many jobs have arrived by that; they waited for `cause` last.
+  template <Memory kMemory>
+  int64_t pass_on(int32_t operation, int32_t cause, int64_t count) {
+    const int32_t device = jobs_[operation].device;
+    const Reader* const readers = tables_.readers;
+    const uint32_t end = tables_.operations[operation + 1].first_reader;
+    uint32_t at = tables_.operations[operation].first_reader;
+    while (at < end) {
+      const uint32_t output = readers[at].output;
+      const uint32_t stop = at + tables_.outputs[output].num_readers;
+      bool leaves = false;
+      for (; at < stop; ++at) {
+        const uint32_t reader = readers[at].operation;
+        if (reader >= tables_.num_operations) {
+          const int64_t barrier = reader - tables_.num_operations;
+          for (int32_t where = 0; where < tables_.num_devices; ++where) {
+            if (num_waiters_[barrier * tables_.num_devices + where] == 0) continue;
+            if (where == device) {
+              count = receive_signal(barrier, where, cause, count);
+            } else {
+              num_wanting_[where] = 1;
+              leaves = true;
+            }
+          }
+        } else if (jobs_[reader].device == device) {
+          count = receive(reader, cause, count);
+        } else {
+          ++num_wanting_[jobs_[reader].device];
+          leaves = true;
+        }
+      }
+      for (int32_t where = 0; leaves && where < tables_.num_devices; ++where) {
+        if (num_wanting_[where] == 0) continue;
+        count = request<kMemory>(static_cast<int32_t>(output), where, operation, count);
+        jobs_[num_jobs_ - 1].cause = cause;
+        if (kMemory != kNone) {
+          copies_[num_jobs_ - 1 - tables_.num_operations].num_users = num_wanting_[where];
+        }
+        num_wanting_[where] = 0;
+      }
+    }
+    return count;
+  }
+
+  // Hands an operation to its asynchronous device; returns how many jobs have arrived by that.
+  template <Memory kMemory, bool kTimes>
+  int64_t hand_over(int32_t operation, double now, int64_t count, int64_t* peaks, Times* times) {
+    const int32_t device = jobs_[operation].device, cause = jobs_[operation].cause;
+    const double secs = jobs_[operation].secs;
+    jobs_[operation].ready_secs = now;
+    double start_secs = now;
+    if (secs > 0.0) {
+      Stream& stream = streams_[device];
+      if (stream.end_secs > now) {
+        start_secs = stream.end_secs;
+        jobs_[operation].cause = stream.last;
+      }
+      stream = {start_secs + secs, operation};
+    }
+    if (kTimes) times[operation] = {start_secs, start_secs + secs};
+    if (kMemory != kNone) take_memory<kMemory>(operation, device, peaks);
+    return pass_on<kMemory>(operation, cause, count);
+  }
+
+  // Takes the memory of an operation as it is handed over, and lets go what it alone needed.
+  template <Memory kMemory>
+  void take_memory(int32_t operation, int32_t device, int64_t* peaks) {
+    const int32_t end = first_output_[operation + 1];
+    int64_t temp_bytes = tables_.operations[operation].start_bytes;
+    for (int32_t output = first_output_[operation]; output < end; ++output) {
+      temp_bytes -= tables_.outputs[output].local_bytes;
+    }
+    const int32_t temp = hold<kMemory>(device, temp_bytes, peaks);
+    for (int32_t output = first_output_[operation]; output < end; ++output) {
+      originals_[output].block =
+          hold<kMemory>(device, tables_.outputs[output].local_bytes, peaks);
+    }
+    let_go(device, temp_bytes, temp);
+    for (int32_t output = first_output_[operation]; output < end; ++output) {
+      if (tables_.outputs[output].num_readers > 0) continue;
+      let_go(device, tables_.outputs[output].local_bytes, originals_[output].block);
+    }
+    let_go_inputs<kMemory>(operation, device);
+  }
+
+  // Puts a transfer that was requested now into its lane. It waits there for what the devices at
+  // its ends have been handed up to now.
+  template <Memory kMemory>
+  int64_t join_lane(int32_t job, double now, int64_t count, int64_t* num_events, int64_t* peaks) {
+    const int64_t transfer = job - tables_.num_operations;
+    const int32_t ends[] = {transfers_[transfer].source, jobs_[job].device};
+    double begin_secs = now;
+    for (const int32_t device : ends) {
+      if (!has_stream(device) || streams_[device].end_secs <= begin_secs) continue;
+      begin_secs = streams_[device].end_secs;
+      jobs_[job].cause = streams_[device].last;
+    }
+    jobs_[job].ready_secs = begin_secs;
+    if (kMemory != kNone) {
+      const int64_t bytes = tables_.outputs[transfers_[transfer].output].bytes;
+      if (has_stream(ends[1])) {
+        copies_[transfer].block = hold<kMemory>(ends[1], bytes, peaks);
+      } else {
+        note_peak(peaks, ends[1], now);
+        held_[ends[1]].bytes += bytes;
+      }
+    }
+    Lane& lane = this->lane(transfer);
+    if (lane.first >= 0) {
+      transfers_[lane.last - tables_.num_operations].next = job;
+      lane.last = job;
+      return count;
+    }
+    lane = {job, job};
+    return begin(job, now, count, num_events);
+  }
+
+  // Lets the transfer behind one that has ended come to the front of their lane.
+  int64_t leave_lane(int32_t ended, double now, int64_t count, int64_t* num_events) {
+    const int64_t transfer = ended - tables_.num_operations;
+    Lane& lane = this->lane(transfer);
+    lane.first = transfers_[transfer].next;
+    if (lane.first < 0) return count;
+    if (jobs_[lane.first].ready_secs < now) jobs_[lane.first].cause = ended;
+    return begin(lane.first, now, count, num_events);
+  }
+
+  // Lets a transfer ask for its channel, now or when the streams have come to it. Where it has not
+  // come to that yet, its number is behind those of all jobs.
+  int64_t begin(int32_t job, double now, int64_t count, int64_t* num_events) {
+    const int32_t waiting = job + static_cast<int32_t>(max_jobs_);
+    if (jobs_[job].ready_secs > now) {
+      add_event((*num_events)++, jobs_[job].ready_secs, waiting);
+      return count;
+    }
+    arrived_[count] = waiting;
+    return count + 1;
+  }
+
+  // Sorts what ends at one instant: operations, transfers and transfers that wait for streams.
+  void sort_ended(int64_t count) {
+    int32_t* const ended = ended_;
+    std::sort(ended, ended + count, [this](int32_t one, int32_t other) {
+      return rank_of_ended(one) < rank_of_ended(other);
+    });
+  }
+
+  std::pair<int, int64_t> rank_of_ended(int32_t job) const {
+    if (job < tables_.num_operations) return {0, job};
+    if (job < max_jobs_) return {1, ranks_[job].order};
+    return {2, ranks_[job - max_jobs_].order};
   }
 
   // The heap of events.
@@ -411,19 +678,21 @@ class Step {
 
   // A share of a sum of seconds that is more than rounding can make of it.
   static constexpr double kRounding = 1e-9;
+  // Bytes that are no more than this share of a device's memory fit in blocks, too.
+  static constexpr double kRoomyShare = 0.75;
 
   const Tables tables_;
   const int64_t max_jobs_;
+  const bool has_streams_;
   Records<Job> jobs_;        // first the operations
   Records<Rank> ranks_;
   Records<Transfer> transfers_;
   Records<Server> servers_;
   Records<Event> events_;
+  Records<int32_t> ended_;    // what ends at one instant
   Records<int32_t> arrived_;  // what became ready in one round
   Records<int32_t> changed_devices_;
   Records<int32_t> changed_channels_;
-  Records<int32_t> requested_;  // by device, the output that was last requested for it
-  Records<int32_t> request_;    // the transfer of that
   Records<Original> originals_;
   Records<Copy> copies_;
   Records<int32_t> missing_signals_;  // [num_barriers, num_devices], until they are passed
@@ -432,25 +701,36 @@ class Step {
   Records<int64_t> resident_bytes_;
   Records<double> total_secs_;    // what all operations of a device take
   Records<double> started_secs_;  // what those of them take that have started
+  Records<Stream> streams_;       // by device
+  Records<Lane> lanes_;           // [num_devices, kLanes]
+  Records<int32_t> num_wanting_;  // by device, the readers there of one output
+  std::vector<Allocator> allocators_;  // by device
+  std::vector<int32_t> first_output_;  // by operation
   double step_secs_ = 0.0;
   int32_t last_job_ = -1;  // the one that ended last
   int64_t num_jobs_ = 0;
 };
 
-template <bool kMemory>
+template <Memory kMemory>
 int64_t Step::start(int64_t* peaks) {
   for (int64_t device = 0; device < tables_.num_devices; ++device) {
-    requested_[device] = -1;
     started_secs_[device] = 0.0;
-    if (kMemory) {
+    streams_[device] = {0.0, -1};
+    std::fill_n(lanes_ + kLanes * device, kLanes, Lane{-1, -1});
+    if (kMemory != kNone) {
       peaks[device] = held_[device].bytes = resident_bytes_[device];
       held_[device].known_secs = 0.0;
     }
+    if (kMemory == kBlocks && has_stream(device)) {
+      allocators_[device].clear();
+      peaks[device] = held_[device].bytes = 0;
+      hold<kMemory>(device, resident_bytes_[device], peaks);
+    }
   }
-  if (kMemory) {
+  if (kMemory != kNone) {
     for (int64_t output = 0; output < tables_.num_outputs; ++output) {
       originals_[output] = {static_cast<int32_t>(tables_.outputs[output].num_readers), -1,
-                            jobs_[tables_.outputs[output].producer].device};
+                            jobs_[tables_.outputs[output].producer].device, -1};
     }
   }
   for (int64_t operation = 0; operation < tables_.num_operations; ++operation) {
@@ -469,13 +749,12 @@ int64_t Step::start(int64_t* peaks) {
   return tables_.num_sources;
 }
 
-template <bool kMemory, bool kTimes, bool kLimit>
+template <Memory kMemory, bool kTimes, bool kLimit>
 bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
   const int64_t num_operations = tables_.num_operations, num_devices = tables_.num_devices;
   const Operation* const operations = tables_.operations;
   const Output* const outputs = tables_.outputs;
   const Reader* const readers = tables_.readers;
-  const uint32_t* const inputs = tables_.inputs;
   int64_t num_arrived = start<kMemory>(peaks);
   int64_t num_events = 0, num_changed_devices = 0, num_changed_channels = 0;
   double now = 0.0;
@@ -492,82 +771,53 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
 
   while (true) {
     // All that ends now ends; what becomes ready by that arrives.
+    int64_t num_ended = 0;
     while (num_events > 0 && events_[0].secs == now) {
-      const int32_t ended = static_cast<int32_t>(events_[0].job);
-      last_job_ = ended;
+      ended_[num_ended++] = static_cast<int32_t>(events_[0].job);
       remove_first(--num_events);
+    }
+    if (has_streams_ && num_ended > 1) sort_ended(num_ended);
+    for (int64_t number = 0; number < num_ended; ++number) {
+      const int32_t ended = ended_[number];
+      if (ended >= max_jobs_) {
+        arrived_[num_arrived++] = ended;
+        continue;
+      }
+      last_job_ = ended;
       if (kTimes) times[ended].end_secs = now;
       const int32_t device = jobs_[ended].device;
       if (ended < num_operations) {
         Server& server = servers_[device];
         ++server.free_slots;
-        server.last_ended = ended;
+        if (jobs_[ended].num_missing == 0) server.last_ended = ended;
         if (!server.is_changed) {
           server.is_changed = true;
           changed_devices_[num_changed_devices++] = device;
         }
-        if (kMemory) {
+        if (kMemory != kNone) {
           note_peak(peaks, device, now);
-          int64_t freed_bytes = operations[ended].end_bytes;
-          const uint32_t end = operations[ended + 1].first_input;
-          for (uint32_t at = operations[ended].first_input; at < end; ++at) {
-            const uint32_t output = inputs[at];
-            if (originals_[output].device == device) {
-              if (--originals_[output].num_users == 0) freed_bytes += outputs[output].local_bytes;
-            } else {
-              int32_t copy = originals_[output].last_copy;
-              while (jobs_[num_operations + copy].device != device) {
-                copy = copies_[copy].earlier_copy;
-              }
-              if (--copies_[copy].num_users == 0) freed_bytes += outputs[output].bytes;
-            }
-          }
-          held_[device].bytes -= freed_bytes;
+          held_[device].bytes -= operations[ended].end_bytes;
+          let_go_inputs<kMemory>(ended, device);
         }
-        const uint32_t end = operations[ended + 1].first_reader;
-        for (uint32_t at = operations[ended].first_reader; at < end; ++at) {
-          const uint32_t reader = readers[at].operation;
-          const int32_t output = static_cast<int32_t>(readers[at].output);
-          if (reader >= num_operations) {
-            const int64_t barrier = reader - num_operations;
-            for (int32_t where = 0; where < num_devices; ++where) {
-              if (num_waiters_[barrier * num_devices + where] == 0) continue;
-              num_arrived = where == device
-                                ? receive_signal(barrier, where, ended, num_arrived)
-                                : request<kMemory>(output, where, ended, num_arrived);
-            }
-            continue;
-          }
-          const int32_t where = jobs_[reader].device;
-          if (where == device) {
-            num_arrived = receive(reader, ended, num_arrived);
-            continue;
-          }
-          if (requested_[where] != output) {
-            requested_[where] = output;
-            request_[where] = static_cast<int32_t>(num_jobs_ - num_operations);
-            num_arrived = request<kMemory>(output, where, ended, num_arrived);
-          }
-          if (kMemory) ++copies_[request_[where]].num_users;
-        }
+        num_arrived = pass_on<kMemory>(ended, ended, num_arrived);
       } else {
         const int64_t transfer = ended - num_operations;
         const int32_t output = transfers_[transfer].output;
-        const int32_t number = transfers_[transfer].channel;
-        Server& server = servers_[number];
+        const int32_t channel = transfers_[transfer].channel;
+        Server& server = servers_[channel];
         server.free_slots = 1;
-        server.last_ended = ended;
+        if (jobs_[ended].num_missing == 0) server.last_ended = ended;
         if (!server.is_changed) {
           server.is_changed = true;
-          changed_channels_[num_changed_channels++] = number;
+          changed_channels_[num_changed_channels++] = channel;
         }
-        if (kMemory) {
+        if (kMemory != kNone) {
           // The readers of the copy do not need the original any more.
           originals_[output].num_users -= copies_[transfer].num_users;
           if (originals_[output].num_users == 0) {
             const int32_t source = transfers_[transfer].source;
             note_peak(peaks, source, now);
-            held_[source].bytes -= outputs[output].local_bytes;
+            let_go(source, outputs[output].local_bytes, originals_[output].block);
           }
         }
         const uint32_t first_reader = outputs[output].first_reader;
@@ -580,12 +830,34 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
             num_arrived = receive(reader, ended, num_arrived);
           }
         }
+        if (has_streams_ && has_lane(transfer)) {
+          num_arrived = leave_lane(ended, now, num_arrived, &num_events);
+        }
       }
     }
 
-    // What has arrived joins the queue of its server, nearly always at the end.
+    // What has arrived joins the queue of its server, nearly always at the end. An operation that is
+    // handed to an asynchronous device brings others about.
     for (int64_t at = 0; at < num_arrived; ++at) {
-      const int32_t job = arrived_[at];
+      int32_t job = arrived_[at];
+      if (job >= max_jobs_) {
+        job -= static_cast<int32_t>(max_jobs_);
+      } else if (has_streams_ && job >= num_operations && has_lane(job - num_operations)) {
+        num_arrived = join_lane<kMemory>(job, now, num_arrived, &num_events, peaks);
+        continue;
+      } else if (has_streams_ && job < num_operations && has_stream(jobs_[job].device)) {
+        const int32_t device = jobs_[job].device;
+        if (kLimit) {
+          // What the device has not been handed follows, and what waits for the operation.
+          started_secs_[device] += jobs_[job].secs;
+          const double begin_secs = std::max(now, streams_[device].end_secs);
+          const double rest_secs = total_secs_[device] - started_secs_[device];
+          if (begin_secs + jobs_[job].secs + rest_secs > cut_secs) return false;
+          if (now + tables_.tail_secs[job] > cut_secs) return false;
+        }
+        num_arrived = hand_over<kMemory, kTimes>(job, now, num_arrived, peaks, times);
+        continue;
+      }
       int64_t order = job;
       int32_t number;
       if (job < num_operations) {
@@ -648,8 +920,9 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
           }
         }
       }
+      if (now + secs == now) jobs_[started].num_missing = kInstant;
       add_event(num_events++, now + secs, started);
-      if (kMemory) {
+      if (kMemory != kNone && !(has_streams_ && has_lane(transfer))) {
         note_peak(peaks, device, now);
         held_[device].bytes += outputs[transfers_[transfer].output].bytes;
       }
@@ -676,8 +949,9 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
           if (begin_secs + rest_secs / server.slots > cut_secs) return false;
           started_secs_[device] += secs;
         }
+        if (begin_secs + secs == now) jobs_[started].num_missing = kInstant;
         add_event(num_events++, begin_secs + secs, started);
-        if (kMemory) {
+        if (kMemory != kNone) {
           note_peak(peaks, device, now);
           held_[device].bytes += operations[started].start_bytes;
         }
@@ -689,6 +963,11 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
     if (kLimit && now > limit_secs) return false;
   }
   step_secs_ = now;
+  for (int64_t device = 0; device < num_devices; ++device) {
+    if (streams_[device].end_secs <= step_secs_) continue;
+    step_secs_ = streams_[device].end_secs;
+    last_job_ = streams_[device].last;
+  }
   return true;
 }
 

@@ -70,6 +70,8 @@ struct Tables {
   const uint8_t* group_is_legal;   // [num_groups, num_devices]
   const int64_t* group_start;      // [num_groups + 1], of `group_operations`
   const int32_t* group_operations;  // [num_operations], sorted by group
+  const uint8_t* is_asynchronous;  // [num_devices], whether it has a stream of operations
+  const int64_t* memory_bytes;     // [num_devices]
   const int32_t* slots;            // [num_servers], of the devices and, behind them, the channels
   int64_t num_operations;
   int64_t num_outputs;

@@ -42,10 +42,32 @@ def check_devices(devices: Sequence[ProblemDevice]) -> None:
                 f"{entry}.transfer_overhead_secs is {shown(overhead_secs)} (device "
                 f"{shown(device.name)}): it must be a finite number of seconds, 0 or more"
             )
+        _check_asynchronous(entry, device)
         if seen.setdefault(device.name, index) != index:
             raise ProblemError(
                 f"{entry}.name is {shown(device.name)}, which devices[{seen[device.name]}] is "
                 "called already"
+            )
+
+
+def _check_asynchronous(entry: str, device: ProblemDevice) -> None:
+    if type(device.is_asynchronous) is not bool:
+        raise ProblemError(
+            f"{entry}.asynchronous is {shown(device.is_asynchronous)} (device "
+            f"{shown(device.name)}): it must be true or false"
+        )
+    if not device.is_asynchronous:
+        return
+    if device.slots != 1:
+        raise ProblemError(
+            f"{entry}.slots is {device.slots} (device {shown(device.name)}): an asynchronous "
+            "device has 1"
+        )
+    for name in ("transfer_share", "transfer_overhead_secs"):
+        if getattr(device, name):
+            raise ProblemError(
+                f"{entry}.{name} is {getattr(device, name)} (device {shown(device.name)}): an "
+                "asynchronous device loses nothing to transfers"
             )
 
 

@@ -40,6 +40,8 @@ class ProblemDevice:
             operations lose, as on a CPU that copies with the core that it computes on.
         transfer_overhead_secs: what they lose to it beside that, whatever its bytes, if the device
             had no other transfer for 10 ms; less if it had one.
+        is_asynchronous: whether it is handed operations before their inputs are computed, as a GPU
+            is, and runs them in that order. It has one slot and loses nothing to transfers.
     """
 
     name: str
@@ -48,6 +50,7 @@ class ProblemDevice:
     slots: int = 1
     transfer_share: float = 0.0
     transfer_overhead_secs: float = 0.0
+    is_asynchronous: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -97,6 +97,7 @@ def problem_to_json(problem: PlacementProblem) -> dict[str, Any]:
                     for entry in _LOST_TO_TRANSFERS
                     if getattr(device, entry)
                 },
+                **({"asynchronous": True} if device.is_asynchronous else {}),
             }
             for device in problem.devices
         ],
@@ -166,7 +167,10 @@ def problem_from_json(value: object) -> PlacementProblem:
         list_at(value[name], name) for name in parts
     )
     check_all_entries(
-        devices, "devices", ("name", "kind", "memory_bytes", "slots"), _LOST_TO_TRANSFERS
+        devices,
+        "devices",
+        ("name", "kind", "memory_bytes", "slots"),
+        (*_LOST_TO_TRANSFERS, "asynchronous"),
     )
     check_all_entries(
         links,
@@ -232,6 +236,7 @@ def _device(index: int, device: dict[str, Any]) -> ProblemDevice:
         memory_bytes,
         slots,
         **{entry: device[entry] for entry in _LOST_TO_TRANSFERS if entry in device},
+        is_asynchronous=device.get("asynchronous", False),
     )
 
 

@@ -49,9 +49,12 @@ class Transfers:
         sources: int32 [num_transfers], the device that it came from.
         destinations: int32 [num_transfers], the device that it went to.
         bytes: int64 [num_transfers].
-        request_secs: float64 [num_transfers], when its producer ended.
+        request_secs: float64 [num_transfers], when its producer ended; from or to an asynchronous
+            device, when that had done what it had been handed by then, and the transfer before it
+            of the same kind had ended.
         start_secs: float64 [num_transfers], when its channel was free for it.
         end_secs: float64 [num_transfers], when the readers on the destination had it.
+        causes: int32 [num_transfers], the job that each waited for last; see `StepTrace.causes`.
     """
 
     tensors: np.ndarray
@@ -62,6 +65,7 @@ class Transfers:
     request_secs: np.ndarray
     start_secs: np.ndarray
     end_secs: np.ndarray
+    causes: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +77,10 @@ class StepTrace:
         operation_devices: int32 [num_operations], the device of each operation.
         start_secs: float64 [num_operations], when each started, counted from the start of the step.
         end_secs: float64 [num_operations], when each ended.
-        ready_secs: float64 [num_operations], when the last of its inputs was there.
+        ready_secs: float64 [num_operations], when the last of its inputs was there, or when it was
+            handed to its asynchronous device.
+        causes: int32 [num_operations], the job that each waited for last, and started when that had
+            ended; -1 for none. Jobs are the operations and, numbered behind them, the transfers.
         transfers: what went from device to device.
         peak_bytes: int64 [num_devices], the most that each device held at once.
         step_secs: when the last operation ended.
@@ -84,6 +91,7 @@ class StepTrace:
     start_secs: np.ndarray
     end_secs: np.ndarray
     ready_secs: np.ndarray
+    causes: np.ndarray
     transfers: Transfers
     peak_bytes: np.ndarray
     step_secs: float
@@ -201,19 +209,24 @@ class Simulator:
             step = space.trace(placement[0])
         finally:
             self._spaces.put(space)
+        # Transfers are known by the order in which they were requested.
+        order = np.lexsort([step.transfers["order"], step.transfers["end_secs"]])
+        number = np.arange(self._problem.num_operations + len(order), dtype=np.int32)
+        number[self._problem.num_operations + order] = number[self._problem.num_operations :]
+        number = np.append(number, np.int32(-1))
         return StepTrace(
             problem=self._problem,
             operation_devices=operation_devices,
             start_secs=step.times["start_secs"].copy(),
             end_secs=step.times["end_secs"].copy(),
             ready_secs=step.ready_secs,
-            transfers=self._transfers(step.transfers),
+            causes=number[step.causes],
+            transfers=self._transfers(step.transfers[order], number),
             peak_bytes=step.peak_bytes,
             step_secs=step.step_secs,
         )
 
-    def _transfers(self, transfers: np.ndarray) -> Transfers:
-        transfers = transfers[np.lexsort([transfers["order"], transfers["end_secs"]])]
+    def _transfers(self, transfers: np.ndarray, number: np.ndarray) -> Transfers:
         outputs = self._tables["outputs"][transfers["output"]]
         is_tensor = outputs["order"] < self._problem.num_tensors
         return Transfers(
@@ -225,6 +238,7 @@ class Simulator:
             request_secs=transfers["request_secs"].copy(),
             start_secs=transfers["start_secs"].copy(),
             end_secs=transfers["end_secs"].copy(),
+            causes=number[transfers["cause"]],
         )
 
     def _checked(self, placements: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ _TRACED_TRANSFER = np.dtype(
         ("output", np.int32),
         ("source", np.int32),
         ("destination", np.int32),
-        ("padding", np.int32),
+        ("cause", np.int32),
     ]
 )
 
@@ -36,15 +36,20 @@ class TracedStep:
         step_secs: how long it is.
         peak_bytes: int64 [num_devices], the most that each device holds at once.
         times: [num_operations], records of `start_secs` and `end_secs`.
-        ready_secs: float64 [num_operations], when the last of their inputs was there.
+        ready_secs: float64 [num_operations], when the last of their inputs was there, or when they
+            were handed to an asynchronous device.
+        causes: int32 [num_operations], the job that each waited for last; -1 for none. Jobs are the
+            operations and, numbered behind them, the transfers.
         transfers: [num_transfers], records, in the order in which they were requested: `order` is
-            the place among the requests of one instant, `output` a row of the table of outputs.
+            the place among the requests of one instant, `output` a row of the table of outputs,
+            `cause` the job that it waited for last.
     """
 
     step_secs: float
     peak_bytes: np.ndarray
     times: np.ndarray
     ready_secs: np.ndarray
+    causes: np.ndarray
     transfers: np.ndarray
 
 
@@ -112,6 +117,7 @@ class StepSpace:
         peak_bytes = np.zeros(tables.num_devices, np.int64)
         times = np.zeros(tables.num_operations, _TIMES)
         ready_secs = np.zeros(tables.num_operations)
+        causes = np.zeros(tables.num_operations, np.int32)
         transfers = np.empty(tables.max_transfers, _TRACED_TRANSFER)
         num_transfers = core().tf_placer_trace(
             self._step,
@@ -120,10 +126,16 @@ class StepSpace:
             pointer_to(peak_bytes, np.int64),
             pointer_to(times, _TIMES),
             pointer_to(ready_secs, np.float64),
+            pointer_to(causes, np.int32),
             pointer_to(transfers, _TRACED_TRANSFER),
         )
         if num_transfers < 0:
             raise MemoryError(f"no memory to trace {tables.num_operations:,} operations")
         return TracedStep(
-            step_secs.value, peak_bytes, times, ready_secs, transfers[:num_transfers].copy()
+            step_secs.value,
+            peak_bytes,
+            times,
+            ready_secs,
+            causes,
+            transfers[:num_transfers].copy(),
         )

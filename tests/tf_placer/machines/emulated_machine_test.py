@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.machines.emulated_machine import emulation_options, usable_bytes
+from tf_placer.machines.emulated_machine import emulation_options
+from tf_placer.machines.gpu_memory import usable_bytes
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 

@@ -14,7 +14,11 @@ __all__ = ["random_placement", "random_problem", "with_barriers"]
 
 
 def random_problem(
-    rng: np.random.Generator, max_operations: int = 12, *, whole_secs: bool | None = None
+    rng: np.random.Generator,
+    max_operations: int = 12,
+    *,
+    whole_secs: bool | None = None,
+    asynchronous_share: float = 0.0,
 ) -> PlacementProblem:
     """A problem of up to 5 devices whose operations are not in topological order.
 
@@ -28,6 +32,7 @@ def random_problem(
         max_operations: the most operations.
         whole_secs: True: all times are small whole numbers, so that much happens at one instant.
             False: hardly any two times are equal. None: either.
+        asynchronous_share: about how many of the devices are asynchronous.
     """
     if whole_secs is None:
         whole_secs = bool(rng.integers(2))
@@ -80,12 +85,18 @@ def random_problem(
     tensor_bytes = some_bytes(len(producers))
     most = int(temp_bytes.sum() + resident_bytes.sum() + tensor_bytes.sum())
     shares = rng.choice([0.0, 0.25, 1.0], num_devices) * rng.integers(2)
+    # None are drawn where none are wanted, so that the problems stay what they were.
+    is_asynchronous = np.zeros(num_devices, bool)
+    if asynchronous_share > 0:
+        is_asynchronous = rng.random(num_devices) < asynchronous_share
     return PlacementProblem(
         devices=tuple(
             ProblemDevice(
                 name, "GPU", int(rng.integers(most + 1)), int(rng.integers(1, 4)), float(share)
             )
-            for name, share in zip(names, shares, strict=True)
+            if not is_asynchronous[d]
+            else ProblemDevice(name, "GPU", int(rng.integers(most + 1)), is_asynchronous=True)
+            for d, (name, share) in enumerate(zip(names, shares, strict=True))
         ),
         links=tuple(links[k] for k in rng.permutation(len(links))),
         operation_names=tuple(f"operation {i}" for i in range(num_operations)),

@@ -121,6 +121,43 @@ class OracleTest(parameterized.TestCase):
         self.assertBetween(fits.mean(), 0.1, 0.9)
         self.assertGreater(num_transfers.mean(), 1.0)
 
+    @parameterized.parameters(
+        dict(whole_secs=True, relative_error=0.0, max_operations=12, count=600),
+        dict(whole_secs=False, relative_error=_RELATIVE_ERROR, max_operations=40, count=100),
+    )
+    def test_random_problems_with_asynchronous_devices(
+        self, whole_secs, relative_error, max_operations, count
+    ):
+        found = []
+        for number, (problem, placement, simulator) in enumerate(
+            random_simulations(
+                count,
+                [9, max_operations],
+                max_operations,
+                whole_secs=whole_secs,
+                asynchronous_share=0.7,
+            )
+        ):
+            with self.subTest(number=number):
+                found.append(self.assert_agrees(problem, placement, simulator, relative_error))
+        fits, num_transfers = np.array(found).T
+        self.assertBetween(fits.mean(), 0.1, 0.9)
+        self.assertGreater(num_transfers.mean(), 1.0)
+
+    def test_signals_that_asynchronous_devices_wait_for(self):
+        num_barriers = 0
+        for number, (plain, placement, _) in enumerate(
+            random_simulations(
+                300, seed=10, max_operations=20, whole_secs=True, asynchronous_share=0.7
+            )
+        ):
+            with self.subTest(number=number):
+                problem = with_barriers(np.random.default_rng([10, 1, number]), plain)
+                simulator = Simulator(problem, threads=1)
+                self.assert_agrees(problem, placement, simulator, relative_error=0.0)
+                num_barriers += simulator.tables.num_barriers
+        self.assertGreater(num_barriers, 150)
+
     def test_operations_that_wait_for_the_same_signals_start_when_all_are_there(self):
         num_barriers = 0
         for number, (plain, placement, _) in enumerate(

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tests.tf_placer.simulation import oracle
 from tests.tf_placer.simulation.random_problems import random_placement, random_problem
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
-from tf_placer.simulation.simulator import StepTrace, Transfers
+from tf_placer.simulation.simulator import Simulator, StepTrace
 
 __all__ = ["make_problem", "make_trace", "random_traces"]
 
@@ -76,31 +75,7 @@ def make_problem(
 
 def make_trace(problem: PlacementProblem, placement: Sequence[int] | np.ndarray) -> StepTrace:
     """The trace of a step under a legal placement."""
-    step = oracle.simulate(problem, np.array(placement))
-    devices = np.array(placement, np.int32)[problem.groups]
-    columns = list(zip(*step.transfers, strict=True)) or [()] * 6
-    tensors, producers, destinations = (np.array(column, np.int32) for column in columns[:3])
-    request_secs, start_secs, end_secs = (np.array(column, np.float64) for column in columns[3:])
-    sizes = [problem.tensor_bytes[tensor] if tensor >= 0 else 0 for tensor in tensors]
-    return StepTrace(
-        problem=problem,
-        operation_devices=devices,
-        start_secs=np.array(step.start_secs),
-        end_secs=np.array(step.end_secs),
-        ready_secs=np.array(step.ready_secs),
-        transfers=Transfers(
-            tensors=tensors,
-            producers=producers,
-            sources=devices[producers],
-            destinations=destinations,
-            bytes=np.array(sizes, np.int64),
-            request_secs=request_secs,
-            start_secs=start_secs,
-            end_secs=end_secs,
-        ),
-        peak_bytes=np.array(step.peak_bytes),
-        step_secs=step.step_secs,
-    )
+    return Simulator(problem, threads=1).trace(np.array(placement, np.int32))
 
 
 def random_traces(seed: int, count: int) -> Iterator[StepTrace]:
