@@ -13,7 +13,7 @@ from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["graph_problem", "operations_of"]
 
-# TensorFlow runs what is ready in no fixed order, and so needs a little more or less memory in every
+# TensorFlow runs what is ready in no fixed order, and so needs a little more or less memory in each
 # step than the simulator says.
 _CERTAIN_SHARE = 0.97
 
