@@ -111,7 +111,8 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
             variable, which would be lost with it.
     """
     source, machine = given_step.source, settings.machine
-    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    config = settings.session_config or tf.compat.v1.ConfigProto()
+    found = machine if isinstance(machine, Machine) else find_machine(machine, config)
     step = given_step.on(found)
     if found.kind == "described":
         raise MachineError(
@@ -123,7 +124,6 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         check_is_for_workers(
             settings.workers, found.kind, found.spec, calls_python=caller is not None
         )
-    config = settings.session_config or tf.compat.v1.ConfigProto()
     if len(found.devices) > 1:
         if isinstance(step, PlacedStep):
             step.check()

@@ -41,7 +41,7 @@ _MACHINES = (
 )
 
 
-def find_machine(spec: str | None = None) -> Machine:
+def find_machine(spec: str | None = None, session_config: Any = None) -> Machine:
     """Finds the devices of a machine.
 
     TensorFlow is asked in a process of its own, so that this one never holds a GPU.
@@ -56,6 +56,8 @@ def find_machine(spec: str | None = None) -> Machine:
             file (".json"): a machine that is not there, see `tf_placer.machines.catalogue`;
             "emulated:4xK80": the same with its GPUs emulated, so that steps can be timed, see
             `tf_placer.machines.emulated_machine`.
+        session_config: the ConfigProto of the sessions, which may see fewer devices and take less
+            of their memory than those of TensorFlow's default, None.
 
     Returns:
         The machine; its links are not measured, and are known only of described and emulated ones.
@@ -70,33 +72,37 @@ def find_machine(spec: str | None = None) -> Machine:
             dataclasses.replace(device, memory_bytes=computer_memory_bytes())
             if device.type == "CPU"
             else device
-            for device in _ask_tensorflow("", environment_with_gpus())
+            for device in _ask_tensorflow("", environment_with_gpus(), session_config)
         ]
         return _machine("attached", "attached", devices)
     if spec.startswith("local:"):
         return _machine(spec, "local", _local_devices(spec))
     if spec.startswith("grpc://"):
-        return _machine(spec, "cluster", cluster_devices(spec))
+        return _machine(spec, "cluster", cluster_devices(spec, session_config=session_config))
     if spec.startswith(PREFIX):
-        return emulated_machine(spec)
+        return emulated_machine(spec, session_config)
     if is_described(spec):
         return described_machine(spec)
     raise MachineError(f"unknown machine {quoted(spec)}: expected {_MACHINES}{catalogue_names()}")
 
 
-def cluster_devices(spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS) -> Sequence[Device]:
+def cluster_devices(
+    spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS, session_config: Any = None
+) -> Sequence[Device]:
     """Lists the devices of all servers of a TensorFlow cluster.
 
     Args:
         spec: the cluster, as `find_machine` takes it.
         timeout_secs: how long to wait for servers that do not answer; two minutes when None.
+        session_config: see `find_machine`.
 
     Raises:
         MachineError: no server listens at one of the addresses, or one of the cluster is silent.
     """
     for address in spec.removeprefix("grpc://").split(","):
         check_reachable(f"grpc://{address}")
-    devices = _ask_tensorflow(spec.partition(",")[0], environment_without_gpus(), timeout_secs)
+    target = spec.partition(",")[0]
+    devices = _ask_tensorflow(target, environment_without_gpus(), session_config, timeout_secs)
     # TensorFlow reports 256 MiB for every CPU, whatever it has.
     return [
         dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
@@ -170,7 +176,10 @@ def _local_devices(spec: str) -> list[Device]:
 
 
 def _ask_tensorflow(
-    target: str, environ: Mapping[str, str], timeout_secs: float | None = None
+    target: str,
+    environ: Mapping[str, str],
+    session_config: Any = None,
+    timeout_secs: float | None = None,
 ) -> list[Device]:
     """Asks for the devices that a session with this target sees, first the session's own CPU."""
     what = target or "the attached devices"
@@ -179,7 +188,13 @@ def _ask_tensorflow(
         child = ChildProcess(
             "the process that asks TensorFlow for its devices",
             "tf_placer.machines.attached_devices",
-            {"target": target, "timeout_secs": timeout_secs},
+            {
+                "target": target,
+                "timeout_secs": timeout_secs,
+                "session_config": (
+                    "" if session_config is None else session_config.SerializeToString().hex()
+                ),
+            },
             log_path=pathlib.Path(directory, "discovery.log"),
             environ=environ,
         )
