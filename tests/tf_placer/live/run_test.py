@@ -404,6 +404,14 @@ class RunTest(tf.test.TestCase):
             r"^\d+ were tried \(\d+ out_of_memory\); the last: it is too large$",
         )
 
+    def test_where_memory_runs_out_devices_of_the_graph_itself_are_named(self):
+        for node in self.graph_def.node:
+            node.device = "/job:worker/task:0" if node.op == "MatMul" else ""
+        self.run_search(Script(lambda assignment: None), graph_def=self.graph_def)
+        kept = "6 operations of the step keep .* such as '/job:worker/task:0': .*--clear_devices"
+        self.assertRegex(self.directory.read_result().note, kept)
+        self.assertRegex("\n".join(self.lines), f"little to choose\n{kept}")
+
     def test_a_placement_that_fits_wins_over_an_original_that_does_not(self):
         script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)
         self.assertEqual(self.run_search(script), Outcome.FASTER)
