@@ -8,7 +8,11 @@ import pathlib
 from collections.abc import Mapping
 
 from tf_placer.files import write_text
-from tf_placer.machines.emulation_state import SPEC_VARIABLE, emulated_spec
+from tf_placer.machines.emulation_state import (
+    DESCRIPTION_VARIABLE,
+    SPEC_VARIABLE,
+    emulated_spec,
+)
 from tf_placer.machines.machine import Machine
 from tf_placer.processes import environment_with_plugin
 
@@ -16,8 +20,6 @@ __all__ = ["environment", "is_on"]
 
 _SOURCE = pathlib.Path(__file__).parent / "emulated_gpu.cc"
 _HEADER = "tensorflow/c/experimental/stream_executor/stream_executor.h"
-# The plugin reads it.
-_MACHINE_VARIABLE = "TF_PLACER_EMULATED"
 
 
 def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -47,7 +49,7 @@ def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> d
     path = library.parent / f"machine-{digest}.tsv"
     if not path.exists():
         write_text(path, text)
-    variables = {_MACHINE_VARIABLE: os.fspath(path), SPEC_VARIABLE: machine.spec}
+    variables = {DESCRIPTION_VARIABLE: os.fspath(path), SPEC_VARIABLE: machine.spec}
     return environment_with_plugin(library, environ) | variables
 
 

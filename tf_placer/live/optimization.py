@@ -213,6 +213,8 @@ def optimize(
     for note in source.notes:
         say(note)
     prepared = prepare(given_step, settings)
+    if prepared.note is not None:
+        say(prepared.note)
     step, request, config = prepared.step, prepared.request, prepared.session_config
     if prepared.no_choice is not None:
         return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)

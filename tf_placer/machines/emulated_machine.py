@@ -86,7 +86,8 @@ def emulated_machine(spec: str, session_config: Any = None) -> Machine:
                 f"machine {quoted(spec)}: emulated are a CPU and GPUs of one process, whose device "
                 f"{number} is {name!r}, not {device.name!r}"
             )
-    numbers, fraction = range(1, len(described.devices)), 0.0
+    numbers: Sequence[int] = range(1, len(described.devices))
+    fraction = 0.0
     if session_config is not None:
         numbers = _visible_gpus(spec, session_config, numbers)
         fraction = session_config.gpu_options.per_process_gpu_memory_fraction

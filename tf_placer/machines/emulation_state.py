@@ -8,9 +8,17 @@ from typing import Any
 
 from tf_placer.processes import PLUGIN_VARIABLE
 
-__all__ = ["SPEC_VARIABLE", "apply_gpu_options", "emulated_spec"]
+__all__ = [
+    "DESCRIPTION_VARIABLE",
+    "SPEC_VARIABLE",
+    "apply_gpu_options",
+    "emulated_description",
+    "emulated_spec",
+]
 
 SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
+#: The file that the plugin reads.
+DESCRIPTION_VARIABLE = "TF_PLACER_EMULATED"
 
 
 def emulated_spec(environ: Mapping[str, str] | None = None) -> str | None:
@@ -24,6 +32,18 @@ def emulated_spec(environ: Mapping[str, str] | None = None) -> str | None:
     """
     environ = os.environ if environ is None else environ
     return environ.get(SPEC_VARIABLE) if environ.get(PLUGIN_VARIABLE) else None
+
+
+def emulated_description(environ: Mapping[str, str]) -> str | None:
+    """Returns the file that describes the GPUs of a process, named by its contents.
+
+    Args:
+        environ: the environment variables of the process.
+
+    Returns:
+        The path; None where no GPUs are emulated.
+    """
+    return environ.get(DESCRIPTION_VARIABLE) if emulated_spec(environ) else None
 
 
 def apply_gpu_options(session_config: Any) -> None:

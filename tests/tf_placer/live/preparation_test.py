@@ -1,0 +1,80 @@
+"""Tests of how a search is prepared on the devices that sessions and functions see."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import tensorflow as tf
+
+from tests import graphs
+from tf_placer.live import preparation
+from tf_placer.live.given_step import read_step
+from tf_placer.live.preparation import Prepared, Settings, prepare
+from tf_placer.machines.machine import Device, Machine
+
+tf1 = tf.compat.v1
+_PREFIX = "/job:localhost/replica:0/task:0/device:"
+_MACHINE = Machine(
+    "attached",
+    "attached",
+    (Device(f"{_PREFIX}CPU:0", "CPU", 2**34), Device(f"{_PREFIX}GPU:0", "GPU", 3 * 2**28)),
+)
+
+
+class PreparationTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.find_machine = self.enter_context(
+            mock.patch.object(preparation, "find_machine", return_value=_MACHINE)
+        )
+        self.holds_memory = self.enter_context(
+            mock.patch.object(preparation, "holds_gpu_memory", return_value=False)
+        )
+        self.of_process = tf1.ConfigProto(device_count={"GPU": 1})
+        self.enter_context(
+            mock.patch.object(
+                preparation, "session_config_of_process", return_value=self.of_process
+            )
+        )
+        given = graphs.two_branches()
+        self.graph = read_step(given.graph, given.fetches)
+
+    def prepare(
+        self,
+        step=None,
+        machine: str | Machine | None = None,
+        session_config: tf1.ConfigProto | None = None,
+    ) -> Prepared:
+        settings = Settings(machine, "expert", None, 5, 60.0, 0, session_config)
+        return prepare(step or self.graph, settings)
+
+    def test_the_machine_is_that_of_sessions_with_the_configuration(self):
+        config = tf1.ConfigProto(device_count={"GPU": 2})
+        self.assertEqual(self.prepare(session_config=config).request.machine, _MACHINE)
+        self.find_machine.assert_called_once_with(None, config)
+
+    def test_a_function_is_placed_on_the_gpus_of_the_process_and_a_graph_is_not(self):
+        function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
+        traced = read_step(function, example=(tf.ones([2, 2]),))
+        self.find_machine.return_value = Machine("m", "attached", _MACHINE.devices[:1])
+        for step, machine, expected in (
+            (self.graph, None, tf1.ConfigProto()),
+            (traced, None, self.of_process),
+            (traced, "attached", self.of_process),
+            (traced, "local:2", tf1.ConfigProto()),
+        ):
+            with self.subTest(machine=machine, is_function=step is traced):
+                self.assertEqual(self.prepare(step, machine).session_config, expected)
+
+    def test_memory_that_this_process_has_taken_is_noted(self):
+        self.assertIsNone(self.prepare().note)
+        self.holds_memory.return_value = True
+        self.assertRegex(
+            self.prepare().note,
+            "has taken the memory of the GPUs .* leaves 768.* of each to .*set_memory_growth.* run",
+        )
+        self.assertIsNone(self.prepare(machine=Machine("m", "local", _MACHINE.devices)).note)
+
+
+if __name__ == "__main__":
+    tf.test.main()
