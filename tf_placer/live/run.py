@@ -221,7 +221,8 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
         if outcome is Outcome.NOTHING_RUNS:
             note = _joined(note, _cut_short(job, trials))
         if any(_is_out_of_memory(trial) for trial in trials):
-            note = _joined(note, given_devices_note(job.grouped.op_graph))
+            # A process takes all memory of a GPU that it finds free.
+            note = _joined(note, given_devices_note(job.grouped.op_graph), job.others.note)
     explanation = None
     job.stages.enter("explaining the result")
     if job.costs is not None and finalists and interrupts.count < 2:
