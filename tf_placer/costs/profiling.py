@@ -124,8 +124,7 @@ class _Profiler:
         fits = (self._legal & alike).any(axis=1)
         on_one = tuple(self._all_on(d).tolist())
         if on_one not in known_secs:
-            have_run = (row for row in known_secs if alike[[*row]][fits].all())
-            for row in sorted(have_run, key=known_secs.__getitem__):
+            for row in (row for row in known_secs if alike[[*row]][fits].all()):
                 answer = self._trace_placement(np.array(row, np.int32))
                 if not isinstance(answer, Failure):
                     return answer

@@ -124,8 +124,8 @@ class ProfileGraphTest(tf.test.TestCase):
         known = {
             (0,) * num_groups: 9.0,
             (1, 0, *[2] * (num_groups - 2)): 1.0,  # Not on GPUs alone.
-            (1, 1, *[2] * (num_groups - 2)): 3.0,
-            (2, 1, *[2] * (num_groups - 2)): 2.0,
+            (2, 1, *[2] * (num_groups - 2)): 3.0,
+            (1, 1, *[2] * (num_groups - 2)): 2.0,
         }
         environment = _Environment(trace)
         self.profile(environment, _GPUS, known_secs=known)
