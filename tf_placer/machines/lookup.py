@@ -68,19 +68,14 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
     if spec is not None and not isinstance(spec, str):
         raise MachineError(f"a machine is named by a text, such as 'local:2', not {quoted(spec)}")
     if spec is None or spec == "attached":
-        devices = [
-            dataclasses.replace(device, memory_bytes=computer_memory_bytes())
-            if device.type == "CPU"
-            else device
-            for device in _ask_tensorflow("", environment_with_gpus(), session_config)
-        ]
-        return _machine("attached", "attached", devices)
+        devices = _ask_tensorflow("", environment_with_gpus(), session_config)
+        return _with_memory_of_computer(_machine("attached", "attached", devices))
     if spec.startswith("local:"):
         return _machine(spec, "local", _local_devices(spec))
     if spec.startswith("grpc://"):
         return _machine(spec, "cluster", cluster_devices(spec, session_config=session_config))
     if spec.startswith(PREFIX):
-        return emulated_machine(spec, session_config)
+        return _with_memory_of_computer(emulated_machine(spec, session_config))
     if is_described(spec):
         return described_machine(spec)
     raise MachineError(f"unknown machine {quoted(spec)}: expected {_MACHINES}{catalogue_names()}")
@@ -133,6 +128,20 @@ def check_reachable(target: str) -> None:
 
 def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
     return Machine(spec, kind, tuple(devices))
+
+
+def _with_memory_of_computer(machine: Machine) -> Machine:
+    """Gives the CPUs of a machine in one process the memory of this computer."""
+    memory_bytes = computer_memory_bytes()
+    return dataclasses.replace(
+        machine,
+        devices=tuple(
+            dataclasses.replace(device, memory_bytes=memory_bytes)
+            if device.type == "CPU"
+            else device
+            for device in machine.devices
+        ),
+    )
 
 
 def _local_devices(spec: str) -> list[Device]:

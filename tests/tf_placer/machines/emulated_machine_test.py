@@ -6,7 +6,7 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from tf_placer.machines.emulated_machine import emulation_options, usable_bytes
-from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.lookup import computer_memory_bytes, find_machine
 from tf_placer.machines.machine import MachineError
 
 
@@ -27,6 +27,10 @@ class EmulatedMachineTest(parameterized.TestCase):
         self.assertEqual(usable_bytes(1 << 30), (1 << 30) - (255 << 20))
         device = find_machine("emulated:2xK80").devices[1]
         self.assertEqual(device.memory_bytes, 11_276_952_576)
+
+    def test_the_cpu_has_the_memory_of_this_computer(self):
+        cpu = find_machine("emulated:2xK80").devices[0]
+        self.assertEqual(cpu.memory_bytes, computer_memory_bytes())
 
     def test_options_follow_the_name(self):
         options = emulation_options("emulated:2xP100,values,slowdown=2.5")
