@@ -11,12 +11,17 @@ __all__ = ["holds_gpu_memory", "session_config_of_process"]
 
 
 def session_config_of_process() -> tf.compat.v1.ConfigProto:
-    """Makes the configuration of sessions that see the GPUs which functions of this process see.
+    """Makes the configuration of sessions that see the GPUs which this process sees.
+
+    Functions do, and sessions that are made without a configuration. GPUs are not looked for where
+    the program has not done so.
 
     Returns:
         TensorFlow's default, unless the program has hidden or divided GPUs.
     """
     config = tf.compat.v1.ConfigProto()
+    if not getattr(context.context(), "_physical_devices", None):
+        return config
     gpus, visible = (
         list_devices("GPU")
         for list_devices in (tf.config.list_physical_devices, tf.config.get_visible_devices)

@@ -13,7 +13,6 @@ from graph_passes.placement import read_placement
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import holds_gpu_memory, session_config_of_process
-from tf_placer.functions.traced_step import TracedStep
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
@@ -117,7 +116,7 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
             variable, which would be lost with it.
     """
     source, machine = given_step.source, settings.machine
-    config = settings.session_config or _default_config(given_step, machine)
+    config = settings.session_config or _default_config(machine)
     found = machine if isinstance(machine, Machine) else find_machine(machine, config)
     step = given_step.on(found)
     if found.kind == "described":
@@ -152,16 +151,10 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
     return Prepared(source, step, request, config, caller, note)
 
 
-def _default_config(
-    given_step: GivenStep, machine: str | Machine | None
-) -> tf.compat.v1.ConfigProto:
-    """Makes the configuration of sessions that stand for those of the user.
-
-    A function is to run in this process, on the GPUs that it sees.
-    """
+def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
+    """Makes the configuration of sessions that have none of their own."""
     spec = machine.spec if isinstance(machine, Machine) else machine
-    is_here = spec is None or spec == "attached" or spec.startswith(PREFIX)
-    if is_here and isinstance(given_step.origin, TracedStep):
+    if spec is None or spec == "attached" or spec.startswith(PREFIX):
         return session_config_of_process()
     return tf.compat.v1.ConfigProto()
 

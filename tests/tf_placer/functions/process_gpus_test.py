@@ -34,6 +34,7 @@ class ProcessGpusTest(tf.test.TestCase):
             (tf.config, "get_logical_device_configuration", division),
             (tf.config.experimental, "get_memory_growth", grows),
             (context.context(), "_initialized", is_initialized),
+            (context.context(), "_physical_devices", _GPUS),
         ):
             self.enter_context(mock.patch.object(owner, name, value))
 
@@ -46,6 +47,14 @@ class ProcessGpusTest(tf.test.TestCase):
         config = session_config_of_process()
         self.assertEqual(config.gpu_options.visible_device_list, "2,0")
         self.assertEqual(config.device_count["GPU"], 2)
+
+    def test_gpus_are_not_looked_for_where_the_program_has_not(self):
+        self.set_up(visible=[1])
+        with (
+            mock.patch.object(context.context(), "_physical_devices", None),
+            mock.patch.object(tf.config, "list_physical_devices", side_effect=AssertionError),
+        ):
+            self.assertEqual(session_config_of_process(), tf.compat.v1.ConfigProto())
 
     def test_without_any_gpu_sessions_have_none(self):
         self.set_up(visible=[])

@@ -41,30 +41,27 @@ class PreparationTest(tf.test.TestCase):
 
     def prepare(
         self,
-        step=None,
         machine: str | Machine | None = None,
         session_config: tf1.ConfigProto | None = None,
     ) -> Prepared:
         settings = Settings(machine, "expert", None, 5, 60.0, 0, session_config)
-        return prepare(step or self.graph, settings)
+        return prepare(self.graph, settings)
 
     def test_the_machine_is_that_of_sessions_with_the_configuration(self):
         config = tf1.ConfigProto(device_count={"GPU": 2})
         self.assertEqual(self.prepare(session_config=config).request.machine, _MACHINE)
         self.find_machine.assert_called_once_with(None, config)
 
-    def test_a_function_is_placed_on_the_gpus_of_the_process_and_a_graph_is_not(self):
-        function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
-        traced = read_step(function, example=(tf.ones([2, 2]),))
+    def test_without_a_configuration_a_machine_here_has_the_gpus_of_this_process(self):
         self.find_machine.return_value = Machine("m", "attached", _MACHINE.devices[:1])
-        for step, machine, expected in (
-            (self.graph, None, tf1.ConfigProto()),
-            (traced, None, self.of_process),
-            (traced, "attached", self.of_process),
-            (traced, "local:2", tf1.ConfigProto()),
+        for machine, expected in (
+            (None, self.of_process),
+            ("attached", self.of_process),
+            ("emulated:2xK80", self.of_process),
+            ("local:2", tf1.ConfigProto()),
         ):
-            with self.subTest(machine=machine, is_function=step is traced):
-                self.assertEqual(self.prepare(step, machine).session_config, expected)
+            with self.subTest(machine=machine):
+                self.assertEqual(self.prepare(machine).session_config, expected)
 
     def test_memory_that_this_process_has_taken_is_noted(self):
         self.assertIsNone(self.prepare().note)
