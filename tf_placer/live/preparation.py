@@ -20,6 +20,7 @@ from tf_placer.live.arguments import check_budget, check_machine, check_placer, 
 from tf_placer.live.given_step import GivenStep
 from tf_placer.live.run_directory import Request
 from tf_placer.machines.emulated_machine import PREFIX
+from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
@@ -147,7 +148,9 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         seed=check_seed(settings.seed),
         workers=settings.workers,
     )
-    note = _note_on_held_memory(found) if caller is None else None
+    note = _note_on_missing_gpus(found, step)
+    if caller is None:  # Else sessions run in this process, and share what it holds.
+        note = note or _note_on_held_memory(found)
     return Prepared(source, step, request, config, caller, note)
 
 
@@ -157,6 +160,18 @@ def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
     if spec is None or spec == "attached" or spec.startswith(PREFIX):
         return session_config_of_process()
     return tf.compat.v1.ConfigProto()
+
+
+def _note_on_missing_gpus(
+    machine: Machine, step: PlacedStep | PlacedSignature | None
+) -> str | None:
+    """Says early that functions will not run in this process, as it has no emulated GPUs."""
+    if machine.kind != "emulated" or step is None or emulated_spec() is not None:
+        return None
+    return (
+        f"this process has no GPUs of {machine.spec}, so what is found for them runs in another: "
+        f"`python -m tf_placer emulate {machine.spec.removeprefix(PREFIX)} -- python PROGRAM`"
+    )
 
 
 def _note_on_held_memory(machine: Machine) -> str | None:

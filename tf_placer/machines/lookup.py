@@ -35,6 +35,8 @@ _DISCOVERY_TIMEOUT_SECS = 120.0
 # Every two of them have a link.
 _MOST_PROCESSES = 256
 _NUMBER = re.compile("[0-9]{1,9}")
+# TensorFlow's allocator has a number of 8 bytes for every 256 bytes of a GPU.
+_TABLE_SHARE = 8 / 256
 _MACHINES = (
     "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', 'emulated:NAME', a machine "
     "file (.json) or a name with a number of GPUs for N, of "
@@ -75,7 +77,9 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
     if spec.startswith("grpc://"):
         return _machine(spec, "cluster", cluster_devices(spec, session_config=session_config))
     if spec.startswith(PREFIX):
-        return _with_memory_of_computer(emulated_machine(spec, session_config))
+        emulated = emulated_machine(spec, session_config)
+        _check_tables_fit(emulated)
+        return _with_memory_of_computer(emulated)
     if is_described(spec):
         return described_machine(spec)
     raise MachineError(f"unknown machine {quoted(spec)}: expected {_MACHINES}{catalogue_names()}")
@@ -142,6 +146,23 @@ def _with_memory_of_computer(machine: Machine) -> Machine:
             for device in machine.devices
         ),
     )
+
+
+def _check_tables_fit(machine: Machine) -> None:
+    """Makes sure that what TensorFlow writes down of each GPU's memory fits into this computer.
+
+    Raises:
+        MachineError: it does not.
+    """
+    gpus = [device.memory_bytes or 0 for device in machine.devices if device.type == "GPU"]
+    needed_bytes = sum(gpus) * _TABLE_SHARE
+    if needed_bytes > computer_memory_bytes():
+        raise MachineError(
+            f"machine {quoted(machine.spec)}: TensorFlow keeps tables of its GPUs' memory, which "
+            f"take {needed_bytes / 2**30:.0f} GiB, and this computer has "
+            f"{computer_memory_bytes() / 2**30:.0f} GiB: emulate fewer GPUs, or let sessions take "
+            "a per_process_gpu_memory_fraction"
+        )
 
 
 def _local_devices(spec: str) -> list[Device]:

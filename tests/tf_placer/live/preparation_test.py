@@ -10,6 +10,7 @@ from tests import graphs
 from tf_placer.live import preparation
 from tf_placer.live.given_step import read_step
 from tf_placer.live.preparation import Prepared, Settings, prepare
+from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 
 tf1 = tf.compat.v1
@@ -37,7 +38,7 @@ class PreparationTest(tf.test.TestCase):
             )
         )
         given = graphs.two_branches()
-        self.graph = read_step(given.graph, given.fetches)
+        self.step = read_step(given.graph, given.fetches)
 
     def prepare(
         self,
@@ -45,7 +46,7 @@ class PreparationTest(tf.test.TestCase):
         session_config: tf1.ConfigProto | None = None,
     ) -> Prepared:
         settings = Settings(machine, "expert", None, 5, 60.0, 0, session_config)
-        return prepare(self.graph, settings)
+        return prepare(self.step, settings)
 
     def test_the_machine_is_that_of_sessions_with_the_configuration(self):
         config = tf1.ConfigProto(device_count={"GPU": 2})
@@ -71,6 +72,19 @@ class PreparationTest(tf.test.TestCase):
             "has taken the memory of the GPUs .* leaves 768.* of each to .*set_memory_growth.* run",
         )
         self.assertIsNone(self.prepare(machine=Machine("m", "local", _MACHINE.devices)).note)
+
+    def test_a_function_without_the_emulated_gpus_is_noted_before_the_search(self):
+        emulated = find_machine("emulated:2xK80")
+        self.assertIsNone(self.prepare(machine=emulated).note, "a graph runs in any session")
+        function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
+        self.step = read_step(function, example=(tf.ones([2, 2]),))
+        self.assertRegex(self.prepare(machine=emulated).note, "no GPUs .* emulate 2xK80 -- python")
+        environ = {
+            "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "gpu.so",
+            "TF_PLACER_EMULATED_MACHINE": "emulated:2xK80",
+        }
+        with mock.patch.dict("os.environ", environ):
+            self.assertIsNone(self.prepare(machine=emulated).note)
 
 
 if __name__ == "__main__":

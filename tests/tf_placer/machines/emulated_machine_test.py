@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+from tf_placer.machines import lookup
 from tf_placer.machines.emulated_machine import emulation_options, usable_bytes
 from tf_placer.machines.lookup import computer_memory_bytes, find_machine
 from tf_placer.machines.machine import MachineError
@@ -31,6 +34,17 @@ class EmulatedMachineTest(parameterized.TestCase):
     def test_the_cpu_has_the_memory_of_this_computer(self):
         cpu = find_machine("emulated:2xK80").devices[0]
         self.assertEqual(cpu.memory_bytes, computer_memory_bytes())
+
+    def test_gpus_whose_tables_do_not_fit_into_this_computer_are_refused(self):
+        with mock.patch.object(lookup, "computer_memory_bytes", return_value=2**34):
+            self.assertEqual(find_machine("emulated:4xK80").devices[0].memory_bytes, 2**34)
+            with self.assertRaisesRegex(
+                MachineError, "'emulated:8xH200': .* take 33 GiB, and this computer has 16 GiB"
+            ):
+                find_machine("emulated:8xH200")
+            config = tf.compat.v1.ConfigProto()
+            config.gpu_options.per_process_gpu_memory_fraction = 0.1
+            find_machine("emulated:8xH200", config)
 
     def test_options_follow_the_name(self):
         options = emulation_options("emulated:2xP100,values,slowdown=2.5")
