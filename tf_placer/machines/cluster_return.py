@@ -44,7 +44,7 @@ def await_cluster(
         sleep: waits for some seconds.
 
     Raises:
-        MachineError: they are not back within three minutes, or not with all devices of the machine.
+        MachineError: they are not back within three minutes, or without devices of the machine.
     """
     start_secs = clock()
     is_told = False
