@@ -157,7 +157,7 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
 def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
     """Makes the configuration of sessions that have none of their own."""
     spec = machine.spec if isinstance(machine, Machine) else machine
-    if spec is None or spec == "attached" or spec.startswith(PREFIX):
+    if spec in (None, "attached", emulated_spec()):
         return session_config_of_process()
     return tf.compat.v1.ConfigProto()
 

@@ -20,6 +20,11 @@ _MACHINE = Machine(
     "attached",
     (Device(f"{_PREFIX}CPU:0", "CPU", 2**34), Device(f"{_PREFIX}GPU:0", "GPU", 3 * 2**28)),
 )
+# The environment of a process with emulated GPUs.
+_EMULATED = {
+    "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "gpu.so",
+    "TF_PLACER_EMULATED_MACHINE": "emulated:2xK80",
+}
 
 
 class PreparationTest(tf.test.TestCase):
@@ -58,11 +63,14 @@ class PreparationTest(tf.test.TestCase):
         for machine, expected in (
             (None, self.of_process),
             ("attached", self.of_process),
-            ("emulated:2xK80", self.of_process),
+            # Not those of another machine, as long as this process does not have them.
+            ("emulated:2xK80", tf1.ConfigProto()),
             ("local:2", tf1.ConfigProto()),
         ):
             with self.subTest(machine=machine):
                 self.assertEqual(self.prepare(machine).session_config, expected)
+        with mock.patch.dict("os.environ", _EMULATED):
+            self.assertEqual(self.prepare("emulated:2xK80").session_config, self.of_process)
 
     def test_memory_that_this_process_has_taken_is_noted(self):
         self.assertIsNone(self.prepare().note)
@@ -79,11 +87,7 @@ class PreparationTest(tf.test.TestCase):
         function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
         self.step = read_step(function, example=(tf.ones([2, 2]),))
         self.assertRegex(self.prepare(machine=emulated).note, "no GPUs .* emulate 2xK80 -- python")
-        environ = {
-            "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "gpu.so",
-            "TF_PLACER_EMULATED_MACHINE": "emulated:2xK80",
-        }
-        with mock.patch.dict("os.environ", environ):
+        with mock.patch.dict("os.environ", _EMULATED):
             self.assertIsNone(self.prepare(machine=emulated).note)
 
 
