@@ -51,6 +51,7 @@ class OpGraph:
         order: int32 [num_operations], the operations in a topological order that follows a path
             as far as it goes before it starts on the next; edges that close a loop are left out.
         needed: bool [num_operations], true where a step runs the operation.
+        fetched: bool [num_operations], true where a step returns a tensor of the operation.
         fed: bool [num_tensors], true where a step is given the tensor.
     """
 
@@ -69,6 +70,7 @@ class OpGraph:
     control_edges: np.ndarray
     order: np.ndarray
     needed: np.ndarray
+    fetched: np.ndarray
     fed: np.ndarray
 
     @classmethod
@@ -136,6 +138,7 @@ class OpGraph:
             control_edges=edges.control,
             order=order,
             needed=np.ones(len(names), bool),
+            fetched=np.zeros(len(names), bool),
             fed=np.zeros(len(tensors.dtypes), bool),
         )
         return graph.restricted(fetches, tuple(feeds)) if fetches or feeds else graph
@@ -270,7 +273,7 @@ class OpGraph:
         )
 
     def restricted(self, fetches: Sequence[str], feeds: Sequence[str] = ()) -> OpGraph:
-        """Copies the graph with `needed` and `fed` as a step with these fetches and feeds has them.
+        """Copies the graph, marked as a step with these fetches and feeds needs it.
 
         Args:
             fetches: as of `from_graph_def`.
@@ -283,6 +286,7 @@ class OpGraph:
         for name in feeds:
             fed[self.tensor_index(name)] = True
         needed = np.full(self.num_operations, not fetches)
+        fetched = np.zeros(self.num_operations, bool)
         stack = []
         for name in fetches:
             operation, colon, _ = name.partition(":")
@@ -291,6 +295,7 @@ class OpGraph:
             if colon and fed[self.tensor_index(name)]:
                 continue
             stack.append(self.index[operation])
+            fetched[self.index[operation]] |= bool(colon)
         live = ~fed[self.edge_tensor]
         before = np.concatenate([self.edge_producer[live], self.control_edges[:, 0]])
         after = np.concatenate([self.edge_consumer[live], self.control_edges[:, 1]])
@@ -305,7 +310,7 @@ class OpGraph:
                     found.add(parent)
                     stack.append(parent)
         needed[list(found)] = True
-        return dataclasses.replace(self, needed=needed, fed=fed)
+        return dataclasses.replace(self, needed=needed, fetched=fetched, fed=fed)
 
 
 class ReadOperations(GraphPass):

@@ -73,8 +73,10 @@ def find_races(graph: OpGraph) -> list[Race]:
     The value depends on which of the two runs first. On its own device a read of a reference
     variable shares memory with it, so that whatever reads on is part of the race; on another device
     the value depends on when it is sent. So it does where only what reads on waits for the write,
-    as a moving average does that is updated behind a training step. Left out are reads and writes
-    that are both in v1 conditionals.
+    as a moving average does that is updated behind a training step. A fetched tensor that shares
+    memory with a reference variable is read at any time until the step ends, so that it races with
+    every write that it does not follow. Left out are reads and writes that are both in v1
+    conditionals.
 
     Args:
         graph: the graph, with what the step needs marked.
@@ -113,7 +115,9 @@ def find_races(graph: OpGraph) -> list[Race]:
                 # Of two branches only one runs, and which of them these are in is not looked at.
                 if {reader, writer} <= found.conditional:
                     continue
-                if not (before[reader] | after[reader]) & bit[writer]:
+                is_returned = bool(aliases) and aliases[-1] == reader
+                ordered = after[reader] if is_returned else before[reader] | after[reader]
+                if not ordered & bit[writer]:
                     little = _before(writer, inputs)
                     races.append(Race(variable, reader, aliases, writer, little, is_asynchronous))
                     break
@@ -213,7 +217,10 @@ def _only_reads(graph: OpGraph, taker: int, source: int) -> bool:
 def _reads(
     graph: OpGraph, found: _Uses, readers: dict[int, list[int]]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yields the operations that read what is in the memory of a variable, and through what."""
+    """Yields the operations that read what is in the memory of a variable, and through what.
+
+    An operation through which it is fetched stands for its own reader.
+    """
     seen = set()
     stack: list[tuple[int, tuple[int, ...]]] = [(source, ()) for source in found.sources]
     while stack:
@@ -226,6 +233,8 @@ def _reads(
                 found.conditional.add(reader)
             if graph.type_of(reader) in _ALIASES:
                 stack.append((reader, (*aliases, reader)))
+                if graph.fetched[reader]:
+                    yield stack[-1]
             else:
                 yield reader, aliases
 

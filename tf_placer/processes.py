@@ -38,6 +38,7 @@ from tf_placer.process_template import (
 )
 
 __all__ = [
+    "PLUGIN_VARIABLE",
     "Child",
     "ChildDied",
     "ChildProcess",
@@ -46,12 +47,15 @@ __all__ = [
     "Parent",
     "await_message",
     "environment_with_gpus",
+    "environment_with_plugin",
     "environment_without_gpus",
     "pin_to_cores",
 ]
 
+#: The file from which TensorFlow loads a pluggable device.
+PLUGIN_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 # The variables that give a process its GPUs, which has none where they are empty.
-_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH")
+_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", PLUGIN_VARIABLE)
 _SAVED_VARIABLES = "TF_PLACER_GPU_VARIABLES"
 _LOG_BYTES = 64 * 1024
 _LOG_TAIL_CHARS = 600
@@ -94,6 +98,25 @@ def environment_with_gpus(environ: Mapping[str, str] | None = None) -> dict[str,
         result.pop(name, None)
         if value is not None:
             result[name] = value
+    return result
+
+
+def environment_with_plugin(
+    library: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Makes environment variables for a process whose only GPUs are those of a pluggable device.
+
+    To its descendants these are the GPUs that were visible at first.
+
+    Args:
+        library: the file of the pluggable device.
+        environ: the variables to start from; the variables of this process when None.
+
+    Returns:
+        A changed copy.
+    """
+    result = environment_without_gpus(environ) | {PLUGIN_VARIABLE: os.fspath(library)}
+    del result[_SAVED_VARIABLES]
     return result
 
 

@@ -2,7 +2,7 @@
 
 The model looks at a request in two ways that do not need each other, so that two devices serve it
 faster than one. It is saved as models are, placed without a look at the code that it is made from,
-and loaded where it is served. On a computer with GPUs run it with `--machine attached`; otherwise
+and loaded where it is served. On a computer with GPUs run it with `--served_on attached`; otherwise
 two worker processes are the devices:
 
     python -m benchmarks.examples.serve_saved_model

@@ -56,6 +56,20 @@ class FindRacesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual((variable, reader, writer), ("step", "cast", "Assign"))
         self.assertEqual(aliases[-1], "alias")
 
+    def test_a_fetched_tensor_in_the_memory_of_a_variable_is_read_until_the_step_ends(self):
+        for ordered in (False, True):
+            graph = read(step_counter(ordered=ordered), "alias:0", "train")
+            races = [race for race in self.described(graph) if race[1] == "alias"]
+            self.assertEqual(races, [("step", "alias", ["step/read", "alias"], "Assign")])
+        self.assertEqual(self.described(read(step_counter(ordered=True), "rate:0", "train")), [])
+
+    def test_a_fetched_tensor_behind_the_write_is_ordered(self):
+        with new_graph() as graph:
+            step = tf1.get_variable("step", initializer=0, use_resource=False)
+            with tf.control_dependencies([step.assign(step + 1, read_value=False)]):
+                tf.identity(step, "written")
+        self.assertEqual(self.described(read(graph, "written:0")), [])
+
     def test_an_ordered_read_is_none(self):
         self.assertEqual(find_races(read(step_counter(ordered=True), "train")), [])
 

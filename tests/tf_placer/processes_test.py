@@ -24,6 +24,7 @@ from tf_placer.processes import (
     ChildTimeout,
     await_message,
     environment_with_gpus,
+    environment_with_plugin,
     environment_without_gpus,
 )
 
@@ -339,6 +340,17 @@ class GpuEnvironmentTest(absltest.TestCase):
         before = {"CUDA_VISIBLE_DEVICES": "1"}
         hidden = environment_without_gpus(environment_without_gpus(before))
         self.assertEqual(environment_with_gpus(hidden), before)
+
+    def test_to_descendants_the_gpus_of_a_plugin_are_those_that_were_visible_at_first(self):
+        library = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+        for before in ({"CUDA_VISIBLE_DEVICES": "1"}, environment_without_gpus({})):
+            with self.subTest(before):
+                plugged = environment_with_plugin("gpu.so", before)
+                self.assertEqual(plugged["CUDA_VISIBLE_DEVICES"], "")
+                self.assertEqual(environment_with_gpus(plugged), plugged)
+                hidden = environment_without_gpus(plugged)
+                self.assertEqual(hidden[library], "")
+                self.assertEqual(environment_with_gpus(hidden), plugged)
 
     def test_an_untouched_environment_stays(self):
         self.assertEqual(

@@ -11,7 +11,8 @@ import sys
 from tf_placer import emulated
 from tf_placer.cli.answer import print_output
 from tf_placer.errors import require_tensorflow
-from tf_placer.machines.emulated_machine import PREFIX, emulated_machine
+from tf_placer.machines.emulated_machine import PREFIX
+from tf_placer.machines.lookup import find_machine
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
         PassError: the plugin cannot be built.
     """
     require_tensorflow()
-    machine = emulated_machine(PREFIX + args.machine.removeprefix(PREFIX))
+    machine = find_machine(PREFIX + args.machine.removeprefix(PREFIX))
     environ = emulated.environment(machine)
     if not args.served:
         changed = {name: value for name, value in environ.items() if os.environ.get(name) != value}

@@ -124,8 +124,8 @@ def cost_graph(
     """Finds out what a graph costs on a machine: measured where it is there, else computed.
 
     The links of a machine are measured once, and then are those in the user's cache directory.
-    Those that cannot be measured, or that there is no time to measure, are taken for usual ones of
-    the kind of machine, which is said and not kept.
+    Those that cannot be measured, or that there is no time to measure, are taken for those of the
+    machine's description or usual ones of the kind of machine, which is said and not kept.
 
     Args:
         source: the graph and its step.
@@ -248,7 +248,10 @@ def _with_links(
 
 
 def _without_measuring(machine: Machine, why: str, report: Callable[[str], None]) -> Machine:
-    """Takes the links of a machine for usual ones, and says so."""
+    """Takes the links of a machine for those of its description or usual ones, and says so."""
+    if machine.links:
+        report(f"the links of {machine.spec} are those of its description: {why}")
+        return machine
     report(
         f"the links of {machine.spec} are taken for usual ones of its kind, so predictions may be "
         f"wrong: {why}"

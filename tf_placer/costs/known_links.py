@@ -15,8 +15,11 @@ from typing import Any
 import tensorflow as tf
 
 from tf_placer.files import cache_directory, read_json, write_json
+from tf_placer.machines.emulated_machine import emulated_machine
+from tf_placer.machines.emulation_state import emulated_description
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.machines.processor import processor_name
+from tf_placer.processes import environment_with_gpus
 
 __all__ = ["KnownLinks", "keep_links", "known_links"]
 
@@ -116,7 +119,7 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
     """Tells a machine and what may change its links from others."""
     config = b"" if session_config is None else session_config.SerializeToString()
     is_remote = machine.kind == "cluster"
-    value = {
+    value: dict[str, Any] = {
         "spec": machine.spec,
         "devices": [
             # The memory tells one GPU from another.
@@ -127,6 +130,12 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
         "tensorflow": tf.__version__,
         "session_config": hashlib.sha256(config).hexdigest(),
     }
+    # Links of emulated GPUs are what their description says.
+    if machine.kind == "emulated":
+        described = emulated_machine(machine.spec).links
+        value["described"] = [dataclasses.asdict(link) for link in described]
+    elif machine.kind == "attached" and (file := emulated_description(environment_with_gpus())):
+        value["described"] = file
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -98,7 +98,7 @@ class _Profiler:
         """
         device = self._machine.devices[d]
         if self._machine.kind != "local":
-            return self._trace(d), None
+            return self._trace(d, known_secs), None
         everywhere = dict.fromkeys(self._grouped.op_graph.names, "")
         answer = self._environment.trace(everywhere, self._protocol, alone_on=device.cores)
         profile = self._checked(answer, device)
@@ -114,20 +114,32 @@ class _Profiler:
             )
         return profile, measurement.median_secs
 
-    def _trace(self, d: int) -> StepProfile:
-        """Traces a step on one device or, where it does not fit, spread over those of its kind."""
+    def _trace(self, d: int, known_secs: Mapping[tuple[int, ...], float]) -> StepProfile:
+        """Traces a step on one device or, where it does not fit, spread over those of its kind.
+
+        To run out of memory takes long, so what has run before comes first.
+        """
         device = self._machine.devices[d]
-        answer = self._environment.trace(self._assignment(self._all_on(d)), self._protocol)
+        alike = np.array([other.type == device.type for other in self._machine.devices])
+        fits = (self._legal & alike).any(axis=1)
+        on_one = tuple(self._all_on(d).tolist())
+        if on_one not in known_secs:
+            for row in (row for row in known_secs if alike[[*row]][fits].all()):
+                answer = self._trace_placement(np.array(row, np.int32))
+                if not isinstance(answer, Failure):
+                    return answer
+        answer = self._trace_placement(np.array(on_one, np.int32))
         if isinstance(answer, Failure) and answer.kind is FailureKind.OUT_OF_MEMORY:
-            alike = np.array([other.type == device.type for other in self._machine.devices])
-            fits = (self._legal & alike).any(axis=1, keepdims=True)
-            legal = np.where(fits, self._legal & alike, self._legal)
+            legal = np.where(fits[:, None], self._legal & alike, self._legal)
             spread = make_placer("expert", self._grouped.group_graph, legal)
             for placement in spread.propose(1 << 10):
-                answer = self._environment.trace(self._assignment(placement), self._protocol)
+                answer = self._trace_placement(placement)
                 if not isinstance(answer, Failure):
                     break
         return self._checked(answer, device)
+
+    def _trace_placement(self, placement: np.ndarray) -> StepProfile | Failure:
+        return self._environment.trace(self._assignment(placement), self._protocol)
 
     def _checked(self, answer: StepProfile | Failure, device: Device) -> StepProfile:
         if isinstance(answer, Failure):

@@ -59,11 +59,12 @@ def _records(machine: Machine) -> Iterator[tuple[str, ...]]:
     options = emulation_options(machine.spec)
     yield "mode", "values" if options.computes_values else "times"
     yield "slowdown", repr(options.slowdown)
+    # Sessions may see a part of the GPUs, and others in the same process the rest.
     described = described_machine(options.machine)
     for device in described.devices[1:]:
         yield ("device", *_device_fields(described, device))
-    numbers = {device.name: number + _HOST for number, device in enumerate(machine.devices)}
-    for i, link in enumerate(machine.links):
+    numbers = {device.name: number + _HOST for number, device in enumerate(described.devices)}
+    for i, link in enumerate(described.links):
         yield (
             "link",
             str(numbers[link.source]),

@@ -8,16 +8,18 @@ import pathlib
 from collections.abc import Mapping
 
 from tf_placer.files import write_text
+from tf_placer.machines.emulation_state import (
+    DESCRIPTION_VARIABLE,
+    SPEC_VARIABLE,
+    emulated_spec,
+)
 from tf_placer.machines.machine import Machine
-from tf_placer.processes import environment_without_gpus
+from tf_placer.processes import environment_with_plugin
 
 __all__ = ["environment", "is_on"]
 
 _SOURCE = pathlib.Path(__file__).parent / "emulated_gpu.cc"
 _HEADER = "tensorflow/c/experimental/stream_executor/stream_executor.h"
-# TensorFlow reads the first when it is imported, the plugin the second.
-_LIBRARY_VARIABLE, _MACHINE_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH", "TF_PLACER_EMULATED"
-_SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
 
 
 def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -47,14 +49,10 @@ def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> d
     path = library.parent / f"machine-{digest}.tsv"
     if not path.exists():
         write_text(path, text)
-    result = environment_without_gpus(environ)
-    result[_LIBRARY_VARIABLE] = os.fspath(library)
-    result[_MACHINE_VARIABLE] = os.fspath(path)
-    result[_SPEC_VARIABLE] = machine.spec
-    return result
+    variables = {DESCRIPTION_VARIABLE: os.fspath(path), SPEC_VARIABLE: machine.spec}
+    return environment_with_plugin(library, environ) | variables
 
 
 def is_on(spec: str) -> bool:
     """Says whether the environment of this process is that of an emulated machine."""
-    has_library = bool(os.environ.get(_LIBRARY_VARIABLE))
-    return has_library and os.environ.get(_SPEC_VARIABLE) == spec
+    return emulated_spec() == spec

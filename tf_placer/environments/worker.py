@@ -174,10 +174,12 @@ def _load(load: dict[str, Any], target: str, graph_class: Callable[..., _Graph])
     from graph_passes.summary_writes import drop_summary_writes
     from tf_placer.environments.tensor_file import read_tensors
     from tf_placer.inputs.step import QueueRunner
+    from tf_placer.machines.emulation_state import apply_gpu_options
 
     graph_def = tf.compat.v1.GraphDef.FromString(pathlib.Path(load["path"]).read_bytes())
     drop_summary_writes(graph_def)
     config = tf.compat.v1.ConfigProto.FromString(pathlib.Path(load["session_config"]).read_bytes())
+    apply_gpu_options(config)
     if not load["meta_optimizer"]:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
     if load["isolate"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -15,8 +16,7 @@ from graph_passes.messages import quoted
 from graph_passes.op_graph import OpGraph
 from tf_placer.machines.machine import Machine
 
-__all__ = ["check_given_devices"]
-
+__all__ = ["check_given_devices", "given_devices_note"]
 
 _ADVICE = (
     "clear the graph's devices (--clear_devices), or allow_soft_placement in session_config where "
@@ -62,6 +62,28 @@ def check_given_devices(
             f"the graph has {quoted(node.name)}{where} on {node.device}, and {machine.spec} has "
             f"only {', '.join(names)}: {advice}"
         )
+
+
+def given_devices_note(graph: OpGraph) -> str | None:
+    """Says what the devices that a graph comes with keep from being placed, and what to do.
+
+    Args:
+        graph: the graph, with what the step needs marked.
+
+    Returns:
+        A sentence without a full stop; None where the step has no such device.
+    """
+    nodes = (graph.graph_def.node[i] for i in np.flatnonzero(graph.needed).tolist())
+    devices = collections.Counter(node.device for node in nodes if node.device)
+    if not devices:
+        return None
+    count = devices.total()
+    keep = "1 operation of the step keeps" if count == 1 else f"{count} operations of the step keep"
+    return (
+        f"{keep} the device that the graph came with, such as "
+        f"{quoted(devices.most_common(1)[0][0])}: to have it chosen, build the graph without "
+        "tf.device, or clear its devices (--clear_devices)"
+    )
 
 
 def _missing(

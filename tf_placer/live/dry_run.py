@@ -11,10 +11,12 @@ import numpy as np
 
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.known_links import known_links
+from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.live.header import live_header, with_costs
 from tf_placer.live.preparation import Prepared
 from tf_placer.live.run_directory import TRIALS
 from tf_placer.live.search_state import read_search_state
+from tf_placer.live.verdict import verdict
 from tf_placer.placers import granularity_of, needs_problem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.search.log_header import check_header
@@ -140,7 +142,7 @@ def plan_search(prepared: Prepared, log_dir: str | os.PathLike[str] | None) -> S
         trials_there = len(state.trials)
     missing = prepared.no_choice
     if missing is None and grouped.num_decisions == 0:
-        missing = "every operation keeps the device it came with: there is nothing to place"
+        missing = verdict(None, given_devices_note(source.op_graph))
     needed = source.op_graph.needed
     links_known = known_links(request.machine, prepared.session_config) is not None
     return SearchPlan(

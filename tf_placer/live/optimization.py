@@ -21,6 +21,7 @@ from tf_placer.errors import SearchError
 from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.sources import Source
 from tf_placer.live.explanation import kept_explanation
 from tf_placer.live.given_step import read_step
@@ -212,6 +213,8 @@ def optimize(
     for note in source.notes:
         say(note)
     prepared = prepare(given_step, settings)
+    if prepared.note is not None:
+        say(prepared.note)
     step, request, config = prepared.step, prepared.request, prepared.session_config
     if prepared.no_choice is not None:
         return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
@@ -241,7 +244,8 @@ def optimize(
         outcome = run_search(directory, given, say, start_secs, host)
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
-        return OptimizeResult(source.graph_def, False, verdict(None), step=step)
+        reason = verdict(None, given_devices_note(source.op_graph))
+        return OptimizeResult(source.graph_def, False, reason, step=step)
     result = _finished(directory, source, step)
     _show(result, source.graph_def, report, tensorboard)
     if time.monotonic() - start_secs > request.max_secs + _TOLERATED_SECS:

@@ -57,7 +57,7 @@ class OtherSearches:
         """What a result should say of those that were there; None if none was."""
         if not self._told:
             return None
-        return "another search ran on this computer meanwhile, so times suffered"
+        return "another search ran on this computer meanwhile, so times and free memory suffered"
 
     def look(self) -> None:
         """Says which other searches there are that were not there before."""

@@ -12,12 +12,15 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import read_placement
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
+from tf_placer.functions.process_gpus import holds_gpu_memory, session_config_of_process
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
 from tf_placer.live.arguments import check_budget, check_machine, check_placer, check_seed
 from tf_placer.live.given_step import GivenStep
 from tf_placer.live.run_directory import Request
+from tf_placer.machines.emulated_machine import PREFIX
+from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
@@ -26,6 +29,7 @@ from tf_placer.search.distributed.workers import (
     check_is_for_controllers,
     check_is_for_workers,
 )
+from tf_placer.text.units import format_bytes
 
 __all__ = ["Prepared", "Settings", "prepare"]
 
@@ -73,6 +77,7 @@ class Prepared:
         session_config: of the user's sessions.
         caller: the operation that calls a Python function, so that this process runs the steps;
             None where there is none.
+        note: what people should know before the search begins; None for nothing.
     """
 
     source: Source
@@ -80,6 +85,7 @@ class Prepared:
     request: Request
     session_config: tf.compat.v1.ConfigProto
     caller: str | None
+    note: str | None = None
 
     @property
     def no_choice(self) -> str | None:
@@ -111,7 +117,8 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
             variable, which would be lost with it.
     """
     source, machine = given_step.source, settings.machine
-    found = machine if isinstance(machine, Machine) else find_machine(machine)
+    config = settings.session_config or _default_config(machine)
+    found = machine if isinstance(machine, Machine) else find_machine(machine, config)
     step = given_step.on(found)
     if found.kind == "described":
         raise MachineError(
@@ -123,7 +130,6 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         check_is_for_workers(
             settings.workers, found.kind, found.spec, calls_python=caller is not None
         )
-    config = settings.session_config or tf.compat.v1.ConfigProto()
     if len(found.devices) > 1:
         if isinstance(step, PlacedStep):
             step.check()
@@ -142,7 +148,44 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
         seed=check_seed(settings.seed),
         workers=settings.workers,
     )
-    return Prepared(source, step, request, config, caller)
+    note = _note_on_missing_gpus(found, step)
+    if caller is None:  # Else sessions run in this process, and share what it holds.
+        note = note or _note_on_held_memory(found)
+    return Prepared(source, step, request, config, caller, note)
+
+
+def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:
+    """Makes the configuration of sessions that have none of their own."""
+    spec = machine.spec if isinstance(machine, Machine) else machine
+    if spec in (None, "attached", emulated_spec()):
+        return session_config_of_process()
+    return tf.compat.v1.ConfigProto()
+
+
+def _note_on_missing_gpus(
+    machine: Machine, step: PlacedStep | PlacedSignature | None
+) -> str | None:
+    """Says early that functions will not run in this process, as it has no emulated GPUs."""
+    if machine.kind != "emulated" or step is None or emulated_spec() is not None:
+        return None
+    return (
+        f"this process has no GPUs of {machine.spec}, so what is found for them runs in another: "
+        f"`python -m tf_placer emulate {machine.spec.removeprefix(PREFIX)} -- python PROGRAM`"
+    )
+
+
+def _note_on_held_memory(machine: Machine) -> str | None:
+    """Says what of the memory of GPUs is left, where this process has taken what it could."""
+    gpus = [device for device in machine.devices if device.type == "GPU"]
+    if machine.kind != "attached" or not gpus or not holds_gpu_memory():
+        return None
+    left_bytes = min(device.memory_bytes or 0 for device in gpus)
+    return (
+        "TensorFlow has taken the memory of the GPUs for this process, which leaves "
+        f"{format_bytes(left_bytes)} of each to the search: have it take only what it needs, by "
+        "tf.config.experimental.set_memory_growth before anything else, or run the script by "
+        "`python -m tf_placer run`, which searches when the script does not run"
+    )
 
 
 def _check_start(placer: str, options: Mapping[str, Any], machine: Machine) -> None:

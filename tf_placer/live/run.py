@@ -14,8 +14,10 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.whole_file import remove_what_is_left
 from tf_placer.costs.given_placement import given_assignment
+from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import SessionEnvironment
+from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import read_costs
 from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
@@ -218,6 +220,9 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
         outcome, note = outcome_without_finalists(trials, request.max_trials, request.max_secs)
         if outcome is Outcome.NOTHING_RUNS:
             note = _joined(note, _cut_short(job, trials))
+        if any(_is_out_of_memory(trial) for trial in trials):
+            # A process takes all memory of a GPU that it finds free.
+            note = _joined(note, given_devices_note(job.grouped.op_graph), job.others.note)
     explanation = None
     job.stages.enter("explaining the result")
     if job.costs is not None and finalists and interrupts.count < 2:
@@ -264,6 +269,11 @@ def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
     return outcome
 
 
+def _is_out_of_memory(trial: Trial) -> bool:
+    failure = trial.measurement.failure
+    return failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
+
+
 def _joined(*notes: str | None) -> str | None:
     return "; ".join(note for note in notes if note) or None
 
@@ -295,6 +305,8 @@ def _size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
+        if (note := given_devices_note(grouped.op_graph)) is not None:
+            lines.append(note)
     races = [race for race in grouped.colocation.races if not race.is_ordered]
     if races:
         names, race = grouped.op_graph.names, races[0]

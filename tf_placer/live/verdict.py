@@ -24,18 +24,19 @@ _REASONS = {
 _WORTH_MORE = 1.05
 
 
-def verdict(result: RunResult | None) -> str:
+def verdict(result: RunResult | None, note: str | None = None) -> str:
     """Says how a search ended, and why.
 
     Args:
         result: what the search wrote of it; None where it wrote nothing, because there was nothing
             to place.
+        note: what is known of a graph where nothing is to place.
 
     Returns:
         One sentence, without a full stop.
     """
     if result is None:
-        return _REASONS[Outcome.NOTHING_TO_PLACE]
+        return "; ".join(filter(None, [_REASONS[Outcome.NOTHING_TO_PLACE], note]))
     confirmation, note = result.confirmation, result.note
     if result.winner is not None and confirmation is not None:
         comparison = confirmation.comparisons[result.winner]

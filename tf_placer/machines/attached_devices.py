@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from tf_placer.machines.emulation_state import apply_gpu_options
 from tf_placer.processes import Parent
 
 __all__ = ["main"]
@@ -17,10 +18,10 @@ def main() -> None:
     parent = Parent()
     import tensorflow as tf
 
-    config = tf.compat.v1.ConfigProto(
-        operation_timeout_in_ms=int(parent.settings["timeout_secs"] * 1000)
-    )
+    config = tf.compat.v1.ConfigProto.FromString(bytes.fromhex(parent.settings["session_config"]))
+    config.operation_timeout_in_ms = int(parent.settings["timeout_secs"] * 1000)
     config.gpu_options.allow_growth = True
+    apply_gpu_options(config)
     try:
         target = parent.settings["target"]
         with tf.compat.v1.Session(target, graph=tf.Graph(), config=config) as session:

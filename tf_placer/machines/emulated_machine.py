@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from graph_passes.messages import quoted
 from tf_placer.machines.catalogue import described_machine
@@ -58,35 +60,83 @@ def emulation_options(spec: str) -> EmulationOptions:
     return EmulationOptions(machine, computes_values, slowdown)
 
 
-def emulated_machine(spec: str) -> Machine:
+def emulated_machine(spec: str, session_config: Any = None) -> Machine:
     """Makes the machine that emulates a described one.
 
     Args:
         spec: see `emulation_options`.
+        session_config: the ConfigProto of the sessions, which may see fewer GPUs and take less of
+            their memory; None for TensorFlow's default.
 
     Returns:
         A machine of kind "emulated" with the devices, links and classes of the described one, where
         GPUs have the memory that TensorFlow gets of it.
 
     Raises:
-        MachineError: there is no such machine or option, or its devices are not a CPU and GPUs of
-            one process.
+        MachineError: there is no such machine or option, its devices are not a CPU and GPUs of one
+            process, or the configuration names GPUs that it does not have.
     """
     described = described_machine(emulation_options(spec).machine)
-    devices = []
     for number, device in enumerate(described.devices):
-        kind, ordinal = ("CPU", 0) if number == 0 else ("GPU", number - 1)
-        name = f"/job:localhost/replica:0/task:0/device:{kind}:{ordinal}"
+        name = _device_name(number)
         if device.name != name:
             raise MachineError(
                 f"machine {quoted(spec)}: emulated are a CPU and GPUs of one process, whose device "
                 f"{number} is {name!r}, not {device.name!r}"
             )
-        devices.append(_with_usable_memory(device))
-    return dataclasses.replace(described, spec=spec, kind="emulated", devices=tuple(devices))
+    numbers: Sequence[int] = range(1, len(described.devices))
+    fraction = 0.0
+    if session_config is not None:
+        numbers = _visible_gpus(spec, session_config, numbers)
+        fraction = session_config.gpu_options.per_process_gpu_memory_fraction
+    return _visible_part(
+        dataclasses.replace(described, spec=spec, kind="emulated"), [0, *numbers], fraction
+    )
 
 
-def _with_usable_memory(device: Device) -> Device:
+def _device_name(number: int) -> str:
+    kind, ordinal = ("CPU", 0) if number == 0 else ("GPU", number - 1)
+    return f"/job:localhost/replica:0/task:0/device:{kind}:{ordinal}"
+
+
+def _visible_gpus(spec: str, session_config: Any, numbers: Sequence[int]) -> Sequence[int]:
+    """Lists the GPUs that sessions see, in their order, by the numbers of their devices.
+
+    Raises:
+        MachineError: the configuration names GPUs that are not there.
+    """
+    listed = session_config.gpu_options.visible_device_list
+    if listed:
+        by_text = {str(number - 1): number for number in numbers}
+        try:
+            numbers = [by_text[text.strip()] for text in listed.split(",")]
+        except KeyError as error:
+            raise MachineError(
+                f"visible_device_list {quoted(listed)} in session_config: {quoted(spec)} has no "
+                f"GPU {error}"
+            ) from None
+    return numbers[: session_config.device_count.get("GPU", len(numbers))]
+
+
+def _visible_part(machine: Machine, numbers: Sequence[int], fraction: float) -> Machine:
+    """Keeps these devices of a machine, named as TensorFlow counts them."""
+    names = {machine.devices[k].name: _device_name(i) for i, k in enumerate(numbers)}
+    devices = tuple(
+        dataclasses.replace(
+            device, name=names[device.name], memory_bytes=_session_bytes(device, fraction)
+        )
+        for device in (machine.devices[k] for k in numbers)
+    )
+    links = tuple(
+        dataclasses.replace(link, source=names[link.source], destination=names[link.destination])
+        for link in machine.links
+        if {link.source, link.destination} <= names.keys()
+    )
+    return dataclasses.replace(machine, devices=devices, links=links)
+
+
+def _session_bytes(device: Device, fraction: float) -> int | None:
     if device.type != "GPU" or device.memory_bytes is None:
-        return device
-    return dataclasses.replace(device, memory_bytes=usable_bytes(device.memory_bytes))
+        return device.memory_bytes
+    # A fraction is one of all memory, and leaves nothing to the system.
+    return int(fraction * device.memory_bytes) if fraction else usable_bytes(device.memory_bytes)

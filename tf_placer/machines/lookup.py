@@ -35,13 +35,15 @@ _DISCOVERY_TIMEOUT_SECS = 120.0
 # Every two of them have a link.
 _MOST_PROCESSES = 256
 _NUMBER = re.compile("[0-9]{1,9}")
+# TensorFlow's allocator has a number of 8 bytes for every 256 bytes of a GPU.
+_TABLE_SHARE = 8 / 256
 _MACHINES = (
     "'attached', 'local:N', 'local:N,memory_mb=M', 'grpc://HOST:PORT', 'emulated:NAME', a machine "
     "file (.json) or a name with a number of GPUs for N, of "
 )
 
 
-def find_machine(spec: str | None = None) -> Machine:
+def find_machine(spec: str | None = None, session_config: Any = None) -> Machine:
     """Finds the devices of a machine.
 
     TensorFlow is asked in a process of its own, so that this one never holds a GPU.
@@ -56,6 +58,8 @@ def find_machine(spec: str | None = None) -> Machine:
             file (".json"): a machine that is not there, see `tf_placer.machines.catalogue`;
             "emulated:4xK80": the same with its GPUs emulated, so that steps can be timed, see
             `tf_placer.machines.emulated_machine`.
+        session_config: the ConfigProto of the sessions, which may see fewer devices and take less
+            of their memory than those of TensorFlow's default, None.
 
     Returns:
         The machine; its links are not measured, and are known only of described and emulated ones.
@@ -66,37 +70,38 @@ def find_machine(spec: str | None = None) -> Machine:
     if spec is not None and not isinstance(spec, str):
         raise MachineError(f"a machine is named by a text, such as 'local:2', not {quoted(spec)}")
     if spec is None or spec == "attached":
-        devices = [
-            dataclasses.replace(device, memory_bytes=computer_memory_bytes())
-            if device.type == "CPU"
-            else device
-            for device in _ask_tensorflow("", environment_with_gpus())
-        ]
-        return _machine("attached", "attached", devices)
+        devices = _ask_tensorflow("", environment_with_gpus(), session_config)
+        return _with_memory_of_computer(_machine("attached", "attached", devices))
     if spec.startswith("local:"):
         return _machine(spec, "local", _local_devices(spec))
     if spec.startswith("grpc://"):
-        return _machine(spec, "cluster", cluster_devices(spec))
+        return _machine(spec, "cluster", cluster_devices(spec, session_config=session_config))
     if spec.startswith(PREFIX):
-        return emulated_machine(spec)
+        emulated = emulated_machine(spec, session_config)
+        _check_tables_fit(emulated)
+        return _with_memory_of_computer(emulated)
     if is_described(spec):
         return described_machine(spec)
     raise MachineError(f"unknown machine {quoted(spec)}: expected {_MACHINES}{catalogue_names()}")
 
 
-def cluster_devices(spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS) -> Sequence[Device]:
+def cluster_devices(
+    spec: str, timeout_secs: float = _DISCOVERY_TIMEOUT_SECS, session_config: Any = None
+) -> Sequence[Device]:
     """Lists the devices of all servers of a TensorFlow cluster.
 
     Args:
         spec: the cluster, as `find_machine` takes it.
         timeout_secs: how long to wait for servers that do not answer; two minutes when None.
+        session_config: see `find_machine`.
 
     Raises:
         MachineError: no server listens at one of the addresses, or one of the cluster is silent.
     """
     for address in spec.removeprefix("grpc://").split(","):
         check_reachable(f"grpc://{address}")
-    devices = _ask_tensorflow(spec.partition(",")[0], environment_without_gpus(), timeout_secs)
+    target = spec.partition(",")[0]
+    devices = _ask_tensorflow(target, environment_without_gpus(), session_config, timeout_secs)
     # TensorFlow reports 256 MiB for every CPU, whatever it has.
     return [
         dataclasses.replace(device, memory_bytes=None) if device.type == "CPU" else device
@@ -127,6 +132,37 @@ def check_reachable(target: str) -> None:
 
 def _machine(spec: str, kind: Kind, devices: Sequence[Device]) -> Machine:
     return Machine(spec, kind, tuple(devices))
+
+
+def _with_memory_of_computer(machine: Machine) -> Machine:
+    """Gives the CPUs of a machine in one process the memory of this computer."""
+    memory_bytes = computer_memory_bytes()
+    return dataclasses.replace(
+        machine,
+        devices=tuple(
+            dataclasses.replace(device, memory_bytes=memory_bytes)
+            if device.type == "CPU"
+            else device
+            for device in machine.devices
+        ),
+    )
+
+
+def _check_tables_fit(machine: Machine) -> None:
+    """Makes sure that what TensorFlow writes down of each GPU's memory fits into this computer.
+
+    Raises:
+        MachineError: it does not.
+    """
+    gpus = [device.memory_bytes or 0 for device in machine.devices if device.type == "GPU"]
+    needed_bytes = sum(gpus) * _TABLE_SHARE
+    if needed_bytes > computer_memory_bytes():
+        raise MachineError(
+            f"machine {quoted(machine.spec)}: TensorFlow keeps tables of its GPUs' memory, which "
+            f"take {needed_bytes / 2**30:.0f} GiB, and this computer has "
+            f"{computer_memory_bytes() / 2**30:.0f} GiB: emulate fewer GPUs, or let sessions take "
+            "a per_process_gpu_memory_fraction"
+        )
 
 
 def _local_devices(spec: str) -> list[Device]:
@@ -170,7 +206,10 @@ def _local_devices(spec: str) -> list[Device]:
 
 
 def _ask_tensorflow(
-    target: str, environ: Mapping[str, str], timeout_secs: float | None = None
+    target: str,
+    environ: Mapping[str, str],
+    session_config: Any = None,
+    timeout_secs: float | None = None,
 ) -> list[Device]:
     """Asks for the devices that a session with this target sees, first the session's own CPU."""
     what = target or "the attached devices"
@@ -179,7 +218,13 @@ def _ask_tensorflow(
         child = ChildProcess(
             "the process that asks TensorFlow for its devices",
             "tf_placer.machines.attached_devices",
-            {"target": target, "timeout_secs": timeout_secs},
+            {
+                "target": target,
+                "timeout_secs": timeout_secs,
+                "session_config": (
+                    "" if session_config is None else session_config.SerializeToString().hex()
+                ),
+            },
             log_path=pathlib.Path(directory, "discovery.log"),
             environ=environ,
         )

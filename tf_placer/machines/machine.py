@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from graph_passes.json_records import read_record
 from graph_passes.messages import shortened
+from tf_placer.machines.emulation_state import emulated_spec
+from tf_placer.processes import environment_with_gpus
 
 __all__ = ["Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError"]
 
@@ -127,7 +129,13 @@ class Machine:
     @property
     def computes_values(self) -> bool:
         """Whether operations compute their values, not their shapes and times alone."""
-        return self.kind != "emulated" or "values" in self.spec.split(",")[1:]
+        spec: str | None = self.spec
+        if self.kind == "attached":
+            # Processes without GPUs ask for those that have some.
+            spec = emulated_spec(environment_with_gpus())
+        elif self.kind != "emulated":
+            spec = None
+        return spec is None or "values" in spec.split(",")[1:]
 
     @property
     def target(self) -> str:

@@ -20,10 +20,12 @@ from tf_placer.live.own_files import check_own_step
 from tf_placer.live.run_directory import RunDirectory, check_writable
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.emulated_machine import PREFIX
+from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scratch import remove_scratch
 from tf_placer.scripts.fresh_start import FreshStart, Stage
+from tf_placer.scripts.keras_without_xla import keep_keras_from_xla
 from tf_placer.scripts.main_script import run_main_script
 from tf_placer.scripts.script_search import (
     is_search_wanted,
@@ -82,6 +84,8 @@ def prepare_script(
     directory = RunDirectory(log_dir)
     if machine is not None and machine.startswith(PREFIX) and not emulated.is_on(machine):
         start.again(start.stage, emulated.environment(_find_machine(machine)))
+    if emulated_spec() is not None:
+        keep_keras_from_xla()
     remove_scratch(directory.path)
     watcher: ScriptWatcher | None = None
     if start.stage is Stage.ORIGINAL:

@@ -93,7 +93,8 @@ def search_for_step(
         allowed_secs = search_secs or request.max_secs
         result = optimize(
             source,
-            machine=request.machine,
+            # Found again: the sessions of the script may see fewer devices.
+            machine=request.machine.spec,
             max_trials=request.max_trials,
             max_secs=allowed_secs,
             log_dir=directory.path,

@@ -14,6 +14,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from graph_passes.errors import GraphError
 from tf_placer.functions.keras_models import check_training
+from tf_placer.functions.process_gpus import session_config_of_process
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
@@ -186,6 +187,8 @@ class StepSeeker:
         trained_by: Sequence[str] | None = None,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
+        if config is None and self._machine.in_one_process:
+            config = session_config_of_process()
         config = config or tf.compat.v1.ConfigProto()
         self._is_busy = self.is_over = True
         try:

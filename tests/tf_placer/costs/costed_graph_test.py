@@ -34,7 +34,7 @@ _PAIR = Machine(
 class LinksTest(tf.test.TestCase):
     """The links of a machine whose operations are traced, where measuring them may fail."""
 
-    def cost(self, calibrate_links, **settings) -> Machine:
+    def cost(self, calibrate_links, machine=_PAIR, **settings) -> Machine:
         graph = graphs.two_branches()
         source = read_source(graph.graph, graph.fetches)
         self.lines: list[str] = []
@@ -46,7 +46,7 @@ class LinksTest(tf.test.TestCase):
         ):
             costed = cost_graph(
                 source,
-                _PAIR,
+                machine,
                 steps=1,
                 environment=mock.Mock(),
                 report=self.lines.append,
@@ -66,6 +66,21 @@ class LinksTest(tf.test.TestCase):
             self.assertRegex(
                 self.lines[-1],
                 f"^the links of a pair are taken for usual ones of its kind, .* wrong: {error}",
+            )
+            self.keep_links.assert_not_called()
+
+    def test_a_described_machine_that_is_emulated_keeps_its_links_then(self):
+        emulated = find_machine("emulated:2xK80")
+        for calibrate, why in (
+            (mock.Mock(side_effect=SearchError("no memory")), "no memory"),
+            (self.fail, "there is no time to measure them"),
+        ):
+            max_secs = 5.0 if calibrate == self.fail else 60.0
+            machine = self.cost(calibrate, emulated, max_secs=max_secs)
+            self.assertEqual(machine.links, emulated.links)
+            self.assertEqual(
+                self.lines[-1],
+                f"the links of emulated:2xK80 are those of its description: {why}",
             )
             self.keep_links.assert_not_called()
 

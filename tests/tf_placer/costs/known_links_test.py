@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 from unittest import mock
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tf_placer.costs.known_links import keep_links, known_links
 from tf_placer.files import cache_directory
+from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Link, Machine
 
 v1 = tf.compat.v1
@@ -26,6 +28,24 @@ _MEASURED = dataclasses.replace(
     ),
     links=(Link(*_NAMES, 1e-4, 1e9), Link(*_NAMES[::-1], 2e-4, 2e9)),
 )
+
+_PAIR = tuple(f"/job:localhost/replica:0/task:0/device:{name}:0" for name in ("CPU", "GPU"))
+_BOX = {
+    "format": 1,
+    "name": "box",
+    "devices": [
+        {"name": name, "class": model} for name, model in zip(_PAIR, ("CPU", "K80"), strict=True)
+    ],
+    "links": [
+        {
+            "source": source,
+            "destination": destination,
+            "latency_secs": 1e-5,
+            "bandwidth_bytes_per_sec": 1e10,
+        }
+        for source, destination in (_PAIR, _PAIR[::-1])
+    ],
+}
 
 
 class KnownLinksTest(tf.test.TestCase):
@@ -54,6 +74,31 @@ class KnownLinksTest(tf.test.TestCase):
             self.assertIsNone(known_links(_MACHINE, None))
         with mock.patch("os.cpu_count", return_value=1000):
             self.assertIsNone(known_links(_MACHINE, None))
+
+    def test_links_of_emulated_gpus_are_those_of_one_description(self):
+        file = self.cache / "box.json"
+        file.write_text(json.dumps(_BOX))
+        spec = f"emulated:{file}"
+        measured = dataclasses.replace(
+            find_machine(spec), links=tuple(Link(*pair, 1e-4, 1e9) for pair in (_PAIR, _PAIR[::-1]))
+        )
+        keep_links(measured, None)
+        self.assertEqual(known_links(find_machine(spec), None).machine, measured)
+        faster = [{**link, "bandwidth_bytes_per_sec": 5e10} for link in _BOX["links"]]
+        file.write_text(json.dumps({**_BOX, "links": faster}))
+        self.assertIsNone(known_links(find_machine(spec), None))
+
+    def test_gpus_that_are_emulated_are_other_attached_ones(self):
+        attached = Machine("attached", "attached", _MACHINE.devices)
+        keep_links(dataclasses.replace(_MEASURED, spec="attached", kind="attached"), None)
+        self.assertIsNotNone(known_links(attached, None))
+        environ = {
+            "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "gpu.so",
+            "TF_PLACER_EMULATED_MACHINE": "emulated:2xK80",
+            "TF_PLACER_EMULATED": "machine.tsv",
+        }
+        with mock.patch.dict(os.environ, environ):
+            self.assertIsNone(known_links(attached, None))
 
     def test_the_latest_count_and_those_of_others_stay(self):
         other = dataclasses.replace(_MEASURED, spec="local:2,memory_mb=5")

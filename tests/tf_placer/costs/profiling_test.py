@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
@@ -113,6 +114,28 @@ class ProfileGraphTest(tf.test.TestCase):
         self.assertAllClose(costs.compute_secs.sum(axis=0), [4.0, 4.0, 4.0])
         self.assertEqual(set(environment.traced[-1].values()), {_GPU_0, _GPU_1})
         self.assertEqual(set(environment.traced[1].values()), {_GPU_0})
+
+    def test_where_one_device_is_too_small_a_placement_that_has_run_is_traced_first(self):
+        def trace(assignment: Mapping[str, str]) -> StepProfile | Failure:
+            used = set(assignment.values())
+            return _OUT_OF_MEMORY if used == {_GPU_0} else self.alike(4.0)
+
+        num_groups = self.grouped.grouping.num_groups
+        known = {
+            (0,) * num_groups: 9.0,
+            (1, 0, *[2] * (num_groups - 2)): 1.0,  # Not on GPUs alone.
+            (2, 1, *[2] * (num_groups - 2)): 3.0,
+            (1, 1, *[2] * (num_groups - 2)): 2.0,
+        }
+        environment = _Environment(trace)
+        self.profile(environment, _GPUS, known_secs=known)
+        self.assertLen(environment.traced, 2)
+        self.assertEqual(
+            environment.traced[1],
+            self.grouped.assignment(
+                np.array([2, 1, *[2] * (num_groups - 2)], np.int32), (_CPU, _GPU_0, _GPU_1)
+            ),
+        )
 
     def test_a_graph_that_fits_nowhere_is_an_error(self):
         environment = _Environment(lambda _: _OUT_OF_MEMORY)

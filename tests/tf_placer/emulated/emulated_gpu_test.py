@@ -10,8 +10,10 @@ import subprocess
 import sys
 import unittest
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 
 from graph_passes.pipeline import group_operations
@@ -23,6 +25,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.lookup import find_machine
 from tf_placer.native_pass.building import PassError
+from tf_placer.processes import environment_without_gpus
 
 
 @functools.cache
@@ -94,6 +97,30 @@ class TimesTest(absltest.TestCase):
             [device.memory_bytes for device in machine.devices[1:]],
         )
         self.assertIn("OOM when allocating tensor", found["memory"])
+
+
+class AttachedTest(absltest.TestCase):
+    """The GPUs of a program under `emulate`, which are attached to it."""
+
+    def test_they_are_those_that_sessions_see_with_their_memory(self):
+        spec = "emulated:2xK80"
+        run(spec, "trace", "memory")  # Skips where nothing can be compiled.
+        config = tf.compat.v1.ConfigProto()
+        config.gpu_options.visible_device_list = "1"
+        config.gpu_options.per_process_gpu_memory_fraction = 0.25
+        with in_cache_of_tests():
+            environ = emulated.environment(find_machine(spec))
+        with mock.patch.dict(os.environ, environment_without_gpus(environ)):
+            found = find_machine("attached", config)
+            self.assertFalse(found.computes_values)
+        self.assertTrue(found.computes_values)
+        self.assertEqual(
+            [(device.name, device.type) for device in found.devices],
+            [(device.name, device.type) for device in find_machine(spec, config).devices],
+        )
+        self.assertEqual(
+            found.devices[1].memory_bytes, find_machine(spec, config).devices[1].memory_bytes
+        )
 
 
 class EmulateCommandTest(absltest.TestCase):

@@ -6,7 +6,7 @@ from absl.testing import parameterized
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts
-from tf_placer.inputs.given_devices import check_given_devices
+from tf_placer.inputs.given_devices import check_given_devices, given_devices_note
 from tf_placer.inputs.sources import read_graph, read_source, without_devices
 from tf_placer.machines.catalogue import described_machine
 
@@ -41,6 +41,19 @@ class CheckGivenDevicesTest(tf.test.TestCase):
         check_given_devices(graph_on("/gpu:2"), self.machine, soft=True)
         with self.assertRaisesRegex(GraphError, "on /job:worker/task:1"):
             check_given_devices(graph_on("/job:worker/task:1"), self.machine, soft=True)
+
+
+class GivenDevicesNoteTest(tf.test.TestCase):
+    def test_it_counts_what_the_step_keeps_on_devices_and_says_how_to_clear_them(self):
+        self.assertEqual(
+            given_devices_note(graph_on("/device:GPU:0")),
+            "1 operation of the step keeps the device that the graph came with, such as "
+            "'/device:GPU:0': to have it chosen, build the graph without tf.device, or clear its "
+            "devices (--clear_devices)",
+        )
+
+    def test_devices_that_no_step_needs_do_not_count(self):
+        self.assertIsNone(given_devices_note(graph_on("")))
 
 
 def on_missing_device(x: tf.Tensor) -> tf.Tensor:

@@ -87,7 +87,9 @@ class DryRunTest(tf.test.TestCase):
         graph_def = self.given.graph.as_graph_def()
         for node in graph_def.node:
             node.device = TASKS[0]
-        self.assertRegex(str(self.plan(graph=graph_def).missing), "nothing to place")
+        self.assertRegex(
+            str(self.plan(graph=graph_def).missing), "nothing to place; .*--clear_devices"
+        )
         with self.assertRaisesRegex(MachineError, "is described, not attached"):
             self.plan(machine="2xK80")
         with self.assertRaisesRegex(ValueError, "max_secs must be positive"):

@@ -239,7 +239,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             node.device = "/device:CPU:0"
         result = self.optimize(graph_def, "result")
         self.assertFalse(result.changed)
-        self.assertIn("nothing to place", result.reason)
+        self.assertRegex(result.reason, "nothing to place; .*'/device:CPU:0': .*--clear_devices")
         self.assertIs(result.graph_def, graph_def)
         self.assertFalse(self.log_dir.exists())
 

@@ -56,6 +56,9 @@ class RunTest(tf.test.TestCase):
         super().setUp()
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
         self.lines: list[str] = []
+        # Searches of the person who runs the tests are none of theirs.
+        cache = self.create_tempdir().full_path
+        self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache}))
         # Serialised twice, one graph may be two files.
         self.graph_def = graphs.two_branches().graph.as_graph_def()
 
@@ -403,6 +406,20 @@ class RunTest(tf.test.TestCase):
             self.directory.read_result().note,
             r"^\d+ were tried \(\d+ out_of_memory\); the last: it is too large$",
         )
+
+    def test_where_memory_runs_out_another_search_is_named(self):
+        note = "another search ran"
+        with mock.patch.object(live_run.OtherSearches, "note", note):
+            self.run_search(Script(lambda assignment: None))
+        self.assertEndsWith(self.directory.read_result().note, f"it is too large; {note}")
+
+    def test_where_memory_runs_out_devices_of_the_graph_itself_are_named(self):
+        for node in self.graph_def.node:
+            node.device = "" if node.name == "result" else "/job:worker/task:0"
+        self.run_search(Script(lambda assignment: None), graph_def=self.graph_def)
+        kept = "24 operations of the step keep .* such as '/job:worker/task:0': .*--clear_devices"
+        self.assertRegex(self.directory.read_result().note, kept)
+        self.assertRegex("\n".join(self.lines), f"little to choose\n{kept}")
 
     def test_a_placement_that_fits_wins_over_an_original_that_does_not(self):
         script = Script(lambda a: ORIGINAL_SECS if uses_two_devices(a) else None)

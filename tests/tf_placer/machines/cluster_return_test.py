@@ -60,6 +60,10 @@ class AwaitClusterTest(absltest.TestCase):
         ):
             self.wait(5.0, found=_DEVICES[:1])
 
+    def test_devices_that_sessions_of_the_search_do_not_see_are_no_others(self):
+        more = Device("/job:worker/replica:0/task:2/device:CPU:0", "CPU")
+        self.assertEqual(self.wait(0.0, found=(*_DEVICES, more)), [])
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 
+from tf_placer.machines import lookup
 from tf_placer.machines.emulated_machine import emulation_options
 from tf_placer.machines.gpu_memory import usable_bytes
-from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.lookup import computer_memory_bytes, find_machine
 from tf_placer.machines.machine import MachineError
 
 
@@ -28,6 +32,21 @@ class EmulatedMachineTest(parameterized.TestCase):
         device = find_machine("emulated:2xK80").devices[1]
         self.assertEqual(device.memory_bytes, 11_276_952_576)
 
+    def test_the_cpu_has_the_memory_of_this_computer(self):
+        cpu = find_machine("emulated:2xK80").devices[0]
+        self.assertEqual(cpu.memory_bytes, computer_memory_bytes())
+
+    def test_gpus_whose_tables_do_not_fit_into_this_computer_are_refused(self):
+        with mock.patch.object(lookup, "computer_memory_bytes", return_value=2**34):
+            self.assertEqual(find_machine("emulated:4xK80").devices[0].memory_bytes, 2**34)
+            with self.assertRaisesRegex(
+                MachineError, "'emulated:8xH200': .* take 33 GiB, and this computer has 16 GiB"
+            ):
+                find_machine("emulated:8xH200")
+            config = tf.compat.v1.ConfigProto()
+            config.gpu_options.per_process_gpu_memory_fraction = 0.1
+            find_machine("emulated:8xH200", config)
+
     def test_options_follow_the_name(self):
         options = emulation_options("emulated:2xP100,values,slowdown=2.5")
         self.assertEqual((options.machine, options.slowdown), ("2xP100", 2.5))
@@ -43,6 +62,59 @@ class EmulatedMachineTest(parameterized.TestCase):
     def test_what_is_none_is_refused(self, spec, message):
         with self.assertRaisesRegex(MachineError, message):
             find_machine(spec)
+
+
+class SessionConfigTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.config = tf.compat.v1.ConfigProto()
+        self.whole = find_machine("emulated:4xK80")
+
+    def find(self):
+        return find_machine("emulated:4xK80", self.config)
+
+    def names(self) -> list[str]:
+        return [device.name.rpartition(":device:")[2][-5:] for device in self.find().devices]
+
+    def test_a_configuration_that_says_nothing_of_gpus_changes_nothing(self):
+        self.config.gpu_options.allow_growth = True
+        self.config.device_count["CPU"] = 1
+        self.assertEqual(self.find(), self.whole)
+
+    def test_sessions_may_see_fewer_gpus(self):
+        self.config.device_count["GPU"] = 2
+        self.assertEqual(self.names(), ["CPU:0", "GPU:0", "GPU:1"])
+        self.assertLen(self.find().links, 3 * 2)
+        self.config.device_count["GPU"] = 0
+        self.assertEqual(self.names(), ["CPU:0"])
+
+    def test_visible_gpus_are_counted_from_zero_and_keep_their_links(self):
+        self.config.gpu_options.visible_device_list = "3, 1"
+        machine = self.find()
+        self.assertEqual(self.names(), ["CPU:0", "GPU:0", "GPU:1"])
+
+        def link(machine, source, destination):
+            names = [device.name for device in machine.devices]
+            [found] = [
+                each
+                for each in machine.links
+                if (each.source, each.destination) == (names[source], names[destination])
+            ]
+            return found.latency_secs, found.bandwidth_bytes_per_sec, found.channel
+
+        self.assertEqual(link(machine, 1, 2), link(self.whole, 4, 2))
+        self.assertEqual(link(machine, 0, 1), link(self.whole, 0, 4))
+
+    def test_a_fraction_is_one_of_all_memory(self):
+        self.config.gpu_options.per_process_gpu_memory_fraction = 0.25
+        described = find_machine("4xK80").devices[1]
+        self.assertEqual(self.find().devices[1].memory_bytes, described.memory_bytes // 4)
+        self.assertEqual(self.find().devices[0], self.whole.devices[0])
+
+    def test_a_gpu_that_is_not_there_is_refused(self):
+        self.config.gpu_options.visible_device_list = "0,7"
+        with self.assertRaisesRegex(MachineError, "visible_device_list '0,7' .* has no GPU '7'"):
+            self.find()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import pathlib
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,7 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import Placement, write_placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
 from tf_placer.live.run_directory import RunDirectory
+from tf_placer.scripts import step_seeker
 from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import kept_source, read_kept_step, step_fingerprint
 from tf_placer.scripts.step_placer import StepPlacer
@@ -77,6 +79,23 @@ class KeptStepsTest(tf.test.TestCase):
     def placer(self, path: pathlib.Path | None = None) -> StepPlacer:
         step = read_kept_step(path or self.path)
         return StepPlacer(step, step.placement, MACHINE, say=self.said.append)
+
+    def test_a_function_is_searched_for_on_the_gpus_that_the_script_sees(self):
+        config = tf1.ConfigProto(device_count={"GPU": 1})
+        weights = tf.Variable(tf.ones([2, 2]))
+
+        @tf.function(autograph=False)
+        def train(x: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((x @ weights) ** 2)
+            weights.assign_sub(tape.gradient(loss, weights))
+
+        with (
+            mock.patch.object(step_seeker, "session_config_of_process", return_value=config),
+            self.assertRaises(BeginAgainError),
+        ):
+            self.seeker.function_called(train, (tf.ones([2, 2]),), {})
+        self.assertEqual(kept_source(self.directory)[2], config)
 
     def test_a_step_of_a_session_is_found_with_what_it_is_fed_and_placed_in_another_one(self):
         def build(width: int = 2) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from unittest import mock
 
 from absl.testing import absltest
 
+from tf_placer.live import optimization
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.live.run_result import Outcome, RunResult
+from tf_placer.scripts import kept_step
 from tf_placer.scripts.script_search import (
     is_search_wanted,
     needs_script,
@@ -49,6 +52,19 @@ class ScriptSearchTest(absltest.TestCase):
         # A file that says something else refuses nothing.
         (self.directory.path / "refusal.json").write_text(json.dumps([1]))
         self.assertIsNone(read_refusal(self.directory))
+
+    def test_the_machine_is_found_again_as_sessions_of_the_script_see_it(self):
+        request = mock.Mock(max_secs=20.0, max_trials=5)
+        request.machine.spec = "attached"
+        source, config = object(), object()
+        with (
+            mock.patch.object(kept_step, "kept_source", return_value=(source, request, config)),
+            mock.patch.object(optimization, "optimize", side_effect=OSError("full")) as optimize,
+        ):
+            search_for_step(self.directory, None, self.said.append)
+        self.assertEqual(optimize.call_args.args, (source,))
+        self.assertEqual(optimize.call_args.kwargs["machine"], "attached")
+        self.assertIs(optimize.call_args.kwargs["session_config"], config)
 
     def test_a_step_that_calls_python_needs_the_script(self):
         self.assertFalse(needs_script(self.directory))

@@ -219,7 +219,7 @@ class MeasuringWorker:
             WorkerStartError: they are others than those of the search.
         """
         wanted = self._setup.machine
-        found = find_machine(wanted.spec)
+        found = find_machine(wanted.spec, self._config)
         if _devices(found) != _devices(wanted):
             raise WorkerStartError(
                 f"{socket.gethostname()} has other devices than the machine of the search: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from unittest import mock
 
 import tensorflow as tf
 
@@ -12,6 +13,7 @@ from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.lookup import find_machine
+from tf_placer.search.distributed import measuring_worker
 from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
 
 tf1 = tf.compat.v1
@@ -81,6 +83,20 @@ class MeasuringWorkerTest(tf.test.TestCase):
         worker = MeasuringWorker(dataclasses.replace(self.setup, machine=other))
         with self.assertRaisesRegex(WorkerStartError, r"has other devices .*: .*task:1.* instead"):
             worker.begin(60.0)
+
+    def test_devices_are_those_that_sessions_of_the_search_see(self):
+        config = tf1.ConfigProto(device_count={"GPU": 1})
+        setup = dataclasses.replace(
+            self.setup,
+            machine=find_machine("emulated:2xK80", config),
+            session_config=config.SerializeToString(),
+        )
+        # Nothing is started: the machine is refused or not before.
+        with (
+            mock.patch.object(measuring_worker, "SessionEnvironment", side_effect=InterruptedError),
+            self.assertRaises(InterruptedError),
+        ):
+            MeasuringWorker(setup).begin(60.0)
 
 
 if __name__ == "__main__":

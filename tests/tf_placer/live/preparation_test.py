@@ -1,0 +1,95 @@
+"""Tests of how a search is prepared on the devices that sessions and functions see."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import tensorflow as tf
+
+from tests import graphs
+from tf_placer.live import preparation
+from tf_placer.live.given_step import read_step
+from tf_placer.live.preparation import Prepared, Settings, prepare
+from tf_placer.machines.lookup import find_machine
+from tf_placer.machines.machine import Device, Machine
+
+tf1 = tf.compat.v1
+_PREFIX = "/job:localhost/replica:0/task:0/device:"
+_MACHINE = Machine(
+    "attached",
+    "attached",
+    (Device(f"{_PREFIX}CPU:0", "CPU", 2**34), Device(f"{_PREFIX}GPU:0", "GPU", 3 * 2**28)),
+)
+# The environment of a process with emulated GPUs.
+_EMULATED = {
+    "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "gpu.so",
+    "TF_PLACER_EMULATED_MACHINE": "emulated:2xK80",
+}
+
+
+class PreparationTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.find_machine = self.enter_context(
+            mock.patch.object(preparation, "find_machine", return_value=_MACHINE)
+        )
+        self.holds_memory = self.enter_context(
+            mock.patch.object(preparation, "holds_gpu_memory", return_value=False)
+        )
+        self.of_process = tf1.ConfigProto(device_count={"GPU": 1})
+        self.enter_context(
+            mock.patch.object(
+                preparation, "session_config_of_process", return_value=self.of_process
+            )
+        )
+        given = graphs.two_branches()
+        self.step = read_step(given.graph, given.fetches)
+
+    def prepare(
+        self,
+        machine: str | Machine | None = None,
+        session_config: tf1.ConfigProto | None = None,
+    ) -> Prepared:
+        settings = Settings(machine, "expert", None, 5, 60.0, 0, session_config)
+        return prepare(self.step, settings)
+
+    def test_the_machine_is_that_of_sessions_with_the_configuration(self):
+        config = tf1.ConfigProto(device_count={"GPU": 2})
+        self.assertEqual(self.prepare(session_config=config).request.machine, _MACHINE)
+        self.find_machine.assert_called_once_with(None, config)
+
+    def test_without_a_configuration_a_machine_here_has_the_gpus_of_this_process(self):
+        self.find_machine.return_value = Machine("m", "attached", _MACHINE.devices[:1])
+        for machine, expected in (
+            (None, self.of_process),
+            ("attached", self.of_process),
+            # Not those of another machine, as long as this process does not have them.
+            ("emulated:2xK80", tf1.ConfigProto()),
+            ("local:2", tf1.ConfigProto()),
+        ):
+            with self.subTest(machine=machine):
+                self.assertEqual(self.prepare(machine).session_config, expected)
+        with mock.patch.dict("os.environ", _EMULATED):
+            self.assertEqual(self.prepare("emulated:2xK80").session_config, self.of_process)
+
+    def test_memory_that_this_process_has_taken_is_noted(self):
+        self.assertIsNone(self.prepare().note)
+        self.holds_memory.return_value = True
+        self.assertRegex(
+            self.prepare().note,
+            "has taken the memory of the GPUs .* leaves 768.* of each to .*set_memory_growth.* run",
+        )
+        self.assertIsNone(self.prepare(machine=Machine("m", "local", _MACHINE.devices)).note)
+
+    def test_a_function_without_the_emulated_gpus_is_noted_before_the_search(self):
+        emulated = find_machine("emulated:2xK80")
+        self.assertIsNone(self.prepare(machine=emulated).note, "a graph runs in any session")
+        function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
+        self.step = read_step(function, example=(tf.ones([2, 2]),))
+        self.assertRegex(self.prepare(machine=emulated).note, "no GPUs .* emulate 2xK80 -- python")
+        with mock.patch.dict("os.environ", _EMULATED):
+            self.assertIsNone(self.prepare(machine=emulated).note)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,50 @@
+"""The GPUs of this process, as its program has set them up in `tf.config`."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tf_placer.machines.emulation_state import emulated_spec
+
+__all__ = ["holds_gpu_memory", "session_config_of_process"]
+
+
+def session_config_of_process() -> tf.compat.v1.ConfigProto:
+    """Makes the configuration of sessions that see the GPUs which this process sees.
+
+    Functions do, and sessions that are made without a configuration. GPUs are not looked for where
+    the program has not done so.
+
+    Returns:
+        TensorFlow's default, unless the program has hidden or divided GPUs.
+    """
+    config = tf.compat.v1.ConfigProto()
+    if not getattr(context.context(), "_physical_devices", None):
+        return config
+    gpus, visible = (
+        list_devices("GPU")
+        for list_devices in (tf.config.list_physical_devices, tf.config.get_visible_devices)
+    )
+    if visible != gpus:
+        config.device_count["GPU"] = len(visible)
+        config.gpu_options.visible_device_list = ",".join(str(gpus.index(gpu)) for gpu in visible)
+    divided = [tf.config.get_logical_device_configuration(gpu) for gpu in visible]
+    if any(divided):
+        for parts in divided:
+            limits = [part.memory_limit for part in parts or ()]
+            config.gpu_options.experimental.virtual_devices.add(
+                memory_limit_mb=[limit for limit in limits if limit is not None]
+            )
+    return config
+
+
+def holds_gpu_memory() -> bool:
+    """Says whether TensorFlow has taken all memory of GPUs for this process, as it does at first.
+
+    Only eager execution is known of: sessions are not.
+    """
+    if emulated_spec() is not None or not getattr(context.context(), "_initialized", False):
+        return False  # Every process has emulated memory of its own.
+    gpus = tf.config.get_visible_devices("GPU")
+    return any(not tf.config.experimental.get_memory_growth(gpu) for gpu in gpus)

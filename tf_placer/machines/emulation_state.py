@@ -1,0 +1,58 @@
+"""The emulated GPUs that a process has, told by its environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tf_placer.processes import PLUGIN_VARIABLE
+
+__all__ = [
+    "DESCRIPTION_VARIABLE",
+    "SPEC_VARIABLE",
+    "apply_gpu_options",
+    "emulated_description",
+    "emulated_spec",
+]
+
+SPEC_VARIABLE = "TF_PLACER_EMULATED_MACHINE"
+#: The file that the plugin reads.
+DESCRIPTION_VARIABLE = "TF_PLACER_EMULATED"
+
+
+def emulated_spec(environ: Mapping[str, str] | None = None) -> str | None:
+    """Returns the name of the machine whose GPUs a process has emulated.
+
+    Args:
+        environ: the environment variables of the process; those of this one when None.
+
+    Returns:
+        The name, "emulated:4xK80"; None where no GPUs are emulated.
+    """
+    environ = os.environ if environ is None else environ
+    return environ.get(SPEC_VARIABLE) if environ.get(PLUGIN_VARIABLE) else None
+
+
+def emulated_description(environ: Mapping[str, str]) -> str | None:
+    """Returns the file that describes the GPUs of a process, named by its contents.
+
+    Args:
+        environ: the environment variables of the process.
+
+    Returns:
+        The path; None where no GPUs are emulated.
+    """
+    return environ.get(DESCRIPTION_VARIABLE) if emulated_spec(environ) else None
+
+
+def apply_gpu_options(session_config: Any) -> None:
+    """Has sessions treat emulated GPUs as `gpu_options` say, as they do GPUs.
+
+    New TensorFlow has options of their own for pluggable devices.
+
+    Args:
+        session_config: a ConfigProto, which is changed where this process has emulated GPUs.
+    """
+    if emulated_spec() is not None and hasattr(session_config, "pluggable_device_options"):
+        session_config.pluggable_device_options.CopyFrom(session_config.gpu_options)
