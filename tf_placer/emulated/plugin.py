@@ -36,13 +36,21 @@ def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> d
         A changed copy.
 
     Raises:
-        PassError: the plugin cannot be built; the message says why.
+        PassError: the plugin cannot be built, or not be used beside the kernels of this TensorFlow;
+            the message says why.
         OSError: the description of the machine cannot be written.
     """
     # Whoever only asks which machine this is need not import TensorFlow.
-    from tf_placer.emulated.description import describe_machine
-    from tf_placer.native_pass.building import build_library
+    import tensorflow as tf
 
+    from tf_placer.emulated.description import describe_machine
+    from tf_placer.native_pass.building import PassError, build_library
+
+    if tf.sysconfig.get_build_info()["is_cuda_build"]:
+        raise PassError(
+            "GPUs cannot be emulated with a TensorFlow that is built for CUDA, whose own kernels "
+            "would run on them: install tensorflow-cpu in an environment of its own"
+        )
     library = build_library(_SOURCE, _HEADER, what="the plugin for emulated GPUs")
     text = describe_machine(machine)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

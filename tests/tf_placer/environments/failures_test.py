@@ -153,6 +153,20 @@ class FailureOfErrorTest(parameterized.TestCase):
 
 
 class ShortenTest(absltest.TestCase):
+    def test_where_several_errors_are_listed_behind_python_stacks_they_are_kept(self):
+        message = (
+            "Graph execution error:\n\nDetected at node 'hidden' defined at (most recent call last):\n"
+            '  File "train.py", line 3, in <module>\n'
+            "Node: 'hidden'\n2 root error(s) found.\n"
+            "  (0) RESOURCE_EXHAUSTED: OOM when allocating tensor\n\t [[{{node hidden}}]]\n"
+            "Hint: add report_tensor_allocations_upon_oom\n\n"
+            "  (1) RESOURCE_EXHAUSTED: OOM when allocating tensor\n\t [[{{node hidden}}]]\n"
+            "0 successful operations.\n0 derived errors ignored.\n"
+        )
+        self.assertEqual(
+            shorten(message), "RESOURCE_EXHAUSTED: OOM when allocating tensor (operation hidden)"
+        )
+
     def test_traces_go_and_the_sentence_stays(self):
         self.assertEqual(
             shorten(_OOM),

@@ -1,0 +1,49 @@
+"""Graphs of the zoo compute on emulated GPUs what they compute without them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from absl.testing import absltest
+
+from benchmarks.zoo.catalogue import KINDS
+from benchmarks.zoo.counts import read_counts
+from tests.tf_placer.native_pass.built import in_cache_of_tests
+from tf_placer import emulated
+from tf_placer.machines.lookup import find_machine
+from tf_placer.native_pass.building import PassError
+
+# Every so manieth kind, without those whose values are known to depend on chance on GPUs.
+_STRIDE = 6
+_BY_CHANCE = frozenset(["variable_by_name_of_operation"])
+
+
+class EmulatedGpusTest(absltest.TestCase):
+    def test_a_placement_of_every_sixth_kind_is_accepted_and_computes_the_same(self):
+        kinds = [kind for kind in list(KINDS)[::_STRIDE] if kind not in _BY_CHANCE]
+        runs = pathlib.Path(self.create_tempdir().full_path)
+        with in_cache_of_tests():
+            try:
+                environ = emulated.environment(find_machine("emulated:2xK80,values"))
+            except PassError as error:
+                if "says" in str(error):
+                    raise
+                raise unittest.SkipTest(str(error)) from None
+        # TensorFlow for CPUs computes with oneDNN where it may, which rounds differently.
+        environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "TF_ENABLE_ONEDNN_OPTS": "0"}
+        command = [sys.executable, "-m", "benchmarks.zoo.placements", "--kinds", ",".join(kinds)]
+        command += ["--placements", str(len(kinds)), "--runs_dir", str(runs)]
+        command += ["--output", str(runs / "output")]
+        subprocess.run(command, env=environ, check=True, capture_output=True)
+        counted = [read_counts(runs / f"{kind}.jsonl") for kind in kinds]
+        self.assertEqual([counts.problem for counts in counted if counts.problem], [])
+        for counts in counted:
+            self.assertEqual((counts.placements, counts.accepted, counts.equal), (1, 1, 1))
+
+
+if __name__ == "__main__":
+    absltest.main()
