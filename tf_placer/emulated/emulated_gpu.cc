@@ -692,22 +692,9 @@ class Emulation {
     for (const TensorShape& shape : shapes) elements += shape.num_elements();
     for (int i = 0; i < context->num_inputs(); ++i) elements += context->input(i).NumElements();
     if (elements <= kSmallElements && has_kernel) return false;
-    if (traits_.rule.name.compare(0, 4, "conv") == 0) {
-      // Convolutions hold copies of inputs and outputs in the layout of their kernel.
-      std::int64_t bytes = 0;
-      for (int i = 0; i < context->num_inputs(); ++i) bytes += context->input(i).TotalBytes();
-      for (int i = 0; i < context->num_outputs(); ++i) {
-        bytes += shapes[i].num_elements() * tensorflow::DataTypeSize(own_.output_type(i));
-      }
-      Tensor workspace;
-      const auto status =
-          context->allocate_temp(tensorflow::DT_INT8, TensorShape({bytes}), &workspace);
-      if (!status.ok()) {
-        context->SetStatus(status);
-        return true;
-      }
-      return Allocate(context, shapes);
-    }
+    // Held until the outputs are there.
+    Tensor workspace;
+    if (IsConvolution() && !AllocateWorkspace(context, shapes, &workspace)) return true;
     return Allocate(context, shapes);
   }
 
@@ -873,6 +860,23 @@ class Emulation {
     const std::lock_guard<std::mutex> lock(mutex_);
     inferred_ = std::make_unique<Inferred>(Inferred{inputs, values, *shapes});
     return true;
+  }
+
+  bool IsConvolution() const { return traits_.rule.name.compare(0, 4, "conv") == 0; }
+
+  // Convolutions hold copies of inputs and outputs in the layout of their kernel. Says whether there
+  // was the memory.
+  bool AllocateWorkspace(OpKernelContext* context, const std::vector<TensorShape>& shapes,
+                         Tensor* workspace) const {
+    std::int64_t bytes = 0;
+    for (int i = 0; i < context->num_inputs(); ++i) bytes += context->input(i).TotalBytes();
+    for (int i = 0; i < context->num_outputs(); ++i) {
+      bytes += shapes[i].num_elements() * tensorflow::DataTypeSize(own_.output_type(i));
+    }
+    const auto status =
+        context->allocate_temp(tensorflow::DT_INT8, TensorShape({bytes}), workspace);
+    if (!status.ok()) context->SetStatus(status);
+    return status.ok();
   }
 
   bool Allocate(OpKernelContext* context, const std::vector<TensorShape>& shapes) const {
