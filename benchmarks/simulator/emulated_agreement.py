@@ -27,7 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.harness.pictures import save_picture
-from benchmarks.harness.provenance import provenance, provenance_line
+from benchmarks.harness.provenance import provenance
 from benchmarks.harness.statistics import spearman
 from benchmarks.models.catalogue import MODELS, build_model
 from benchmarks.problems.experts import expert_placements
@@ -239,9 +239,10 @@ def _write(args: argparse.Namespace, found: dict[tuple[str, str], Agreement]) ->
     out.mkdir(parents=True, exist_ok=True)
     rows = [agreement.row(*pair) for pair, agreement in found.items()]
     text = table(_HEADERS, rows, "ll" + "r" * (len(_HEADERS) - 2))
-    budget = f"{args.steps} steps, slowdown {args.slowdown:g}"
-    line = provenance_line(provenance(), budget, [0])
-    (out / "table.txt").write_text(f"{text}\n\n{_NOTES}{line}\n")
+    made_by = provenance()
+    computer = f"{made_by['processor']}, {made_by['cores']} cores"
+    line = f"command: {made_by['command']}\ncomputer: {computer}\n"
+    (out / "table.txt").write_text(f"{text}\n\n{_NOTES}{line}")
     values = [
         {
             "model": model,
