@@ -176,7 +176,7 @@ def _write_request(
     """Writes what the process with the emulated GPUs reads."""
     (folder / "graph.pb").write_bytes(source.graph_def.SerializeToString())
     feeds = source.step.feeds
-    np.savez(folder / "feeds.npz", **{f"feed_{k}": each for k, each in enumerate(feeds.values())})
+    np.savez(folder / "feeds.npz", *feeds.values())
     numbers = {name: number for number, name in enumerate(devices)}
     assignments = [grouped.assignment(row, tuple(devices)) for row in rows]
     operations = list(assignments[0])

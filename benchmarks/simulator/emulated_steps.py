@@ -88,7 +88,7 @@ def main() -> None:
     request = read_json(args.folder / "request.json")
     graph_def = v1.GraphDef.FromString((args.folder / "graph.pb").read_bytes())
     with np.load(args.folder / "feeds.npz") as arrays:
-        feeds = {name: arrays[f"feed_{k}"] for k, name in enumerate(request["feeds"])}
+        feeds = {name: arrays[f"arr_{k}"] for k, name in enumerate(request["feeds"])}
     log = args.folder / "measured.jsonl"
     done = {line["placement"] for line in _read_log(log)}
     with open(log, "a") as file:

@@ -1,0 +1,120 @@
+"""What `optimize` finds live on emulated GPUs for models of the papers at full size.
+
+Beside each measured step stands what the simulator says of it. One GPU is where TensorFlow puts a
+graph that names no device. Steps on emulated GPUs compute no values, so nothing is said about
+these. A search that is done is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+import tf_placer
+from benchmarks.harness.provenance import provenance
+from benchmarks.models.catalogue import MODELS, build_model
+from graph_passes.pipeline import group_operations
+from graph_passes.placement import Placement
+from tf_placer.costs.analytic import analytic_costs
+from tf_placer.costs.costed_graph import CostedGraph
+from tf_placer.inputs.sources import read_source
+from tf_placer.machines.lookup import find_machine
+from tf_placer.simulation.simulator import Simulator
+from tf_placer.text.table import table
+from tf_placer.text.units import format_duration, format_step
+
+__all__ = ["main"]
+
+_HEADERS = ["model", "one GPU", "simulated", "found", "simulated", "speed-up", "promised"]
+_HEADERS += ["trials", "search", "verdict"]
+
+
+def _row(model: str, args: argparse.Namespace) -> list[str]:
+    built = build_model(model, small=args.small)
+    feeds = next(built.feeds())
+    begin = time.monotonic()
+    result = tf_placer.optimize(
+        built.graph,
+        [built.train_op],
+        feeds,
+        built.initializer,
+        machine=args.machine,
+        max_secs=args.max_secs,
+        log_dir=pathlib.Path(args.log_dir, model),
+    )
+    searched_secs = time.monotonic() - begin
+    source = read_source(built.graph, [built.train_op], feeds, built.initializer)
+    machine = find_machine(args.machine)
+    grouped = group_operations(source.op_graph)
+    costed = CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
+    one_gpu_secs, one_gpu_text = _simulate(costed, None)
+    found_secs, found_text = _simulate(costed, result.placement)
+    one_secs, best_secs = _measured(result, "original"), _measured(result, result.winner)
+    return [
+        model,
+        format_step(one_secs) if one_secs else _failure(result),
+        one_gpu_text,
+        format_step(best_secs) if best_secs else "",
+        found_text if result.placement else "",
+        f"{one_secs / best_secs:.2f}x" if one_secs and best_secs else "",
+        f"{one_gpu_secs / found_secs:.2f}x" if result.placement else "",
+        str(len(result.trials)),
+        format_duration(searched_secs),
+        result.reason,
+    ]
+
+
+def _simulate(costed: CostedGraph, placement: Placement | None) -> tuple[float, str]:
+    """Simulates a step; returns its seconds and the text for it."""
+    problem, row = costed.placed(placement)
+    batch = Simulator(problem).simulate(row[np.newaxis])
+    secs = float(batch.step_secs[0])
+    return secs, format_step(secs) + ("" if batch.feasible[0] else ", does not fit")
+
+
+def _measured(result: tf_placer.OptimizeResult, label: str | None) -> float | None:
+    """Finds the median step of the original or of the winner, as it was confirmed or searched."""
+    trial = result.finalists.get(label) if label else None
+    secs: Any = trial.measurement.step_secs if trial else None
+    return statistics.median(secs) if secs else None
+
+
+def _failure(result: tf_placer.OptimizeResult) -> str:
+    failure = result.trials[0].measurement.failure if result.trials else None
+    return failure.kind.value.replace("_", " ") if failure else ""
+
+
+def main() -> None:
+    """Searches, and writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default="rnnlm_2,nmt_2", help="by comma (default two)")
+    parser.add_argument("--machine", default="emulated:4xK80", help="default emulated:4xK80")
+    parser.add_argument("--max_secs", type=float, default=300.0, help="of a search (default 300)")
+    parser.add_argument("--small", action="store_true", help="the models' small sizes")
+    parser.add_argument("--log_dir", default="runs/emulated_live")
+    parser.add_argument("--out_dir", default="benchmarks/results/emulated_live")
+    args = parser.parse_args()
+    models = args.models.split(",")
+    if unknown := set(models) - MODELS.keys():
+        parser.error(f"unknown models: {', '.join(sorted(unknown))}")
+    out = pathlib.Path(args.out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for model in models:
+        rows.append(_row(model, args))
+        text = table(_HEADERS, rows, "l" + "r" * (len(_HEADERS) - 2) + "l")
+        made_by = provenance()
+        (out / "table.txt").write_text(
+            f"{text}\n\nmachine: {args.machine}\ncommand: {made_by['command']}\n"
+            f"computer: {made_by['processor']}, {made_by['cores']} cores\n"
+        )
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
