@@ -123,6 +123,16 @@ class AttachedTest(absltest.TestCase):
         )
 
 
+class EnvironmentTest(absltest.TestCase):
+    def test_a_tensorflow_with_kernels_for_cuda_is_refused(self):
+        build_info = {"is_cuda_build": True}
+        with (
+            mock.patch.object(tf.sysconfig, "get_build_info", return_value=build_info),
+            self.assertRaisesRegex(PassError, "install tensorflow-cpu"),
+        ):
+            emulated.environment(find_machine("emulated:2xK80"))
+
+
 class EmulateCommandTest(absltest.TestCase):
     def emulate(self, *args: str) -> subprocess.CompletedProcess[str]:
         with in_cache_of_tests():

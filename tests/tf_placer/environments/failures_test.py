@@ -155,7 +155,8 @@ class FailureOfErrorTest(parameterized.TestCase):
 class ShortenTest(absltest.TestCase):
     def test_where_several_errors_are_listed_behind_python_stacks_they_are_kept(self):
         message = (
-            "Graph execution error:\n\nDetected at node 'hidden' defined at (most recent call last):\n"
+            "Graph execution error:\n\n"
+            "Detected at node 'hidden' defined at (most recent call last):\n"
             '  File "train.py", line 3, in <module>\n'
             "Node: 'hidden'\n2 root error(s) found.\n"
             "  (0) RESOURCE_EXHAUSTED: OOM when allocating tensor\n\t [[{{node hidden}}]]\n"
