@@ -140,7 +140,10 @@ def _placements(
     rows += [("expert", row) for row in rules.values()]
     metis = make_placer("metis", groups, legal, seed=0, problem=problem)
     rows += [("METIS", row) for row in metis.propose(64)[:_MOST_METIS]]
-    rows.append(("auto", _found_by_auto(problem, folder)))
+    cpu_secs = np.where(on_gpus[problem.groups, 0], problem.compute_secs[:, 0], np.inf)
+    compute_secs = np.column_stack([cpu_secs, problem.compute_secs[:, 1:]])
+    only_gpus = dataclasses.replace(problem, compute_secs=compute_secs)
+    rows.append(("auto", _found_by_auto(only_gpus, folder)))
     known = [row for _, row in rows]
     while len(rows) < count:
         if len(rows) % 3 == 0:

@@ -60,7 +60,10 @@ class Allocator {
     free_.insert({blocks_[block].size, blocks_[block].address, block});
   }
 
-  int64_t size(int32_t block) const { return blocks_[block].size; }
+  // Returns how much memory all blocks take, those that are free among them.
+  int64_t end() const {
+    return last_ < 0 ? 0 : blocks_[last_].address + blocks_[last_].size;
+  }
 
  private:
   static constexpr int64_t kUnit = 256;

@@ -57,7 +57,7 @@ struct Times {
 };
 
 // How the memory of devices is looked at: not at all; by the bytes that they hold; or, on asynchronous
-// devices, by the blocks that an allocator has in use for them.
+// devices, by the blocks that an allocator makes for them.
 enum Memory { kNone, kBytes, kBlocks };
 
 class Step {
@@ -377,20 +377,21 @@ class Step {
     int32_t block = -1;
     if (kMemory == kBlocks) {
       block = allocators_[device].allocate(bytes);
-      bytes = allocators_[device].size(block);
+      peaks[device] = allocators_[device].end();
+    } else {
+      held_[device].bytes += bytes;
+      peaks[device] = std::max(peaks[device], held_[device].bytes);
     }
-    held_[device].bytes += bytes;
-    peaks[device] = std::max(peaks[device], held_[device].bytes);
     return block;
   }
 
   // Lets go what was held on a device, of which only the bytes are known on others.
   void let_go(int64_t device, int64_t bytes, int32_t block) {
     if (block >= 0) {
-      bytes = allocators_[device].size(block);
       allocators_[device].free(block);
+    } else {
+      held_[device].bytes -= bytes;
     }
-    held_[device].bytes -= bytes;
   }
 
   // Lets go the inputs of an operation that nobody else needs; returns of how many bytes.

@@ -22,7 +22,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self.blocks = []  # [bytes, owner or None], by address
-        self.held = self.peak = 0
+        self.peak = 0  # of all blocks, which never become less
 
     def hold(self, owner, size):
         size = math.ceil(size / 256) * 256
@@ -38,13 +38,11 @@ class Blocks:
             at = len(self.blocks)
             self.blocks.append([size, owner])
         self.blocks[at][1] = owner
-        self.held += self.blocks[at][0]
-        self.peak = max(self.peak, self.held)
+        self.peak = sum(each for each, _ in self.blocks)
 
     def let_go(self, owner):
         block = next(block for block in self.blocks if block[1] == owner)
         block[1] = None
-        self.held -= block[0]
         merged = []
         for size, of in self.blocks:
             if merged and of is None and merged[-1][1] is None:
