@@ -33,9 +33,9 @@ from benchmarks.models.catalogue import MODELS, build_model
 from benchmarks.problems.experts import expert_placements
 from benchmarks.simulator.fidelity import kept_placements
 from graph_passes.pipeline import GroupedGraph, group_operations
+from tf_placer import emulated
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
-from tf_placer.emulated.plugin import environment
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.machines.emulated_machine import emulated_machine
@@ -219,7 +219,10 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     command = [sys.executable, "-m", "benchmarks.simulator.emulated_steps", str(folder)]
     command += ["--steps", str(args.steps)]
     subprocess.run(
-        command, check=True, env=environment(machine, _environment()), timeout=_TIMEOUT_SECS
+        command,
+        check=True,
+        env=emulated.environment(machine, _environment()),
+        timeout=_TIMEOUT_SECS,
     )
     lines = [json.loads(line) for line in (folder / "measured.jsonl").read_text().splitlines()]
     lines.sort(key=lambda line: line["placement"])

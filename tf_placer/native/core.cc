@@ -39,6 +39,9 @@ struct TracedTransfer {
   double request_secs;
   double start_secs;
   double end_secs;
+  double hold_secs;      // when its destination begins to hold what is sent
+  int64_t begin_moment;  // see `Step::moment`
+  int64_t end_moment;
   int64_t order;  // among the requests of one instant
   int32_t output;
   int32_t source;
@@ -139,12 +142,13 @@ void tf_placer_simulate(Step* step, const int32_t* placements, int64_t num_place
 // times: [num_operations], gets when they started and ended.
 // ready_secs: [num_operations], gets when they were ready.
 // causes: [num_operations], gets the job that each waited for last, or -1.
+// moments: [num_operations], gets when each was handed over, or -1; see `Step::moment`.
 // transfers: [max_transfers], gets the transfers, in the order in which they were requested.
 //
 // Returns how many transfers there are.
 int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
                         int64_t* peak_bytes, Times* times, double* ready_secs,
-                        int32_t* causes, TracedTransfer* transfers) {
+                        int32_t* causes, int64_t* moments, TracedTransfer* transfers) {
   const int64_t num_operations = step->tables().num_operations;
   try {
     std::vector<Times> job_times(step->max_jobs());
@@ -155,12 +159,16 @@ int64_t tf_placer_trace(Step* step, const int32_t* placement, double* step_secs,
       times[operation] = job_times[operation];
       ready_secs[operation] = step->requested_secs(operation);
       causes[operation] = step->cause(operation);
+      moments[operation] = step->moment(operation);
     }
     for (int64_t number = 0; number < step->num_transfers(); ++number) {
       const Times& when = job_times[num_operations + number];
       transfers[number] = {step->requested_secs(num_operations + number),
                            when.start_secs,
                            when.end_secs,
+                           step->hold_secs(number, when.start_secs),
+                           step->moment(num_operations + number),
+                           step->end_moment(number),
                            step->order(number),
                            step->output(number),
                            step->source(number),

@@ -158,7 +158,7 @@ def core() -> ctypes.CDLL:
         ("make_step", pointer, [pointer]),
         ("free_step", None, [pointer]),
         ("simulate", None, [*[pointer] * 2, int64, ctypes.c_bool, double, *[pointer] * 3]),
-        ("trace", int64, [pointer] * 8),
+        ("trace", int64, [pointer] * 9),
         ("draw_move", int64, [*[pointer] * 5, double]),
         ("make_chain", pointer, [*[pointer] * 3, ctypes.c_bool]),
         ("free_chain", None, [pointer]),

@@ -89,7 +89,10 @@ class Step {
         lanes_(kLanes * tables.num_devices),
         num_wanting_(tables.num_devices),
         allocators_(has_streams_ ? tables.num_devices : 0),
-        first_output_(tables.num_operations + 1) {
+        first_output_(tables.num_operations + 1),
+        moments_(has_streams_ ? max_jobs_ : 0),
+        end_moments_(has_streams_ ? tables.max_transfers : 0),
+        request_secs_(has_streams_ ? tables.max_transfers : 0) {
     std::fill_n(static_cast<int32_t*>(num_wanting_), tables.num_devices, 0);
     int64_t output = 0;
     for (int64_t operation = 0; operation <= tables.num_operations; ++operation) {
@@ -192,6 +195,18 @@ class Step {
   }
   int32_t source(int64_t transfer) const { return transfers_[transfer].source; }
   int32_t output(int64_t transfer) const { return transfers_[transfer].output; }
+  // When an operation was handed to its asynchronous device, or a transfer from or to one requested,
+  // among all of this and the ends of transfers; -1 on other devices.
+  int64_t moment(int64_t job) const {
+    const int64_t transfer = job - tables_.num_operations;
+    if (!has_streams_) return -1;
+    return (transfer < 0 ? has_stream(jobs_[job].device) : has_lane(transfer)) ? moments_[job] : -1;
+  }
+  int64_t end_moment(int64_t transfer) const { return has_streams_ ? end_moments_[transfer] : -1; }
+  // When the destination of a transfer begins to hold what is sent.
+  double hold_secs(int64_t transfer, double start_secs) const {
+    return has_streams_ && has_lane(transfer) ? request_secs_[transfer] : start_secs;
+  }
   int64_t order(int64_t transfer) const {
     return ranks_[tables_.num_operations + transfer].order;
   }
@@ -467,6 +482,7 @@ class Step {
     const int32_t device = jobs_[operation].device, cause = jobs_[operation].cause;
     const double secs = jobs_[operation].secs;
     jobs_[operation].ready_secs = now;
+    moments_[operation] = num_moments_++;
     double start_secs = now;
     if (secs > 0.0) {
       Stream& stream = streams_[device];
@@ -515,6 +531,8 @@ class Step {
       jobs_[job].cause = streams_[device].last;
     }
     jobs_[job].ready_secs = begin_secs;
+    moments_[job] = num_moments_++;
+    request_secs_[transfer] = now;
     if (kMemory != kNone) {
       const int64_t bytes = tables_.outputs[transfers_[transfer].output].bytes;
       if (has_stream(ends[1])) {
@@ -707,6 +725,12 @@ class Step {
   Records<int32_t> num_wanting_;  // by device, the readers there of one output
   std::vector<Allocator> allocators_;  // by device
   std::vector<int32_t> first_output_;  // by operation
+  // When operations were handed over and transfers requested, and when those ended, in the order in
+  // which that was done, which may be much at one instant.
+  Records<int64_t> moments_;      // by job
+  Records<int64_t> end_moments_;  // by transfer
+  Records<double> request_secs_;  // by transfer
+  int64_t num_moments_ = 0;
   double step_secs_ = 0.0;
   int32_t last_job_ = -1;  // the one that ended last
   int64_t num_jobs_ = 0;
@@ -714,6 +738,7 @@ class Step {
 
 template <Memory kMemory>
 int64_t Step::start(int64_t* peaks) {
+  num_moments_ = 0;
   for (int64_t device = 0; device < tables_.num_devices; ++device) {
     started_secs_[device] = 0.0;
     streams_[device] = {0.0, -1};
@@ -812,6 +837,7 @@ bool Step::run(double limit_secs, int64_t* peaks, Times* times) {
           server.is_changed = true;
           changed_channels_[num_changed_channels++] = channel;
         }
+        if (has_streams_) end_moments_[transfer] = num_moments_++;
         if (kMemory != kNone) {
           // The readers of the copy do not need the original any more.
           originals_[output].num_users -= copies_[transfer].num_users;

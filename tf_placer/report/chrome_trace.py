@@ -200,8 +200,7 @@ class _Process:
     def _memory(self) -> Iterator[_Event]:
         held, trace = holdings(self._trace), self._trace
         for device, label in enumerate(self._labels):
-            here = trace.operation_devices == device
-            levels = memory_levels(held.on(device), int(self._problem.resident_bytes[here].sum()))
+            levels = memory_levels(trace, device, held.on(device))
             for secs, level in zip(levels.secs.tolist(), levels.levels.tolist(), strict=True):
                 yield {
                     "ph": "C",

@@ -203,11 +203,14 @@ def _memory(report: StepReport, labels: Mapping[str, str]) -> str:
             format_bytes(device.output_bytes),
             format_bytes(device.copy_bytes),
             format_bytes(device.temporary_bytes),
+            format_bytes(device.unused_bytes),
         ]
         for device in _holding(report)
     ]
-    headers = ["device", "peak", "at", "resident", "outputs", "copies", "temporary"]
-    return table(headers, rows, "lrrrrrr") if rows else ""
+    headers = ["device", "peak", "at", "resident", "outputs", "copies", "temporary", "unused"]
+    if not any(device.unused_bytes for device in report.devices):
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    return table(headers, rows, "l" + "r" * (len(headers) - 1)) if rows else ""
 
 
 def _holders(report: StepReport, labels: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from tf_placer.simulation.simulator import StepTrace
+from tf_placer.simulation.simulator import StepTrace, Transfers
 
 __all__ = ["PathItem", "Wait", "critical_jobs", "critical_path"]
 
@@ -29,8 +29,9 @@ class PathItem:
         end_secs: when it ends.
         waited_for: why it did not start earlier, which is the item before it. "input": something
             from the same device. "transfer": something from another device. "device": an operation
-            that kept the device busy. "channel": a transfer that kept the channel busy. "nothing":
-            it starts with the step.
+            that kept the device busy, or, of a transfer, the stream of one of its ends. "channel":
+            a transfer that kept the channel busy, or came before it in its lane. "nothing": it
+            starts with the step.
     """
 
     kind: Literal["compute", "transfer", "control"]
@@ -78,11 +79,22 @@ def critical_jobs(trace: StepTrace) -> list[tuple[int, Wait]]:
             waited_for = "nothing"
         elif start_secs[job] > ready_secs[job]:
             waited_for = "device" if job < num_operations else "channel"
-        else:
+        elif job < num_operations:
             waited_for = "input" if before < num_operations else "transfer"
+        else:
+            waited_for = _wait_of_transfer(transfers, job - num_operations, before, num_operations)
         path.append((job, waited_for))
         job = before
     return path[::-1]
+
+
+def _wait_of_transfer(transfers: Transfers, transfer: int, before: int, first: int) -> Wait:
+    """Says why a transfer was not requested earlier, given the job that ended then."""
+    if before < first:
+        # Streams also come to a transfer behind operations that it has nothing to do with.
+        return "input" if before == transfers.producers[transfer] else "device"
+    arrived = transfers.destinations[before - first] == transfers.sources[transfer]
+    return "transfer" if arrived else "channel"
 
 
 def _item(trace: StepTrace, job: int, waited_for: Wait) -> PathItem:

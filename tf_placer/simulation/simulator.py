@@ -55,6 +55,9 @@ class Transfers:
         start_secs: float64 [num_transfers], when its channel was free for it.
         end_secs: float64 [num_transfers], when the readers on the destination had it.
         causes: int32 [num_transfers], the job that each waited for last; see `StepTrace.causes`.
+        hold_secs: float64 [num_transfers], when the destination began to hold it.
+        begin_moments: int64 [num_transfers], when it was requested; see `StepTrace.moments`.
+        end_moments: int64 [num_transfers], when it ended, likewise.
     """
 
     tensors: np.ndarray
@@ -66,6 +69,9 @@ class Transfers:
     start_secs: np.ndarray
     end_secs: np.ndarray
     causes: np.ndarray
+    hold_secs: np.ndarray
+    begin_moments: np.ndarray
+    end_moments: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,6 +87,9 @@ class StepTrace:
             handed to its asynchronous device.
         causes: int32 [num_operations], the job that each waited for last, and started when that had
             ended; -1 for none. Jobs are the operations and, numbered behind them, the transfers.
+        moments: int64 [num_operations], when it was handed to its asynchronous device: a place
+            among all that is handed over, and the requests and ends of transfers, in the order in
+            which that was done. -1 on other devices.
         transfers: what went from device to device.
         peak_bytes: int64 [num_devices], the most that each device held at once.
         step_secs: when the last operation ended.
@@ -92,6 +101,7 @@ class StepTrace:
     end_secs: np.ndarray
     ready_secs: np.ndarray
     causes: np.ndarray
+    moments: np.ndarray
     transfers: Transfers
     peak_bytes: np.ndarray
     step_secs: float
@@ -221,6 +231,7 @@ class Simulator:
             end_secs=step.times["end_secs"].copy(),
             ready_secs=step.ready_secs,
             causes=number[step.causes],
+            moments=step.moments,
             transfers=self._transfers(step.transfers[order], number),
             peak_bytes=step.peak_bytes,
             step_secs=step.step_secs,
@@ -239,6 +250,9 @@ class Simulator:
             start_secs=transfers["start_secs"].copy(),
             end_secs=transfers["end_secs"].copy(),
             causes=number[transfers["cause"]],
+            hold_secs=transfers["hold_secs"].copy(),
+            begin_moments=transfers["begin_moment"].copy(),
+            end_moments=transfers["end_moment"].copy(),
         )
 
     def _checked(self, placements: np.ndarray) -> np.ndarray:

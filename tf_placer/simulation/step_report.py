@@ -54,12 +54,15 @@ class DeviceReport:
             run at a time.
         copy_secs: seconds in which something is sent from it or to it.
         memory_bytes: what it can hold.
-        peak_bytes: the most that it holds, which is the sum of the next four.
+        peak_bytes: the most that it holds, which is the sum of the next five.
         resident_bytes: what it holds for the whole step.
         output_bytes: tensors made there that it holds at the peak.
         copy_bytes: tensors received there that it holds at the peak.
         temporary_bytes: what the operations that run at the peak hold beside those.
-        peak_secs: when it holds the most for the first time.
+        unused_bytes: what an allocator needs beside those, because blocks do not fit; 0 on devices
+            that are not asynchronous, or far from full.
+        peak_secs: when it holds the most for the first time; of an asynchronous device, when its
+            stream comes to what it is handed then.
         holders: the largest of what it holds at the peak beside what is resident, at most ten, the
             largest first.
     """
@@ -77,6 +80,7 @@ class DeviceReport:
     output_bytes: int
     copy_bytes: int
     temporary_bytes: int
+    unused_bytes: int
     peak_secs: float
     holders: tuple[Holder, ...]
 
@@ -173,9 +177,8 @@ def _device(trace: StepTrace, device: int, held: Holdings) -> DeviceReport:
     moves = (transfers.sources == device) | (transfers.destinations == device)
     busy_secs = _covered_secs(trace.start_secs[here], trace.end_secs[here])
     resident_bytes = int(problem.resident_bytes[here].sum())
-    levels = memory_levels(held, resident_bytes)
-    peak_secs = float(levels.secs[levels.peak])
-    at_peak = held.at(peak_secs)
+    levels = memory_levels(trace, device, held)
+    at_peak = held.at(float(levels.instants[levels.peak]))
     largest = np.argsort(-at_peak.sizes, kind="stable")[:_MAX_HOLDERS]
     kind_bytes = [int(at_peak.sizes[at_peak.kinds == kind].sum()) for kind in _HOLDER_KINDS]
     return DeviceReport(
@@ -187,12 +190,13 @@ def _device(trace: StepTrace, device: int, held: Holdings) -> DeviceReport:
         compute_secs=float((trace.end_secs[here] - trace.start_secs[here]).sum()),
         copy_secs=_covered_secs(transfers.start_secs[moves], transfers.end_secs[moves]),
         memory_bytes=problem.devices[device].memory_bytes,
-        peak_bytes=int(levels.levels[levels.peak]),
+        peak_bytes=int(trace.peak_bytes[device]),
         resident_bytes=resident_bytes,
         output_bytes=kind_bytes[0],
         copy_bytes=kind_bytes[1],
         temporary_bytes=kind_bytes[2],
-        peak_secs=peak_secs,
+        unused_bytes=int(trace.peak_bytes[device] - levels.levels[levels.peak]),
+        peak_secs=float(levels.secs[levels.peak]),
         holders=tuple(
             Holder(
                 _HOLDER_KINDS[int(at_peak.kinds[i])],

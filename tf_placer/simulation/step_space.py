@@ -19,6 +19,9 @@ _TRACED_TRANSFER = np.dtype(
         ("request_secs", np.float64),
         ("start_secs", np.float64),
         ("end_secs", np.float64),
+        ("hold_secs", np.float64),
+        ("begin_moment", np.int64),
+        ("end_moment", np.int64),
         ("order", np.int64),
         ("output", np.int32),
         ("source", np.int32),
@@ -40,6 +43,8 @@ class TracedStep:
             were handed to an asynchronous device.
         causes: int32 [num_operations], the job that each waited for last; -1 for none. Jobs are the
             operations and, numbered behind them, the transfers.
+        moments: int64 [num_operations], when each was handed to its asynchronous device, among all
+            that and the requests and ends of transfers; -1 on other devices.
         transfers: [num_transfers], records, in the order in which they were requested: `order` is
             the place among the requests of one instant, `output` a row of the table of outputs,
             `cause` the job that it waited for last.
@@ -50,6 +55,7 @@ class TracedStep:
     times: np.ndarray
     ready_secs: np.ndarray
     causes: np.ndarray
+    moments: np.ndarray
     transfers: np.ndarray
 
 
@@ -118,6 +124,7 @@ class StepSpace:
         times = np.zeros(tables.num_operations, _TIMES)
         ready_secs = np.zeros(tables.num_operations)
         causes = np.zeros(tables.num_operations, np.int32)
+        moments = np.zeros(tables.num_operations, np.int64)
         transfers = np.empty(tables.max_transfers, _TRACED_TRANSFER)
         num_transfers = core().tf_placer_trace(
             self._step,
@@ -127,6 +134,7 @@ class StepSpace:
             pointer_to(times, _TIMES),
             pointer_to(ready_secs, np.float64),
             pointer_to(causes, np.int32),
+            pointer_to(moments, np.int64),
             pointer_to(transfers, _TRACED_TRANSFER),
         )
         if num_transfers < 0:
@@ -137,5 +145,6 @@ class StepSpace:
             times,
             ready_secs,
             causes,
+            moments,
             transfers[:num_transfers].copy(),
         )

@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 import json
 
+import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.simulation.traces import make_problem, make_trace, random_traces
@@ -181,10 +182,29 @@ class RandomStepsTest(absltest.TestCase):
             for device in report.devices:
                 parts = device.output_bytes + device.copy_bytes + device.temporary_bytes
                 self.assertEqual(device.peak_bytes, device.resident_bytes + parts)
+                self.assertEqual(device.unused_bytes, 0)
                 held = sum(holder.bytes for holder in device.holders)
                 self.assertLessEqual(held, parts)
                 if len(device.holders) < 10:
                     self.assertEqual(held, parts)
+
+    def test_memory_of_asynchronous_devices_is_what_the_simulator_says(self):
+        in_blocks = 0
+        for trace in random_traces(seed=6, count=300, asynchronous_share=0.7):
+            devices = trace.problem.devices
+            report = step_report(trace)
+            self.assertEqual([d.peak_bytes for d in report.devices], trace.peak_bytes.tolist())
+            for device in report.devices:
+                parts = device.output_bytes + device.copy_bytes + device.temporary_bytes
+                all_parts = device.resident_bytes + parts + device.unused_bytes
+                self.assertEqual(device.peak_bytes, all_parts)
+                self.assertBetween(device.peak_secs, 0.0, trace.step_secs)
+            unused = np.array([device.unused_bytes for device in report.devices])
+            self.assertTrue((unused >= 0).all())
+            self.assertFalse(unused[[not device.is_asynchronous for device in devices]].any())
+            in_blocks += unused.any()
+        # In some of them blocks count, and in some bytes alone.
+        self.assertBetween(in_blocks, 30, 270)
 
     def test_busy_and_copying_seconds_are_those_in_which_something_runs(self):
         for trace in random_traces(seed=2, count=100):
@@ -215,7 +235,10 @@ class RandomStepsTest(absltest.TestCase):
 
     def test_the_critical_path_has_no_gap_from_start_to_end(self):
         reasons = set()
-        for trace in random_traces(seed=4, count=300):
+        for trace in itertools.chain(
+            random_traces(seed=4, count=300),
+            random_traces(seed=7, count=200, asynchronous_share=0.7),
+        ):
             path = step_report(trace).critical_path
             self.assertEqual(path[0].start_secs, 0.0)
             self.assertEqual(path[0].waited_for, "nothing")
@@ -226,8 +249,10 @@ class RandomStepsTest(absltest.TestCase):
                 # What comes before is of the kind that the reason says, and in the right place.
                 is_transfer = before.kind != "compute"
                 self.assertEqual(is_transfer, item.waited_for in ("transfer", "channel"))
-                if item.waited_for in ("input", "device"):
+                if item.waited_for == "input":
                     self.assertEqual(before.device, item.device)
+                if item.waited_for == "device":
+                    self.assertIn(before.device, (item.device, item.destination))
                 if item.waited_for == "transfer":
                     self.assertEqual(before.destination, item.device)
                 if item.kind != "compute" and item.waited_for == "input":

@@ -362,8 +362,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
     chart.xaxis.axis_label = "ms"
     chart.yaxis.axis_label = "% of its memory"
     for number, device in enumerate(trace.problem.devices):
-        resident_bytes = int(trace.problem.resident_bytes[trace.operation_devices == number].sum())
-        levels = memory_levels(held.on(number), resident_bytes)
+        levels = memory_levels(trace, number, held.on(number))
         secs, values = _thinned(levels.secs, levels.levels)
         colour = DEVICE_COLOURS[number % len(DEVICE_COLOURS)]
         share = 100.0 * values / max(device.memory_bytes, 1)
