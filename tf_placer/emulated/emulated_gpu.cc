@@ -66,6 +66,8 @@ using Nanos = std::int64_t;
 
 // Tensors of more elements are not computed in the mode "times".
 constexpr std::int64_t kSmallElements = 1024;
+// More conditions than these, such as those of dropout, decide about nothing, and are not set.
+constexpr std::int64_t kMostConditions = 1 << 20;
 // Copies of more bytes are not made in the mode "times": they would cost the host real time.
 constexpr std::uint64_t kSmallBytes = 64 << 10;
 constexpr int kHost = -1;
@@ -899,7 +901,7 @@ class Emulation {
 
   // Gives values that nothing stumbles over to what control flow, or a check, may look at.
   static void Fill(Tensor* tensor) {
-    if (tensor->dtype() == tensorflow::DT_BOOL) {
+    if (tensor->dtype() == tensorflow::DT_BOOL && tensor->NumElements() <= kMostConditions) {
       std::memset(tensor->data(), 1, tensor->TotalBytes());
     } else if (tensor->NumElements() <= kSmallElements) {
       std::memset(tensor->data(), 0, tensor->TotalBytes());

@@ -67,7 +67,7 @@ class TimesTest(absltest.TestCase):
         made = graphs.shared("small_convnet")
         graph = read_source(made.graph, made.fetches, made.feeds).op_graph
         expected = analytic_costs(graph, find_machine("2xK80")).compute_secs[:, 1]
-        traced = run("emulated:2xK80", "trace", "memory")["trace"]["kernels"]
+        traced = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["kernels"]
         grouped = group_operations(graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, emulated_steps.DEVICES)
         on_gpu = legal[grouped.grouping.of_operations(grouped.colocation), 1] & graph.needed
@@ -81,7 +81,7 @@ class TimesTest(absltest.TestCase):
     def test_copies_take_the_latency_and_the_bytes_of_the_link(self):
         machine = find_machine("2xK80")
         link = machine.links[0]
-        copies = run("emulated:2xK80", "trace", "memory")["trace"]["copies"]
+        copies = run("emulated:2xK80", "trace", "touched", "memory")["trace"]["copies"]
         for label, micros in copies:
             num_bytes = int(re.search(r"(\d+) bytes", label)[1])
             expected = link.latency_secs + num_bytes / link.bandwidth_bytes_per_sec
@@ -90,7 +90,7 @@ class TimesTest(absltest.TestCase):
         self.assertNotEmpty(copies)
 
     def test_memory_is_what_tensorflow_gets_of_it_and_can_run_out(self):
-        found = run("emulated:2xK80", "trace", "memory")
+        found = run("emulated:2xK80", "trace", "touched", "memory")
         machine = find_machine("emulated:2xK80")
         self.assertEqual(
             found["trace"]["memory_limits"][1:],
@@ -98,13 +98,18 @@ class TimesTest(absltest.TestCase):
         )
         self.assertIn("OOM when allocating tensor", found["memory"])
 
+    def test_large_tensors_and_conditions_take_no_memory_of_the_host(self):
+        touched = run("emulated:2xK80", "trace", "touched", "memory")["touched"]
+        # The conditions alone are four times as much.
+        self.assertLess(touched, 64 << 20)
+
 
 class AttachedTest(absltest.TestCase):
     """The GPUs of a program under `emulate`, which are attached to it."""
 
     def test_they_are_those_that_sessions_see_with_their_memory(self):
         spec = "emulated:2xK80"
-        run(spec, "trace", "memory")  # Skips where nothing can be compiled.
+        run(spec, "trace", "touched", "memory")  # Skips where nothing can be compiled.
         config = tf.compat.v1.ConfigProto()
         config.gpu_options.visible_device_list = "1"
         config.gpu_options.per_process_gpu_memory_fraction = 0.25
@@ -144,7 +149,7 @@ class EmulateCommandTest(absltest.TestCase):
             )
 
     def test_a_command_gets_the_variables_that_are_printed_without_one(self):
-        run("emulated:2xK80", "trace", "memory")  # Skips where nothing can be compiled.
+        run("emulated:2xK80", "trace", "touched", "memory")  # Skips where nothing can be compiled.
         printed = self.emulate("2xK80").stdout
         self.assertIn("export TF_PLUGGABLE_DEVICE_LIBRARY_PATH=", printed)
         shown = self.emulate("2xK80", "--", "printenv", "TF_PLACER_EMULATED").stdout.strip()

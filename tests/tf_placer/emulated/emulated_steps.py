@@ -6,6 +6,8 @@ Run by `emulated_gpu_test.py` with the environment of an emulated machine.
 from __future__ import annotations
 
 import json
+import pathlib
+import resource
 import sys
 from typing import Any
 
@@ -120,11 +122,28 @@ def exhaust_memory() -> str:
     return ""
 
 
+def touch_large_tensors() -> int:
+    """Makes large tensors and conditions on a GPU: the bytes of the host that it takes."""
+    with tf.Graph().as_default() as graph, tf.device("/GPU:0"):
+        values = tf.random.normal([1 << 28])
+        total = tf.reduce_sum(tf.where(values > 0.5, values, -values))
+    with tf1.Session(graph=graph, config=_CONFIG) as session:
+        before = _resident_bytes()
+        session.run(total)
+        return _resident_bytes() - before
+
+
+def _resident_bytes() -> int:
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
 if __name__ == "__main__":
     tests = {
         "values": compare_values,
         "convolutions": optimize_convolutions,
         "trace": trace_step,
         "memory": exhaust_memory,
+        "touched": touch_large_tensors,
     }
     print(json.dumps({name: tests[name]() for name in sys.argv[1:]}))
