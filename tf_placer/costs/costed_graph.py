@@ -29,6 +29,7 @@ from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.sources import Source
+from tf_placer.machines.emulated_machine import emulation_options
 from tf_placer.machines.lookup import computer_memory_bytes
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -123,6 +124,9 @@ def cost_graph(
 ) -> CostedGraph:
     """Finds out what a graph costs on a machine: measured where it is there, else computed.
 
+    Kernels of emulated GPUs that compute shapes alone take what is computed, so nothing is
+    measured there either, although their CPU is the computer's own.
+
     The links of a machine are measured once, and then are those in the user's cache directory.
     Those that cannot be measured, or that there is no time to measure, are taken for those of the
     machine's description or usual ones of the kind of machine, which is said and not kept.
@@ -154,7 +158,7 @@ def cost_graph(
     grouped = group_operations(source.op_graph, granularity)
     soft = session_config is not None and session_config.allow_soft_placement
     check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
-    if machine.kind == "described":
+    if machine.kind == "described" or (machine.kind == "emulated" and not machine.computes_values):
         costs = analytic_costs(source.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:
@@ -171,6 +175,9 @@ def cost_graph(
                 "them one iteration counts. Feed arrays of the sizes that your steps have, or give "
                 "maximum_iterations to tf.while_loop"
             )
+        if machine.kind == "emulated":
+            report(f"the costs are those that the description of {machine.spec} gives")
+            machine, costs = _slowed(machine, costs, emulation_options(machine.spec).slowdown)
         return CostedGraph(grouped, machine, costs)
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(scratch_directory(work_dir))
@@ -198,6 +205,22 @@ def cost_graph(
                 left_secs=end_secs - time.monotonic(),
             )
     return CostedGraph(grouped, _with_memory(machine), costs)
+
+
+def _slowed(
+    machine: Machine, costs: OperationCosts, slowdown: float
+) -> tuple[Machine, OperationCosts]:
+    """Makes links and operations take so many times as long."""
+    links = tuple(
+        dataclasses.replace(
+            link,
+            latency_secs=slowdown * link.latency_secs,
+            bandwidth_bytes_per_sec=link.bandwidth_bytes_per_sec / slowdown,
+        )
+        for link in machine.links
+    )
+    secs = slowdown * costs.compute_secs
+    return dataclasses.replace(machine, links=links), dataclasses.replace(costs, compute_secs=secs)
 
 
 def _with_links(

@@ -13,6 +13,7 @@ from graph_passes.errors import GraphError
 from graph_passes.placement import Placement
 from tests import graph_parts, graphs
 from tf_placer.costs import costed_graph
+from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.costs.given_placement import asked_devices, nearest_assignment
 from tf_placer.environments.session import WorkerStartError
@@ -29,6 +30,20 @@ _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _PAIR = Machine(
     "a pair", "attached", tuple(Device(f"{_CPU[:-1]}{i}", "CPU", 10**9) for i in range(2))
 )
+
+
+class EmulatedTest(tf.test.TestCase):
+    def test_where_only_shapes_are_computed_the_costs_are_those_of_the_description(self):
+        made = graphs.shared("matmul_chain")
+        source = read_source(made.graph, made.fetches, made.feeds)
+        described = find_machine("2xK80")
+        expected = analytic_costs(source.op_graph, described)
+        costed = cost_graph(source, find_machine("emulated:2xK80,slowdown=2"), steps=3)
+        self.assertEqual(costed.costs.source, "analytic")
+        self.assertAllClose(costed.costs.compute_secs, 2 * expected.compute_secs)
+        link, slowed = described.links[0], costed.machine.links[0]
+        self.assertEqual(slowed.latency_secs, 2 * link.latency_secs)
+        self.assertEqual(slowed.bandwidth_bytes_per_sec, link.bandwidth_bytes_per_sec / 2)
 
 
 class LinksTest(tf.test.TestCase):
@@ -70,7 +85,7 @@ class LinksTest(tf.test.TestCase):
             self.keep_links.assert_not_called()
 
     def test_a_described_machine_that_is_emulated_keeps_its_links_then(self):
-        emulated = find_machine("emulated:2xK80")
+        emulated = find_machine("emulated:2xK80,values")
         for calibrate, why in (
             (mock.Mock(side_effect=SearchError("no memory")), "no memory"),
             (self.fail, "there is no time to measure them"),
@@ -80,7 +95,7 @@ class LinksTest(tf.test.TestCase):
             self.assertEqual(machine.links, emulated.links)
             self.assertEqual(
                 self.lines[-1],
-                f"the links of emulated:2xK80 are those of its description: {why}",
+                f"the links of emulated:2xK80,values are those of its description: {why}",
             )
             self.keep_links.assert_not_called()
 
