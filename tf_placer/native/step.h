@@ -400,7 +400,7 @@ class Step {
     return block;
   }
 
-  // Lets go what was held on a device, of which only the bytes are known on others.
+  // Lets go what was held on a device: its block, or, without one, its bytes.
   void let_go(int64_t device, int64_t bytes, int32_t block) {
     if (block >= 0) {
       allocators_[device].free(block);
@@ -409,7 +409,7 @@ class Step {
     }
   }
 
-  // Lets go the inputs of an operation that nobody else needs; returns of how many bytes.
+  // Lets go the inputs of an operation that nobody else needs.
   template <Memory kMemory>
   void let_go_inputs(int64_t operation, int64_t device) {
     const uint32_t end = tables_.operations[operation + 1].first_input;
