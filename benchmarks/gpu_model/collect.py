@@ -48,7 +48,7 @@ _ATTRIBUTES = (
     *("strides", "padding", "explicit_paddings", "dilations", "data_format", "ksize"),
     *("keep_dims", "axis", "is_training", "num_split", "use_nesterov"),
 )
-# What is left out where it has the value that TensorFlow takes when nobody says one.
+# Attributes that are left out where they have the default value of TensorFlow.
 _DEFAULTS: Mapping[str, Any] = {
     "dilations": [1, 1, 1, 1],
     "explicit_paddings": [],

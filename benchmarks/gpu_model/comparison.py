@@ -139,7 +139,7 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What was measured on a device beside a class of the catalogue.
+    """Measurements of a device beside a class of the catalogue.
 
     Attributes:
         kinds: by kind, the heaviest first.

@@ -1,4 +1,4 @@
-"""What `optimize` finds live on emulated GPUs for models of the papers at full size.
+"""Searches live on emulated GPUs for models of the papers at full size.
 
 Beside each measured step stands what the simulator says of it. One GPU is where TensorFlow puts a
 graph that names no device. Steps on emulated GPUs compute no values, so nothing is said about
@@ -18,10 +18,8 @@ import numpy as np
 import tf_placer
 from benchmarks.harness.provenance import provenance
 from benchmarks.models.catalogue import MODELS, build_model
-from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement
-from tf_placer.costs.analytic import analytic_costs
-from tf_placer.costs.costed_graph import CostedGraph
+from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.lookup import find_machine
 from tf_placer.simulation.simulator import Simulator
@@ -49,20 +47,21 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
     )
     searched_secs = time.monotonic() - begin
     source = read_source(built.graph, [built.train_op], feeds, built.initializer)
-    machine = find_machine(args.machine)
-    grouped = group_operations(source.op_graph)
-    costed = CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine))
+    costed = cost_graph(source, find_machine(args.machine), steps=0)
     one_gpu_secs, one_gpu_text = _simulate(costed, None)
-    found_secs, found_text = _simulate(costed, result.placement)
+    found_text = promised = ""
+    if result.placement is not None:
+        found_secs, found_text = _simulate(costed, result.placement)
+        promised = f"{one_gpu_secs / found_secs:.2f}x"
     one_secs, best_secs = _measured(result, "original"), _measured(result, result.winner)
     return [
         model,
         format_step(one_secs) if one_secs else _failure(result),
         one_gpu_text,
         format_step(best_secs) if best_secs else "",
-        found_text if result.placement else "",
+        found_text,
         f"{one_secs / best_secs:.2f}x" if one_secs and best_secs else "",
-        f"{one_gpu_secs / found_secs:.2f}x" if result.placement else "",
+        promised,
         str(len(result.trials)),
         format_duration(searched_secs),
         result.reason,

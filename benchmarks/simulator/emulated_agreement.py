@@ -84,7 +84,7 @@ class Agreement:
 
     @property
     def ran(self) -> np.ndarray:
-        """Whether TensorFlow had the memory, bool [num_placements]."""
+        """True where TensorFlow had the memory, bool [num_placements]."""
         return np.isfinite(self.measured_secs)
 
     def row(self, model: str, machine: str) -> list[str]:
@@ -324,7 +324,7 @@ def main() -> None:
     for machine in machines:
         for model in models:
             found[model, machine] = _compare(model, machine, args)
-            # What is there already is worth having if the rest never comes.
+            # Pairs that are done are kept if the others never come.
             print(_write(args, found), flush=True)
 
 

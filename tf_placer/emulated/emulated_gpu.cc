@@ -209,7 +209,7 @@ Event* Of(SP_Event event) { return reinterpret_cast<Event*>(event); }
 std::mutex streams_mutex;
 std::set<Stream*> streams;
 
-// What a trace says of a stream: a kernel or a copy.
+// A kernel or a copy on a stream, for traces.
 struct Traced {
   int ordinal, stream;
   bool is_copy;
@@ -630,7 +630,7 @@ double EinsumMultiplications(const std::string& equation, const std::vector<Tens
     const std::string after = dots == std::string::npos ? "" : subscripts.substr(dots + 3);
     std::vector<std::string> labels;
     for (char label : before) labels.emplace_back(1, label);
-    // What the dots stand for is matched from the right.
+    // Dimensions behind the dots are matched from the right.
     const int hidden = dots == std::string::npos
                            ? 0
                            : inputs[k].dims() - static_cast<int>(before.size() + after.size());
@@ -666,7 +666,7 @@ struct Inferred {
   std::vector<TensorShape> outputs;
 };
 
-// What kernels with and without a callback share.
+// The common part of kernels with and without a callback.
 class Emulation {
  public:
   Emulation(OpKernelConstruction* construction, const OpKernel& own)

@@ -79,7 +79,7 @@ def shorten(message: str) -> str:
     lines = [line.strip() for line in text.splitlines()]
     kept = [line for line in lines if line and not noise.match(line)]
     if not kept:
-        # Where several errors are listed, no line but theirs may say what happened.
+        # The lines of listed errors may be the only ones that say what happened.
         listed = (re.match(r"\(\d+\)\s+(.+)", line) for line in lines)
         kept = [match[1] for match in listed if match]
     result = " ".join(" ".join(dict.fromkeys(kept)).split()) or " ".join(message.split())

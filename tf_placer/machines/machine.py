@@ -123,7 +123,7 @@ class Machine:
 
     @property
     def in_one_process(self) -> bool:
-        """Whether sessions run in the process that holds all devices."""
+        """True where sessions run in the process that holds all devices."""
         return self.kind in ("attached", "emulated")
 
     @property

@@ -17,7 +17,7 @@ from tf_placer import emulated
 from tf_placer.machines.lookup import find_machine
 from tf_placer.native_pass.building import PassError
 
-# Every so manieth kind, without those whose values are known to depend on chance on GPUs.
+# Every sixth kind runs, but for those whose values depend on chance on GPUs.
 _STRIDE = 6
 _BY_CHANCE = frozenset(["variable_by_name_of_operation"])
 

@@ -170,7 +170,7 @@ class GraphProblemTest(tf.test.TestCase):
         problem = _problem(self.small())
         self.assertEqual([device.name for device in problem.devices], list(_NAMES))
         self.assertEqual([device.kind for device in problem.devices], ["CPU", "GPU", "GPU"])
-        # What runs first among what is ready is not known, nor is the last of the memory to be had.
+        # A share of the memory stays free, because the order of ready operations is not known.
         self.assertEqual(problem.devices[2].memory_bytes, int(0.97 * (10**9 + 2)))
         self.assertEqual([d.is_asynchronous for d in problem.devices], [False, True, True])
         self.assertLen(problem.links, 6)

@@ -68,7 +68,7 @@ class Bytes(Blocks):
 
 
 class StreamMemory:
-    """What asynchronous devices hold, in the order in which they are handed operations."""
+    """Memory of asynchronous devices, in the order in which they are handed operations."""
 
     def __init__(self, problem, device, tensors, readers):
         self.problem, self.device, self.tensors, self.readers = problem, device, tensors, readers
