@@ -35,6 +35,9 @@ _HEADERS += ["trials", "search", "verdict"]
 def _row(model: str, args: argparse.Namespace) -> list[str]:
     built = build_model(model, small=args.small)
     feeds = next(built.feeds())
+    # The graph gets the devices that are found.
+    source = read_source(built.graph, [built.train_op], feeds, built.initializer)
+    costed = cost_graph(source, find_machine(args.machine), steps=0)
     begin = time.monotonic()
     result = tf_placer.optimize(
         built.graph,
@@ -46,8 +49,6 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
         log_dir=pathlib.Path(args.log_dir, model),
     )
     searched_secs = time.monotonic() - begin
-    source = read_source(built.graph, [built.train_op], feeds, built.initializer)
-    costed = cost_graph(source, find_machine(args.machine), steps=0)
     one_gpu_secs, one_gpu_text = _simulate(costed, None)
     found_text = promised = ""
     if result.placement is not None:
