@@ -29,6 +29,7 @@ LAYERS = (
         "tf_placer.files",
         "tf_placer.interpreter",
         "tf_placer.interrupts",
+        "tf_placer.library_build",
         "tf_placer.private_network",
         "tf_placer.process_template",
         "tf_placer.processes",

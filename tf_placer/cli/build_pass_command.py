@@ -27,10 +27,10 @@ def run(args: argparse.Namespace) -> None:
     """Builds the pass and prints where it is.
 
     Raises:
-        PassError: it cannot be built.
+        LibraryError: it cannot be built.
     """
     del args
     require_tensorflow()
-    from tf_placer.native_pass.building import build_pass
+    from tf_placer.native_pass.loading import build_pass
 
     print_output(f"pass: {build_pass()}")

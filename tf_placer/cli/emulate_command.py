@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         MachineError: there is no such machine.
         OSError: there is no such command.
-        PassError: the plugin cannot be built.
+        LibraryError: the plugin cannot be built.
     """
     require_tensorflow()
     machine = find_machine(PREFIX + args.machine.removeprefix(PREFIX))

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
         GraphError: the placement that the environment names cannot be read.
         LocalClusterError, MachineError: the machine cannot be served.
         OSError, ValueError: there is no command, or it cannot be run.
-        PassError: the pass that places graphs cannot be built.
+        LibraryError: the pass that places graphs cannot be built.
         SystemExit: as the command ended.
     """
     require_tensorflow()

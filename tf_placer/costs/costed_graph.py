@@ -150,7 +150,7 @@ def cost_graph(
 
     Raises:
         GraphError: the graph is on devices that the machine lacks.
-        ValueError: the granularity is unknown.
+        ValueError: the granularity is unknown, or links are to be measured that nobody can measure.
         SearchError, WorkerStartError: the graph could not be run.
     """
     end_secs = time.monotonic() + max_secs
@@ -159,6 +159,11 @@ def cost_graph(
     soft = session_config is not None and session_config.allow_soft_placement
     check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
     if machine.kind == "described" or (machine.kind == "emulated" and not machine.computes_values):
+        if measure_links:
+            raise ValueError(
+                f"the links of {machine.spec} are those of its description and cannot be measured: "
+                "leave out measure_links"
+            )
         costs = analytic_costs(source.op_graph, machine)
         unknown = costs.unknown_sizes
         if unknown:

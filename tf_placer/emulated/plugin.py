@@ -36,18 +36,18 @@ def environment(machine: Machine, environ: Mapping[str, str] | None = None) -> d
         A changed copy.
 
     Raises:
-        PassError: the plugin cannot be built, or not be used beside the kernels of this TensorFlow;
-            the message says why.
+        LibraryError: the plugin cannot be built, or not be used beside the kernels of this
+            TensorFlow; the message says why.
         OSError: the description of the machine cannot be written.
     """
     # Whoever only asks which machine this is need not import TensorFlow.
     import tensorflow as tf
 
     from tf_placer.emulated.description import describe_machine
-    from tf_placer.native_pass.building import PassError, build_library
+    from tf_placer.library_build import LibraryError, build_library
 
     if tf.sysconfig.get_build_info()["is_cuda_build"]:
-        raise PassError(
+        raise LibraryError(
             "GPUs cannot be emulated with a TensorFlow that is built for CUDA, whose own kernels "
             "would run on them: install tensorflow-cpu in an environment of its own"
         )

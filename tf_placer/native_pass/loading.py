@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pathlib
 from collections.abc import Mapping
 
 from absl import logging
 
 from tf_placer.errors import require_tensorflow
 
-__all__ = ["PLACEMENT_VARIABLE", "place", "place_as_environment_says", "place_by_file"]
+__all__ = [
+    "PLACEMENT_VARIABLE",
+    "build_pass",
+    "place",
+    "place_as_environment_says",
+    "place_by_file",
+]
 
 #: The environment variable that names a placement file.
 PLACEMENT_VARIABLE = "TF_PLACER_PLACEMENT"
+_SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
+_HEADER = "tensorflow/core/common_runtime/optimization_registry.h"
+
+
+def build_pass() -> pathlib.Path:
+    """Builds the library of the pass if it was not built before.
+
+    Raises:
+        LibraryError: it cannot be built.
+    """
+    from tf_placer.library_build import build_library
+
+    return build_library(_SOURCE, _HEADER, what="the pass")
 
 
 def place_as_environment_says() -> None:
@@ -21,7 +41,7 @@ def place_as_environment_says() -> None:
 
     Raises:
         GraphError: the file cannot be read or is not a placement; the message names it.
-        PassError: the pass is not built, and cannot be.
+        LibraryError: the pass is not built, and cannot be.
     """
     path = os.environ.get(PLACEMENT_VARIABLE)
     if path:
@@ -33,7 +53,7 @@ def place_by_file(path: str) -> None:
 
     Raises:
         GraphError: the file cannot be read or is not a placement; the message names it.
-        PassError: the pass is not built, and cannot be.
+        LibraryError: the pass is not built, and cannot be.
     """
     require_tensorflow()
     from graph_passes.placement import read_placement
@@ -55,16 +75,16 @@ def place(assignment: Mapping[str, str]) -> None:
         assignment: the device of each operation, by name; nothing, to place no longer.
 
     Raises:
-        PassError: the pass is not built and cannot be, or cannot be loaded.
+        LibraryError: the pass is not built and cannot be, or cannot be loaded.
     """
-    from tf_placer.native_pass.building import PassError, build_pass
+    from tf_placer.library_build import LibraryError
 
     path = build_pass()
     try:
         # TensorFlow is loaded by now, so that the library finds it.
         function = ctypes.CDLL(str(path)).tf_placer_place
     except (OSError, AttributeError) as error:
-        raise PassError(
+        raise LibraryError(
             f"the pass cannot be loaded: {error}; delete {path}, and it is built anew"
         ) from error
     texts = ctypes.c_char_p * len(assignment)

@@ -14,8 +14,8 @@ from benchmarks.zoo.catalogue import KINDS
 from benchmarks.zoo.counts import read_counts
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
+from tf_placer.library_build import LibraryError
 from tf_placer.machines.lookup import find_machine
-from tf_placer.native_pass.building import PassError
 
 # Every sixth kind runs, but for those whose values depend on chance on GPUs.
 _STRIDE = 6
@@ -29,7 +29,7 @@ class EmulatedGpusTest(absltest.TestCase):
         with in_cache_of_tests():
             try:
                 environ = emulated.environment(find_machine("emulated:2xK80,values"))
-            except PassError as error:
+            except LibraryError as error:
                 if "says" in str(error):
                     raise
                 raise unittest.SkipTest(str(error)) from None

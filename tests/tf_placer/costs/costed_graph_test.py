@@ -115,6 +115,11 @@ class LinksTest(tf.test.TestCase):
         with self.assertRaisesRegex(SearchError, "no memory"):
             self.cost(mock.Mock(side_effect=SearchError("no memory")), measure_links=True)
 
+    def test_who_asks_to_measure_links_of_a_description_is_told_that_nobody_can(self):
+        for spec in ("2xK80", "emulated:2xK80"):
+            with self.assertRaisesRegex(ValueError, f"links of {spec} .* leave out measure_links"):
+                self.cost(self.fail, find_machine(spec), measure_links=True)
+
     def test_what_the_variables_of_a_step_hold_is_left_free(self):
         measure = mock.Mock(return_value=_PAIR)
         self.cost(measure)

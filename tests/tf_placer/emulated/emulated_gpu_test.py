@@ -23,8 +23,8 @@ from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.inputs.sources import read_source
+from tf_placer.library_build import LibraryError
 from tf_placer.machines.lookup import find_machine
-from tf_placer.native_pass.building import PassError
 from tf_placer.processes import environment_without_gpus
 
 
@@ -34,7 +34,7 @@ def run(spec: str, *what: str) -> dict[str, Any]:
     with in_cache_of_tests():
         try:
             environ = emulated.environment(find_machine(spec))
-        except PassError as error:
+        except LibraryError as error:
             if "says" in str(error):
                 raise
             raise unittest.SkipTest(str(error)) from None
@@ -133,7 +133,7 @@ class EnvironmentTest(absltest.TestCase):
         build_info = {"is_cuda_build": True}
         with (
             mock.patch.object(tf.sysconfig, "get_build_info", return_value=build_info),
-            self.assertRaisesRegex(PassError, "install tensorflow-cpu"),
+            self.assertRaisesRegex(LibraryError, "install tensorflow-cpu"),
         ):
             emulated.environment(find_machine("emulated:2xK80"))
 

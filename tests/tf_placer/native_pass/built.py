@@ -8,7 +8,8 @@ import tempfile
 import unittest
 from unittest import mock
 
-from tf_placer.native_pass.building import PassError, build_pass
+from tf_placer.library_build import LibraryError
+from tf_placer.native_pass.loading import build_pass
 
 __all__ = ["in_cache_of_tests", "skip_unless_built"]
 
@@ -28,7 +29,7 @@ def skip_unless_built() -> None:
     with in_cache_of_tests():
         try:
             build_pass()
-        except PassError as error:
+        except LibraryError as error:
             if "says" in str(error):
                 raise
             raise unittest.SkipTest(str(error)) from None

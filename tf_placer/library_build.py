@@ -1,4 +1,4 @@
-"""Builds libraries for TensorFlow against the one that is installed, such as the pass."""
+"""Builds C++ libraries against the installed TensorFlow, once for each version of it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from absl import logging
 from tf_placer.files import cache_directory
 from tf_placer.scratch import scratch_directory
 
-__all__ = ["PassError", "build_library", "build_pass", "library_path"]
+__all__ = ["LibraryError", "build_library", "library_path"]
 
-_SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
-_HEADER = "tensorflow/core/common_runtime/optimization_registry.h"
 #: The preprocessor sees what TensorFlow saw (NDEBUG changes classes), and of TensorFlow's headers
 #: nobody wants to read warnings.
 _FLAGS = ("-DNDEBUG", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -29,21 +27,16 @@ _COMPILERS = ("g++", "c++", "clang++")
 _SHOWN_CHARS = 300
 
 
-class PassError(ImportError):
+class LibraryError(ImportError):
     """A library cannot be built or loaded; the message says why and what to do."""
 
 
-def library_path(source: pathlib.Path = _SOURCE) -> pathlib.Path:
+def library_path(source: pathlib.Path) -> pathlib.Path:
     """Finds where the library of a source file is, or would be, that fits this TensorFlow."""
     made_of = [tf.version.GIT_VERSION, *_flags(), source.read_text()]
     digest = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
     name = f"{source.stem}-{tf.__version__}-{digest}.so"
     return cache_directory() / source.parent.name / name
-
-
-def build_pass() -> pathlib.Path:
-    """Builds the library of the pass if it was not built before; see `build_library`."""
-    return build_library(_SOURCE, _HEADER, what="the pass")
 
 
 def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Path:
@@ -58,8 +51,8 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
         The library.
 
     Raises:
-        PassError: there is no compiler, TensorFlow came without its headers, the compiler fails, or
-            others may write where the library is to be.
+        LibraryError: there is no compiler, TensorFlow came without its headers, the compiler fails,
+            or others may write where the library is to be.
     """
     path = library_path(source)
     _make_private(path.parent, what)
@@ -67,7 +60,7 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
         return path
     include = pathlib.Path(tf.sysconfig.get_include())
     if not (include / header).exists():
-        raise PassError(
+        raise LibraryError(
             f"{what} cannot be built: this TensorFlow has no {include / header}; install the "
             "package of TensorFlow from PyPI"
         )
@@ -84,7 +77,7 @@ def build_library(source: pathlib.Path, header: str, *, what: str) -> pathlib.Pa
         if ended.returncode:
             lines = ended.stderr.splitlines()
             first = next((line for line in lines if "error" in line), " ".join(lines))
-            raise PassError(
+            raise LibraryError(
                 f"{what} cannot be built for TensorFlow {tf.__version__}: {compiler[0]} says "
                 f"{first[:_SHOWN_CHARS]!r}"
             )
@@ -103,9 +96,9 @@ def _compiler(what: str) -> list[str]:
     for command in [named] if named else [[name] for name in _COMPILERS]:
         if shutil.which(command[0]):
             return command
-    raise PassError(
+    raise LibraryError(
         f"{what} is not built for TensorFlow {tf.__version__}, and there is no C++ compiler: "
-        "install one (Debian: apt-get install g++) and run `python -m tf_placer build_pass`"
+        "install one (Debian: apt-get install g++) and start again"
     )
 
 
@@ -116,7 +109,7 @@ def _make_private(directory: pathlib.Path, what: str) -> None:
         each.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = directory.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PassError(
+        raise LibraryError(
             f"others may write to {directory}, where {what} is kept: set XDG_CACHE_HOME to a "
             "directory of your own"
         )
