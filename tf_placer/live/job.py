@@ -20,6 +20,7 @@ from tf_placer.live.crew import Crew
 from tf_placer.live.other_searches import OtherSearches
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.time_plan import TimePlan
+from tf_placer.search.loop import best_trial
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.stages import Stages
 
@@ -126,15 +127,18 @@ class LiveJob:
     def timeout_secs(self, trials: Sequence[Trial]) -> float:
         """Computes how long the next trial may take."""
         secs = self.first_timeout_secs()
-        if not trials or trials[0].measurement.step_secs is None:
+        # Where the original does not fit, the fastest trial tells how long a step should take.
+        original = trials[0] if trials else None
+        ran = original if original and original.measurement.step_secs else best_trial(trials)
+        if ran is None:
             return secs
-        original_secs = trials[0].measurement.total_secs
+        ran_secs = ran.measurement.total_secs
         left_secs = max(
             self.left_to_search_secs(trials),
-            _LAST_TIMEOUT_RATIO * original_secs,
+            _LAST_TIMEOUT_RATIO * ran_secs,
             SHORTEST_TIMEOUT_SECS,
         )
-        return min(secs, max(_LEAST_TIMEOUT_SECS, _TIMEOUT_RATIO * original_secs), left_secs)
+        return min(secs, max(_LEAST_TIMEOUT_SECS, _TIMEOUT_RATIO * ran_secs), left_secs)
 
     def finalists(self, trials: Sequence[Trial]) -> dict[str, Trial]:
         """Chooses what a confirmation would measure again; see `choose_finalists`."""

@@ -89,6 +89,7 @@ class _JobSearch:
         self._plan, self._stages = job.plan, job.stages
         # What starts controllers, and what ends them.
         self._controllers_by, self._stack = controllers, stack
+        self._stage_start_secs = 0.0
 
     def run(self) -> list[Trial]:
         if not self._log.trials:
@@ -149,6 +150,7 @@ class _JobSearch:
     def _made(self, name: str) -> Placer | ConcurrentPlacer | None:
         """Makes the placer of a stage; None if that fails, or somebody did not want to wait."""
         try:
+            self._stage_start_secs = self._plan.used_secs()
             with self._breakable():
                 if name == self._request.placer and needs_problem(name) and self._job.costs is None:
                     self._profile(name)
@@ -168,7 +170,15 @@ class _JobSearch:
         return None
 
     def _ask(self, placer: Placer, count: int) -> np.ndarray:
-        """Asks a placer for placements; there are none if somebody did not want to wait for it."""
+        """Asks a placer for placements.
+
+        There are none if somebody did not want to wait for it, or for a baseline that has had its
+        share of the time.
+        """
+        if placer.name in BASELINES and placer.name != self._request.placer:
+            left_secs = self._job.left_to_search_secs(self._log.trials)
+            if self._plan.had_baseline_share(self._stage_start_secs, left_secs):
+                return np.zeros([0, self._grouped.group_graph.num_groups], np.int32)
         try:
             self._stages.enter("choosing what to measure next")
             with self._breakable():

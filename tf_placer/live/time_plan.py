@@ -38,6 +38,9 @@ _PROFILE_SETUP_SECS, _PROFILE_STEPS, _LINKS_SECS = 3.0, 25, 12.0
 # How far estimates may be too long: a confirmation that seems to take so much more than there is
 # begins where nothing could be confirmed otherwise. It ends in time all the same.
 _TOLERANCE = 0.15
+# Share of the time to search that each baseline may take before the next one has its turn: beside
+# GPUs, steps that compute on the CPU, or run out of memory, may take a minute each.
+_BASELINE_SHARE = 0.25
 # As many of the last trials tell how slow the machine is now.
 _RECENT_TRIALS = 5
 
@@ -113,6 +116,17 @@ class TimePlan:
         least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
         usual_secs = self._confirmation_secs(trials, candidates, _USUAL_ROUNDS) + after_secs
         return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
+
+    def had_baseline_share(self, begin_secs: float, left_secs: float) -> bool:
+        """Says whether a baseline has had its share of the time to search.
+
+        Args:
+            begin_secs: what was used when its turn began, by `used_secs`.
+            left_secs: what is left to search.
+        """
+        used_secs = self.used_secs()
+        search_secs = used_secs + max(0.0, left_secs)
+        return used_secs - begin_secs > _BASELINE_SHARE * search_secs
 
     def can_confirm(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> bool:
         """Says whether the time that is left is enough for a confirmation of the fastest.

@@ -55,6 +55,16 @@ class TimePlanTest(absltest.TestCase):
         earlier = [dataclasses.replace(self.trials[0], elapsed_secs=40.0)]
         self.assertAlmostEqual(plan(100.0, earlier).left_secs(), 60.0, delta=1.0)
 
+    def test_a_baseline_has_a_quarter_of_the_time_to_search(self):
+        late = TimePlan(300.0, time.monotonic() - 60.0, [], _BASELINES)
+        for begin_secs, left_secs, expected in (
+            (10.0, 100.0, True),  # 50 s of 160 s
+            (30.0, 100.0, False),  # 30 s of 160 s
+            (30.0, 50.0, True),  # 30 s of 110 s
+            (30.0, -20.0, True),
+        ):
+            self.assertEqual(late.had_baseline_share(begin_secs, left_secs), expected)
+
     def test_a_profile_takes_its_steps_and_the_links_unless_they_are_known(self):
         trials = started(self.trials, 4.0)
         self.assertEqual(plan(100.0).profile_secs(trials, links_known=True), 3.0 + 25 * 1)

@@ -16,8 +16,9 @@ class Contiguous(CandidateList):
     """Cuts the sequence of layers into one contiguous part per device.
 
     Proposes the parts of equal numbers of layers, of equal numbers of operations and of equal
-    work, with the devices in order; the same with the devices reversed; and, if there are more
-    than two devices, all of that without device 0, the CPU of the process that holds the session.
+    work, with the devices in order, and the same with the devices reversed. If there are more than
+    two devices, all of that comes first without device 0, which is the CPU of the process that
+    holds the session and slow beside GPUs.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
@@ -42,7 +43,7 @@ def _candidates(groups: GroupGraph, *, num_devices: int) -> Iterator[np.ndarray]
         np.bincount(layers, groups.work, len(layer_numbers)),
     ]
     everywhere = np.arange(num_devices)
-    for devices in [everywhere, everywhere[1:]] if num_devices > 2 else [everywhere]:
+    for devices in [everywhere[1:], everywhere] if num_devices > 2 else [everywhere]:
         cuts = [equal_cuts(weight, len(devices))[layers] for weight in weights]
         yield from (devices[cut] for cut in cuts)
         yield from (devices[::-1][cut] for cut in cuts)

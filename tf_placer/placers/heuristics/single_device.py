@@ -11,7 +11,10 @@ __all__ = ["SingleDevice"]
 
 
 class SingleDevice(CandidateList):
-    """Proposes each device for everything, in order of the devices.
+    """Proposes each device for everything: the others in their order, and device 0 last.
+
+    Device 0 is the CPU of the process that holds the session: beside GPUs, a step there takes
+    longer than all others together.
 
     Groups that may not go there stay on their first legal device, as operations without a GPU
     kernel stay on the CPU in the papers' Single-GPU.
@@ -25,5 +28,6 @@ class SingleDevice(CandidateList):
 
     def __init__(self, groups: GroupGraph, legal: np.ndarray, *, seed: int = 0) -> None:
         """Makes the proposals; see `Placer`."""
-        candidates = (np.full(groups.num_groups, device) for device in range(legal.shape[-1]))
+        devices = np.roll(np.arange(legal.shape[-1]), -1)
+        candidates = (np.full(groups.num_groups, device) for device in devices)
         super().__init__(groups, legal, seed=seed, candidates=candidates)

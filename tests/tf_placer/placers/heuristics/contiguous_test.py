@@ -69,16 +69,16 @@ class ContiguousTest(placer_conformance.PlacerConformance, absltest.TestCase):
         placements = Contiguous(graphs.chain(4), np.ones([4, 2], np.bool_)).propose(99)
         self.assertEqual(placements.tolist(), [[0, 0, 1, 1], [1, 1, 0, 0]])
 
-    def test_with_more_than_two_devices_also_leaves_out_device_0(self):
+    def test_with_more_than_two_devices_those_without_device_0_come_first(self):
         placements = Contiguous(graphs.chain(4), np.ones([4, 3], np.bool_)).propose(99)
         self.assertEqual(
-            placements.tolist(), [[0, 0, 1, 2], [2, 2, 1, 0], [1, 1, 2, 2], [2, 2, 1, 1]]
+            placements.tolist(), [[1, 1, 2, 2], [2, 2, 1, 1], [0, 0, 1, 2], [2, 2, 1, 0]]
         )
 
     def test_groups_of_a_layer_travel_together_wherever_they_are_in_the_order(self):
         groups = graphs.group_graph(6, layers=[0, 7, 0, 3, 7, 3])
-        placements = Contiguous(groups, np.ones([6, 3], np.bool_)).propose(2)
-        self.assertEqual(placements.tolist(), [[0, 2, 0, 1, 2, 1], [2, 0, 2, 1, 0, 1]])
+        placements = Contiguous(groups, np.ones([6, 3], np.bool_)).propose(99)
+        self.assertEqual(placements[-2:].tolist(), [[0, 2, 0, 1, 2, 1], [2, 0, 2, 1, 0, 1]])
 
     def test_counts_a_layers_groups_operations_and_work_together(self):
         groups = graphs.group_graph(5, layers=[0, 0, 0, 1, 2])
