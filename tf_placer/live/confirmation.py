@@ -42,6 +42,8 @@ _STEPS_ALONE = 12
 _CUT_BLOCKS, _CUT_RATIO = 3, 1.3
 # Memory may be too small for several sessions, and then each is measured in processes of its own.
 _OF_MEMORY = (FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_DIED)
+# How often a label that has run before may run out of memory in a round.
+_MEMORY_ATTEMPTS = 3
 
 
 class SideBySide(Protocol):
@@ -306,6 +308,7 @@ class _Confirming:
         self._enough_failures = _ENOUGH_FAILURES
         self._leaves_out = False
         self._failures: dict[str, str] = {}
+        self._ran: set[str] = set()
         # What the faster steps of each label took in the least disturbed round.
         self._fast_secs: dict[str, float] = {}
 
@@ -435,8 +438,10 @@ class _Confirming:
                 m.failure is not None for m in measured.values()
             )
         for label, measurement in measured.items():
-            if measurement.failure is not None and label != self._reference:
-                failure = measurement.failure
+            failure = measurement.failure
+            if failure is None:
+                self._ran.add(label)
+            elif label != self._reference:
                 self._failures[label] = f"{failure.kind.value}: {failure.message}"
         return measured
 
@@ -535,8 +540,18 @@ class _Confirming:
         return [order[i] for i in self._rng.permutation(len(order))]
 
     def _measured_alone(self, label: str) -> Measurement:
-        """Measures a label in processes of its own."""
-        return tried_twice(lambda: self._steps_alone(label), self._report)
+        """Measures a label in processes of its own.
+
+        Operations run in no fixed order, so a step that needs nearly all of the memory is short of
+        it by chance: a label that has run before is tried again.
+        """
+        for attempt in range(_MEMORY_ATTEMPTS):
+            measured = tried_twice(lambda: self._steps_alone(label), self._report)
+            is_short = measured.failure and measured.failure.kind is FailureKind.OUT_OF_MEMORY
+            if not is_short or label not in self._ran or attempt == _MEMORY_ATTEMPTS - 1:
+                break
+            self._report(f"{label} ran before, and now is out of memory: trying once more")
+        return measured
 
     def _steps_alone(self, label: str) -> Measurement:
         start_secs = self._clock()
@@ -602,7 +617,10 @@ class _Confirming:
         if not logs:
             failure = rounds[0][self._reference].failure
             assert failure is not None
-            reason = f"{self._reference} does not run ({failure.kind.value}): {failure.message}"
+            how = "does not run"
+            if self._reference in self._ran:
+                how = f"ran in the choice, and then in none of {_count(len(rounds))}"
+            reason = f"{self._reference} {how} ({failure.kind.value}): {failure.message}"
             return Comparison(None, None, len(rounds) >= self._enough_failures, reason)
         found = estimate(logs)
         if found.interval is None:

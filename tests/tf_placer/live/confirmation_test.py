@@ -304,6 +304,25 @@ class ConfirmTest(parameterized.TestCase):
         self.assertCountEqual(environment.opened[0], ["o", "a"])
         self.assertEqual([len(opened) for opened in environment.opened[1:]], [1] * 2 * LEAST_ROUNDS)
 
+    def test_what_ran_before_is_tried_again_where_memory_is_short_by_chance(self):
+        lines = []
+        original = {"speed": "1", "fails": "4,5", "kind": "out_of_memory"}
+        environment = doubles.DriftingEnvironment(0, sessions_that_fit=1)
+        result = confirmed(environment, labelled(o=original, a=1.5), report=lines.append)
+        self.assertLen([line for line in lines if "o ran before" in line], 2)
+        for measurements in result.rounds:
+            self.assertIsNone(measurements["o"].failure)
+
+    def test_a_reference_that_ran_in_the_choice_alone_is_not_said_never_to_run(self):
+        later = ",".join(str(number) for number in range(2, 40))
+        candidates = labelled(o={"speed": "1", "fails": later}, a=1, b=1.5)
+        comparison = confirmed(doubles.DriftingEnvironment(0), candidates).comparisons["b"]
+        self.assertTrue(comparison.faster)
+        self.assertEqual(
+            comparison.reason,
+            "o ran in the choice, and then in none of 2 rounds (runtime_error): it failed",
+        )
+
     def test_one_that_fits_nowhere_does_not_keep_the_others_apart(self):
         large = {"fails": "1,2,3,4", "kind": "out_of_memory"}
         environment = doubles.DriftingEnvironment(0)
