@@ -1,8 +1,9 @@
 """Searches live on emulated GPUs for models of the papers at full size.
 
-Beside each measured step stands what the simulator says of it. One GPU is where TensorFlow puts a
-graph that names no device. Steps on emulated GPUs compute no values, so nothing is said about
-these. A search that is done is not made again.
+Steps are those of the confirmation, which runs the graph under the user's configuration, Grappler
+included; beside each stands what the simulator says of it without Grappler. One GPU is where
+TensorFlow puts a graph that names no device. Steps on emulated GPUs compute no values, so nothing
+is said about these. A search that is done is not made again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import argparse
 import pathlib
 import statistics
 import time
-from typing import Any
 
 import numpy as np
 
@@ -50,18 +50,20 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
     )
     searched_secs = time.monotonic() - begin
     one_gpu_secs, one_gpu_text = _simulate(costed, None)
-    found_text = promised = ""
+    found_text = promised = speedup = ""
     if result.placement is not None:
         found_secs, found_text = _simulate(costed, result.placement)
         promised = f"{one_gpu_secs / found_secs:.2f}x"
-    one_secs, best_secs = _measured(result, "original"), _measured(result, result.winner)
+    if result.speedup_interval is not None:
+        low, high = result.speedup_interval
+        speedup = f"{result.speedup:.2f}x ({low:.2f} to {high:.2f})"
     return [
         model,
-        format_step(one_secs) if one_secs else _failure(result),
+        _confirmed(result, "original"),
         one_gpu_text,
-        format_step(best_secs) if best_secs else "",
+        _confirmed(result, result.winner),
         found_text,
-        f"{one_secs / best_secs:.2f}x" if one_secs and best_secs else "",
+        speedup,
         promised,
         str(len(result.trials)),
         format_duration(searched_secs),
@@ -77,16 +79,15 @@ def _simulate(costed: CostedGraph, placement: Placement | None) -> tuple[float, 
     return secs, format_step(secs) + ("" if batch.feasible[0] else ", does not fit")
 
 
-def _measured(result: tf_placer.OptimizeResult, label: str | None) -> float | None:
-    """Finds the median step of the original or of the winner, as it was confirmed or searched."""
-    trial = result.finalists.get(label) if label else None
-    secs: Any = trial.measurement.step_secs if trial else None
-    return statistics.median(secs) if secs else None
-
-
-def _failure(result: tf_placer.OptimizeResult) -> str:
-    failure = result.trials[0].measurement.failure if result.trials else None
-    return failure.kind.value.replace("_", " ") if failure else ""
+def _confirmed(result: tf_placer.OptimizeResult, label: str | None) -> str:
+    """Formats the median step of the original or of the winner in the confirmation."""
+    rounds = result.confirmation.rounds if result.confirmation else ()
+    measured = [each[label] for each in rounds if label in each]
+    secs = [step for each in measured for step in each.step_secs or ()]
+    if secs:
+        return format_step(statistics.median(secs))
+    failures = [each.failure.kind.value for each in measured if each.failure]
+    return failures[0].replace("_", " ") if failures else ""
 
 
 def main() -> None:
