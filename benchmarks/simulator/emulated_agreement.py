@@ -89,14 +89,25 @@ class Agreement:
 
     def row(self, model: str, machine: str) -> list[str]:
         """Formats the line of the table."""
+        compared = self._compare() if self.ran.any() else [""] * 8
+        return [
+            model,
+            machine,
+            str(len(self.kinds)),
+            *compared[:-1],
+            str(int((self.accepted & ~self.ran).sum())),
+            str(int((~self.accepted & self.ran).sum())),
+            str(int((~self.ran).sum())),
+            compared[-1],
+        ]
+
+    def _compare(self) -> list[str]:
+        """Formats how the placements that ran compare with the simulator."""
         simulated, measured = self.simulated_secs[self.ran], self.measured_secs[self.ran]
         errors = np.abs(simulated / measured - 1)
         bytes_ratios = self.simulated_bytes[self.ran].max(1) / self.measured_bytes[self.ran].max(1)
         per_operation = self.processor_secs[self.ran] / self.num_operations
         return [
-            model,
-            machine,
-            str(len(self.kinds)),
             f"{format_step(measured.min())} to {format_step(measured.max())}",
             f"{spearman(simulated, measured):.3f}",
             f"{np.median(errors):.1%}",
@@ -104,9 +115,6 @@ class Agreement:
             f"{np.median(simulated / measured):.3f}",
             f"{np.median(bytes_ratios):.3f}",
             f"{bytes_ratios.min():.3f}",
-            str(int((self.accepted & ~self.ran).sum())),
-            str(int((~self.accepted & self.ran).sum())),
-            str(int((~self.ran).sum())),
             f"{1e6 * np.median(per_operation):.0f}",
         ]
 
@@ -288,7 +296,8 @@ def _plot(path: pathlib.Path, found: dict[tuple[str, str], Agreement]) -> None:
         ):
             measured, simulated = 1e3 * each.measured_secs, 1e3 * each.simulated_secs
             axes.scatter(measured, simulated, s=12, color=f"C{color}", label=machine)
-            largest = max(largest, np.nanmax(measured))
+            if each.ran.any():
+                largest = max(largest, np.nanmax(measured))
         axes.plot([0, largest], [0, largest], color="grey", linewidth=0.8)
         axes.set_xlabel("step in TensorFlow on emulated GPUs [ms]")
         axes.set_ylabel("simulated step [ms]")

@@ -33,6 +33,21 @@ class AgreementTest(absltest.TestCase):
         self.assertEqual(row[10:13], ["1", "1", "1"])
         self.assertEqual(row[13], "25")
 
+    def test_a_model_that_fits_nowhere_has_nothing_to_compare(self):
+        nothing = np.full(2, np.nan)
+        agreement = Agreement(
+            kinds=["single", "METIS"],
+            simulated_secs=np.array([1.0, 0.9]),
+            simulated_bytes=np.array([[190, 0], [150, 150]]),
+            accepted=np.array([False, False]),
+            measured_secs=nothing,
+            processor_secs=nothing,
+            measured_bytes=np.zeros([2, 2], np.int64),
+            num_operations=1000,
+        )
+        row = agreement.row("model", "2xK80")
+        self.assertEqual(row, ["model", "2xK80", "2", *[""] * 7, "0", "0", "2", ""])
+
 
 if __name__ == "__main__":
     absltest.main()
