@@ -17,7 +17,8 @@ from absl.testing import absltest
 # Under Bazel this file is a link into the source tree.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = (
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/results/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "benchmarks" / "results").rglob("README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

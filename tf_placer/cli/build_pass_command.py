@@ -10,8 +10,9 @@ from tf_placer.errors import require_tensorflow
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Compiles the pass that places the graphs of a program whose code stays as it is, against the "
-    "TensorFlow that is installed. It needs a C++ compiler (Debian: apt-get install g++). The pass "
+    "Experimental: 'run' is the supported way to place a program whose code stays as it is. "
+    "Compiles the pass that places the graphs of such a program by names, against the TensorFlow "
+    "that is installed. It needs a C++ compiler (Debian: apt-get install g++). The pass "
     "is kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME), one for each TensorFlow. It works in "
     "programs that import tf_placer.native_pass and are started with the environment variable "
     "TF_PLACER_PLACEMENT=placement.json; for sessions on servers, in `serve`."

@@ -59,7 +59,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "report": ("tf_placer.cli.report_command", "make a page and pictures of a search"),
     "build_pass": (
         "tf_placer.cli.build_pass_command",
-        "build what places graphs of programs that stay as they are",
+        "build what places graphs by names (experimental; see run)",
     ),
     "cluster": ("tf_placer.cli.cluster_command", "run a cluster of workers on this computer"),
     "emulate": ("tf_placer.cli.emulate_command", "run a program on GPUs that are emulated"),

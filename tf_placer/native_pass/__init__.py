@@ -1,4 +1,4 @@
-"""Places the graphs of a program whose code stays as it is.
+"""Places the graphs of a program whose code stays as it is: experimental, `run` is supported.
 
 Where the environment variable `TF_PLACER_PLACEMENT` names a placement file, importing this package
 loads a pass into TensorFlow. It sets the devices of operations by their names, in graphs of
