@@ -22,11 +22,11 @@ class NoisyMachineTest(absltest.TestCase):
         np.testing.assert_allclose(steps(_STILL, 5, step_secs=0.1), 0.05)
 
     def test_starting_opening_and_steps_take_time(self):
-        machine = NoisyMachine(_STILL, 0, step_secs=0.1, start_secs=3.0, open_secs=1.0)
+        machine = NoisyMachine(_STILL, 0, step_secs=0.1)
         machine.restart()
-        self.assertEqual(machine.open_session("a", {}), 1.0)
+        self.assertEqual(machine.open_session("a", {}), 0.6)
         machine.run_steps("a", 10)
-        self.assertAlmostEqual(machine.clock(), 5.0)
+        self.assertAlmostEqual(machine.clock(), 2.0 + 0.6 + 1.0)
         self.assertEqual(machine.open_labels, ("a",))
         machine.restart()
         self.assertEqual(machine.open_labels, ())

@@ -9,7 +9,6 @@ from absl.testing import absltest
 from benchmarks.live.training_curves import ASYNCHRONOUS, EXPERT, FOUND, ORIGINAL, Curve, Found
 from benchmarks.live.training_report import crossing_secs, write_report
 
-_MADE_BY = {"command": "c", "versions": {"numpy": "2"}, "commit": "", "processor": "p", "cores": 2}
 _STEPS = 41
 
 
@@ -32,7 +31,8 @@ class TableTest(absltest.TestCase):
         self.out = pathlib.Path(self.create_tempdir().full_path)
 
     def report(self, curves, found=None) -> str:
-        return write_report(self.out, curves, found or {}, _MADE_BY)
+        write_report(self.out, curves, found or {})
+        return (self.out / "training.md").read_text()
 
     def test_a_placement_that_computes_the_same_saves_what_its_steps_save(self):
         curves = {("m", ORIGINAL, n): run(0.2 * (n + 1)) for n in range(3)}
@@ -44,7 +44,6 @@ class TableTest(absltest.TestCase):
         # The loss of the original after 30 of 41 steps: it is reached after 29 more.
         self.assertEqual(original[7], "11.6 s (5.8 to 17.4)")
         self.assertEqual(found[7:], ["5.8 s (2.9 to 8.7)", saved, "0.0e+00"])
-        self.assertTrue((self.out / "training.md").read_text().startswith("# Training to the end"))
 
     def test_a_placement_that_computes_something_else_shows(self):
         curves = {("m", ORIGINAL, 0): run(0.2), ("m", EXPERT, 0): run(0.2, factor=1.01)}
