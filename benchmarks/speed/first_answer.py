@@ -119,25 +119,16 @@ def make_case(folder: pathlib.Path, phase: str, operations: int) -> Case:
         phase: one of `PHASES`.
         operations: about how many; the smallest graph has some hundreds.
     """
-    make = _write_problem if phase in ("simulate", "search") else _write_graph
-    num_operations, given, assignment_file = make(folder, operations)
-    # Trees differ in the name of the option for the granularity, but not in its default.
-    arguments = {
-        "simulate": (f"--assignment={assignment_file}",),
-        # The number of placements ends the search, so that both trees do the same.
-        "search": ("--placer=auto", "--max_trials=2000", f"--output={folder / 'result.json'}"),
-        "profile": (f"--output={folder / 'profile.json'}",),
-        # About four trials come before `auto`, which the graph is profiled for.
-        "optimize": ("--max_trials=8", "--max_secs=120", f"--output_graph={folder / 'placed.pb'}"),
-    }
-    return Case(phase, operations, num_operations, (phase, *given, *arguments[phase]))
+    write = _write_problem if phase in ("simulate", "search") else _write_graph
+    num_operations, arguments = write(folder, operations)
+    return Case(phase, operations, num_operations, (phase, *arguments[phase]))
 
 
-def _write_problem(folder: pathlib.Path, operations: int) -> tuple[int, tuple[str, ...], str]:
+def _write_problem(folder: pathlib.Path, operations: int) -> tuple[int, dict[str, tuple[str, ...]]]:
     """Writes a problem and a placement of it.
 
     Returns:
-        How many operations it has, the arguments that name it, and the file of the placement.
+        How many operations it has, and the arguments of commands that read it.
     """
     from benchmarks.problems.synthetic import unrolled_lstm
     from tf_placer.problem.problem_file import write_problem
@@ -145,17 +136,22 @@ def _write_problem(folder: pathlib.Path, operations: int) -> tuple[int, tuple[st
     num_layers = 1 if operations < 1_000 else 4
     counts = [unrolled_lstm(num_layers, steps).num_operations for steps in (1, 2)]
     problem = unrolled_lstm(num_layers, _fitting_steps(operations, counts))
-    problem_file = folder / f"problem_{operations}.json"
-    write_problem(problem, problem_file)
+    files = {name: folder / f"{name}.json" for name in ("problem", "assignment", "result")}
+    write_problem(problem, files["problem"])
     # Groups are in the order of the model, so each device has a contiguous part of it.
     num_groups, num_devices = problem.num_groups, problem.num_devices
     row = [group * num_devices // num_groups for group in range(num_groups)]
-    assignment_file = folder / f"assignment_{operations}.json"
-    assignment_file.write_text(json.dumps({"assignment": row}))
-    return problem.num_operations, (f"--problem={problem_file}",), str(assignment_file)
+    files["assignment"].write_text(json.dumps({"assignment": row}))
+    given = f"--problem={files['problem']}"
+    # The number of placements ends the search, so that both trees do the same.
+    until = ("--placer=auto", "--max_trials=2000")
+    return problem.num_operations, {
+        "simulate": (given, f"--assignment={files['assignment']}"),
+        "search": (given, *until, f"--output={files['result']}"),
+    }
 
 
-def _write_graph(folder: pathlib.Path, operations: int) -> tuple[int, tuple[str, ...], str]:
+def _write_graph(folder: pathlib.Path, operations: int) -> tuple[int, dict[str, tuple[str, ...]]]:
     """Writes a graph and what a step of it is fed; returns what `_write_problem` does."""
     import numpy as np
 
@@ -168,16 +164,21 @@ def _write_graph(folder: pathlib.Path, operations: int) -> tuple[int, tuple[str,
 
     counts = [len(model(steps).graph.get_operations()) for steps in (1, 2)]
     made = model(_fitting_steps(operations, counts))
-    graph_file, feeds_file = folder / f"graph_{operations}.pb", folder / f"feeds_{operations}.npz"
-    write_graph(graph_file, made.graph.as_graph_def())
-    np.savez(feeds_file, tokens=next(made.batches()))
+    write_graph(folder / "graph.pb", made.graph.as_graph_def())
+    np.savez(folder / "feeds.npz", tokens=next(made.batches()))
     given = (
-        f"--input_graph={graph_file}",
-        f"--feeds={feeds_file}",
+        f"--input_graph={folder / 'graph.pb'}",
+        f"--feeds={folder / 'feeds.npz'}",
         f"--fetches={made.train_op},{made.loss}",
         "--machine=local:2",
     )
-    return len(made.graph.get_operations()), given, ""
+    # About four trials come before `auto`, which the graph is profiled for.
+    until = ("--max_trials=8", "--max_secs=120")
+    # Trees differ in the name of the option for the granularity, but not in its default.
+    return len(made.graph.get_operations()), {
+        "profile": (*given, f"--output={folder / 'profile.json'}"),
+        "optimize": (*given, *until, f"--output_graph={folder / 'placed.pb'}"),
+    }
 
 
 def _fitting_steps(operations: int, counts: Sequence[int]) -> int:
@@ -225,11 +226,8 @@ def _run(
 ) -> tuple[float, resource.struct_rusage, str]:
     """Runs a command; seconds of the clock, what it used, and what it said on standard error."""
     paths = [str(tree), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    folders = {
-        "NUMBA_CACHE_DIR": caches / "numba",
-        "XDG_CACHE_HOME": caches / "xdg",
-        "TMPDIR": caches / "tmp",  # Where `optimize` leaves its log.
-    }
+    # In the last one `optimize` leaves its log.
+    folders = {name: caches / name for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR")}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     environment = {

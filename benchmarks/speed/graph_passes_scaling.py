@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import dataclasses
-import gc
 import multiprocessing
 import os
-import pathlib
+import resource
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -55,14 +54,13 @@ class _Measured:
         num_operations: operations of the graph.
         num_groups: groups that were found.
         secs: seconds of processor time of each stage, by name, in order; all run on one core.
-        peak_bytes: the most memory that the process held in each stage beyond what it held before
-            the first one.
+        peak_bytes: the most memory that the process held beyond what it held before.
     """
 
     num_operations: int
     num_groups: int
     secs: dict[str, float]
-    peak_bytes: dict[str, int]
+    peak_bytes: int
 
 
 def main() -> None:
@@ -104,18 +102,16 @@ def _model(steps: int) -> language_model.LanguageModel:
 def _measure(content: bytes, fetches: tuple[str, str], tokens: str) -> _Measured:
     """Measures all stages of a graph."""
     graph_def = tf.compat.v1.GraphDef.FromString(content)
-    _warm_up()
-    gc.collect()
-    before = _resident_bytes("VmRSS")
+    # What every process does once is done: importing, reading the registry of kernels.
+    small = _model(steps=2).graph.as_graph_def()
+    Sequential([ReadOperations(), FindColocationGroups()]).run(GraphState(small))
+    held_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     secs: dict[str, float] = {}
-    peak_bytes: dict[str, int] = {}
 
     def measured(name: str, run: Callable[[], _Result]) -> _Result:
-        _forget_peak()
         start = time.process_time()
         result = run()
         secs[name] = time.process_time() - start
-        peak_bytes[name] = _resident_bytes("VmHWM") - before
         return result
 
     state = GraphState(graph_def, fetches, (tokens,))
@@ -127,56 +123,33 @@ def _measure(content: bytes, fetches: tuple[str, str], tokens: str) -> _Measured
     assert graph is not None and colocation is not None and grouping is not None
     measured("group graph", lambda: build_group_graph(graph, colocation, grouping))
 
-    def annotate() -> GraphState:
+    def annotate() -> None:
         groups = operation_groups(graph, colocation, grouping)
         row = np.arange(grouping.num_groups) % len(_DEVICES)
-        assignment = assignment_of(graph.names, groups, _DEVICES, row)
-        placement = Placement("", _DEVICES, assignment)
-        return Annotate().run(dataclasses.replace(state, placement=placement)).state
+        placement = Placement("", _DEVICES, assignment_of(graph.names, groups, _DEVICES, row))
+        Annotate().run(dataclasses.replace(state, placement=placement))
 
-    placed = measured("annotation", annotate)
+    measured("annotation", annotate)
     measured("fingerprint", lambda: graph_fingerprint(graph_def))
-    assert any(node.device for node in placed.graph_def.node)
-    return _Measured(graph.num_operations, grouping.num_groups, secs, peak_bytes)
-
-
-def _warm_up() -> None:
-    """Has what every process does once done: importing, reading the registry of kernels."""
-    graph_def = _model(steps=2).graph.as_graph_def()
-    Sequential([ReadOperations(), FindColocationGroups()]).run(GraphState(graph_def))
-
-
-def _resident_bytes(field: str) -> int:
-    """Reads VmRSS (now) or VmHWM (at most) of this process, from Linux."""
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
-
-
-def _forget_peak() -> None:
-    """Makes VmHWM start again from what the process holds now."""
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held_before
+    return _Measured(graph.num_operations, grouping.num_groups, secs, 1024 * peak)
 
 
 def _table(results: Sequence[_Measured]) -> str:
     headers = ["stage"]
     for result in results:
-        headers += [f"{result.num_operations:,} operations: s", "ms/1000", "MB"]
+        headers += [f"{result.num_operations:,} operations: s", "ms/1000"]
     stages = {name: [name] for name in results[0].secs} | {"total": [*results[0].secs]}
     rows = []
     for stage, names in stages.items():
         rows.append([stage])
         for result in results:
             secs = sum(result.secs[name] for name in names)
-            peak_bytes = max(result.peak_bytes[name] for name in names)
-            rows[-1] += [
-                f"{secs:.2f}",
-                f"{1e6 * secs / result.num_operations:.2f}",
-                f"{peak_bytes / 1e6:.0f}",
-            ]
+            rows[-1] += [f"{secs:.2f}", f"{1e6 * secs / result.num_operations:.2f}"]
+    text = table(headers, rows, "l" + "r" * 2 * len(results))
     groups = ", ".join(f"{result.num_groups:,}" for result in results)
-    return f"{table(headers, rows, 'l' + 'r' * 3 * len(results))}\n\ngroups: {groups}"
+    peaks = ", ".join(f"{result.peak_bytes / 1e6:.0f}" for result in results)
+    return f"{text}\n\ngroups: {groups}\nMB: {peaks}"
 
 
 if __name__ == "__main__":
