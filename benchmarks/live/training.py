@@ -5,7 +5,7 @@ language model, a translation model with attention, and an Inception-V3, which s
 asynchronous towers train, too. Every run starts from the same variables, and all placements of a
 run read the same batches in the same order. The placements take turns, each in fresh processes.
 Searches and runs that are done are not made again; `--stop_after_secs` leaves the rest to the next
-call. Curves, table and pictures are written anew by every call.
+call. Every call writes curves and table anew; `benchmarks.paper_figures.figures` draws the curves.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def _train_missing(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Searches, trains, and writes curves, table and pictures.
+    """Searches, trains, and writes curves and table.
 
     Args:
         argv: the arguments; those of the process when None.
@@ -298,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     curves = {key: curves[key] for key in keys}
     write_curves(out / "curves.csv.gz", curves)
     found = {path.parent.name: Found(**read_json(path)) for path in log.glob("*/found.json")}
-    write_report(out, curves, found)
+    write_report(out / "training.md", curves, found)
 
 
 if __name__ == "__main__":

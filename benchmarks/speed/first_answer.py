@@ -156,16 +156,18 @@ def _write_graph(folder: pathlib.Path, operations: int) -> tuple[int, dict[str, 
     import numpy as np
 
     from benchmarks.models import language_model
+    from benchmarks.models.training_model import TrainingModel
     from tf_placer.inputs.graph_files import write_graph
 
-    def model(steps: int) -> language_model.LanguageModel:
+    def model(steps: int) -> TrainingModel:
         # Small tensors: starting, reading and deciding are what is measured, not the steps.
         return language_model.build(steps=steps, units=8, batch=2, vocabulary=20)
 
     counts = [len(model(steps).graph.get_operations()) for steps in (1, 2)]
     made = model(_fitting_steps(operations, counts))
     write_graph(folder / "graph.pb", made.graph.as_graph_def())
-    np.savez(folder / "feeds.npz", tokens=next(made.batches()))
+    [tokens] = next(made.feeds()).values()
+    np.savez(folder / "feeds.npz", tokens=tokens)
     given = (
         f"--input_graph={folder / 'graph.pb'}",
         f"--feeds={folder / 'feeds.npz'}",

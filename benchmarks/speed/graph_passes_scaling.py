@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.models import language_model
+from benchmarks.models.training_model import TrainingModel
 from benchmarks.table_file import write_table
 from graph_passes.annotate import Annotate
 from graph_passes.colocation import FindColocationGroups
@@ -85,21 +86,21 @@ def main() -> None:
     write_table(f"{_table(results)}\n{_NOTES}")
 
 
-def _build(operations: int) -> tuple[bytes, tuple[str, str], str]:
+def _build(operations: int) -> tuple[bytes, tuple[str, str], tuple[str, ...]]:
     """Builds a graph of about so many operations; with what a step of it fetches and feeds."""
     counts = [len(_model(steps).graph.get_operations()) for steps in (2, 4)]
     per_step = (counts[1] - counts[0]) / 2
     model = _model(steps=2 + round((operations - counts[0]) / per_step))
     graph = model.graph.as_graph_def().SerializeToString()
-    return graph, (model.train_op, model.loss), model.tokens
+    return graph, (model.train_op, model.loss), tuple(next(model.feeds()))
 
 
-def _model(steps: int) -> language_model.LanguageModel:
+def _model(steps: int) -> TrainingModel:
     # Small tensors: the passes look at shapes and never at values.
     return language_model.build(steps=steps, units=8, batch=2, vocabulary=20)
 
 
-def _measure(content: bytes, fetches: tuple[str, str], tokens: str) -> _Measured:
+def _measure(content: bytes, fetches: tuple[str, str], feeds: tuple[str, ...]) -> _Measured:
     """Measures all stages of a graph."""
     graph_def = tf.compat.v1.GraphDef.FromString(content)
     # What every process does once is done: importing, reading the registry of kernels.
@@ -114,7 +115,7 @@ def _measure(content: bytes, fetches: tuple[str, str], tokens: str) -> _Measured
         secs[name] = time.process_time() - start
         return result
 
-    state = GraphState(graph_def, fetches, (tokens,))
+    state = GraphState(graph_def, fetches, feeds)
     state = measured("import", lambda: ReadOperations().run(state).state)
     state = measured("colocation", lambda: FindColocationGroups().run(state).state)
     passes = Sequential([DefaultGroups(), ModelRules(), SingleConsumerMerge()])

@@ -22,7 +22,6 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
 from tf_placer.search.sampled_steps import Sample
-from tf_placer.text.table import table
 
 __all__ = ["layered_lstm", "main", "page_secs", "write_plan"]
 
@@ -64,30 +63,19 @@ def write_plan(problem: PlacementProblem, directory: pathlib.Path) -> None:
     )
 
 
-def page_secs(directory: pathlib.Path, path: pathlib.Path) -> dict[str, float]:
-    """Makes the page about a search.
-
-    Returns:
-        Seconds of processor time by part.
-    """
+def page_secs(directory: pathlib.Path, path: pathlib.Path) -> float:
+    """Makes the page about a search; returns the seconds of processor time that it takes."""
     start_secs = time.process_time()
     # All that the command imports counts.
     from tf_placer.live.run_page import read_run_view
     from tf_placer.report.page.page import write_page
 
-    imported_secs = time.process_time()
-    view = read_run_view(directory)
-    read_secs = time.process_time()
-    write_page(view, path)
-    return {
-        "importing": imported_secs - start_secs,
-        "reading and simulating": read_secs - imported_secs,
-        "drawing and writing": time.process_time() - read_secs,
-    }
+    write_page(read_run_view(directory), path)
+    return time.process_time() - start_secs
 
 
 def main() -> None:
-    """Makes the page and prints what each part took."""
+    """Makes the page and prints what it took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--operations", type=int, default=20000, help="about (default 20000)")
     args = parser.parse_args()
@@ -98,10 +86,10 @@ def main() -> None:
         write_plan(problem, run)
         secs = page_secs(run, path)
         megabytes = path.stat().st_size / 1e6
-    rows = [[part, f"{of_part:.2f} s"] for part, of_part in secs.items()]
-    rows.append(["all", f"{sum(secs.values()):.2f} s"])
-    size = f"{problem.num_operations:,} operations, {problem.num_groups:,} groups"
-    write_table(f"{table(['part', 'processor time'], rows)}\n\n{size}: {megabytes:.1f} MB")
+    write_table(
+        f"{problem.num_operations:,} operations, {problem.num_groups:,} groups: {secs:.2f} s of "
+        f"processor time, {megabytes:.1f} MB"
+    )
 
 
 if __name__ == "__main__":
