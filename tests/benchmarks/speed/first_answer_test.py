@@ -12,7 +12,7 @@ import tensorflow as tf
 from benchmarks.harness.numbered_runs import read_runs, write_runs
 from benchmarks.harness.provenance import commit
 from benchmarks.speed import first_answer
-from benchmarks.speed.first_answer import Case, CommandRun
+from benchmarks.speed.first_answer import CommandRun
 
 _RUN = CommandRun(
     commit="abc",
@@ -41,22 +41,6 @@ class FirstAnswerTest(tf.test.TestCase):
             "| search | 2,018 | cold | 3.00 | 6.00 | 0.5 | 2.00 | 8.00 | 0.25 | 50 | 100 | 0.5 |",
         )
 
-    def test_table_has_a_row_per_command_size_and_state(self):
-        runs = [
-            dataclasses.replace(
-                _RUN, phase=phase, operations=size, num_operations=size, state=state
-            )
-            for phase in ("search", "simulate")
-            for size in (500, 60)
-            for state in ("warm", "cold")
-        ]
-        lines = first_answer.first_answer_table(runs).splitlines()
-        self.assertLen(lines, 2 + 8)
-        self.assertEqual(
-            lines[0], "| command | operations | caches | processor s | wall s | peak MB |"
-        )
-        self.assertEqual(lines[3], "| simulate | 60 | warm | 3.00 | 2.00 | 50 |")
-
     def test_what_was_confirmed_is_beside_its_like(self):
         other = [dataclasses.replace(_RUN, confirmed=True, wall_secs=5.0)]
         confirmed = dataclasses.replace(_RUN, confirmed=True, wall_secs=20.0)
@@ -79,11 +63,6 @@ class FirstAnswerTest(tf.test.TestCase):
         for operations in (100, 2_000, 5_000):
             case = first_answer.make_case(self.folder, "search", operations)
             self.assertAllClose(case.num_operations, operations, rtol=0.1)
-
-    def test_a_command_that_fails_says_why(self):
-        case = Case("simulate", 1, 1, ("simulate", "--problem=missing.json", "--assignment=a.json"))
-        with self.assertRaisesRegex(SystemExit, r"(?s)ended with 1:.*missing\.json"):
-            first_answer.measure(first_answer.THIS_TREE, case, "abc")
 
     def test_what_is_there_is_not_measured_again(self):
         kept = [
