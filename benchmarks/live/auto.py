@@ -10,13 +10,11 @@ searched again.
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -24,24 +22,22 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
-from benchmarks.harness.pictures import save_picture
-from benchmarks.harness.provenance import provenance
 from benchmarks.models import branches, language_model, resnet, small
 from benchmarks.models.training_model import TrainingModel
+from benchmarks.table_file import write_table
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.files import read_json, write_json
 from tf_placer.live.confirmation import Confirmation, survey
 from tf_placer.live.result import OptimizeResult
-from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import RunDirectory
 from tf_placer.placers import granularity_of
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["GRAPHS", "main", "measure_again", "summary"]
+__all__ = ["GRAPHS", "graph_row", "main", "measure_again"]
 
 #: What is placed, by name, and how it is built.
 GRAPHS: Mapping[str, Callable[[], TrainingModel]] = {
@@ -50,16 +46,19 @@ GRAPHS: Mapping[str, Callable[[], TrainingModel]] = {
     "translation": small.small_translation,
     "resnet": lambda: resnet.build(50, batch=8, image_size=64, classes=10, width=0.5),
 }
+_MACHINE = "local:2"
+_MAX_TRIALS = 40
+_ROUNDS = 8
 _AGAINST = (ORIGINAL, "single_device", "expert")
+_HEADERS = ["graph", "trials", "time", "found", "step"]
+_HEADERS += ["to original", "to single device", "to expert"]
 
 
-def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirmation:
+def measure_again(result: OptimizeResult) -> Confirmation:
     """Measures what was found side by side with the graph as it came and the best baselines.
 
     Args:
         result: of an optimisation that has found something.
-        rounds: of fresh processes.
-        seed: of the order.
 
     Returns:
         What was measured; the reference is what was found.
@@ -89,20 +88,14 @@ def measure_again(result: OptimizeResult, rounds: int, seed: int = 0) -> Confirm
         meta_optimizer=True,
         work_dir=directory.path,
     ) as environment:
-        return survey(
-            environment,
-            candidates,
-            result.winner,
-            rounds=rounds,
-            report=functools.partial(print, "again:", flush=True),
-            seed=seed,
-        )
+        report = functools.partial(print, "again:", flush=True)
+        return survey(environment, candidates, result.winner, rounds=_ROUNDS, report=report)
 
 
-def summary(
-    name: str, result: OptimizeResult, secs: float, again: Confirmation | None = None
-) -> dict[str, Any]:
-    """Sums up what came of a graph, as JSON values.
+def graph_row(
+    name: str, result: OptimizeResult, secs: float, again: Confirmation | None
+) -> list[str]:
+    """Formats the line of a graph.
 
     Args:
         name: of the graph.
@@ -110,152 +103,69 @@ def summary(
         secs: what that took.
         again: what `measure_again` has measured; None where nothing was found.
     """
-    found = result.winner or ORIGINAL
-    against: dict[str, Any] = {}
-    for label in _AGAINST:
-        if again is None or label not in again.comparisons:
-            continue
-        # It compares with what was found: the other way round.
-        comparison = again.comparisons[label]
-        low, high = comparison.interval or (None, None)
-        against[label] = {
-            "step_secs": again.step_secs(label),
-            "speedup": comparison.speedup and 1 / comparison.speedup,
-            "interval": low and high and (1 / high, 1 / low),
-        }
     measured = again or result.confirmation
-    return {
-        "graph": name,
-        "trials": len(result.trials),
-        "secs": round(secs, 1),
-        "changed": result.changed,
-        "found": found,
-        "found_secs": measured.step_secs(found) if measured else None,
-        "rounds": len(measured.rounds) if measured else 0,
-        "against": against,
-        "reason": result.reason,
-    }
+    step_secs = measured.step_secs(result.winner or ORIGINAL) if measured else None
+    return [
+        name,
+        str(len(result.trials)),
+        format_duration(secs),
+        result.winner or "as it came",
+        format_step(step_secs) if step_secs else "-",
+        *(_speedup(again, label) for label in _AGAINST),
+    ]
 
 
-def _optimized(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Optimises a graph, or reads what came of it earlier."""
-    directory = pathlib.Path(args.log_dir) / name
-    done = directory / "summary.json"
+def _speedup(again: Confirmation | None, label: str) -> str:
+    """Formats the speed-up of what was found, which the comparison has the other way round."""
+    comparison = again.comparisons.get(label) if again else None
+    if comparison is None or comparison.speedup is None:
+        return "-"
+    low, high = comparison.interval or (float("nan"), float("nan"))
+    return f"{1 / comparison.speedup:.3f}x ({1 / high:.3f} to {1 / low:.3f})"
+
+
+def _optimized(name: str, directory: pathlib.Path, max_secs: float) -> list[str]:
+    """Optimises a graph, or reads the line that came of it earlier."""
+    done, searched = directory / "row.json", directory / "searched.json"
     if done.exists():
-        value: dict[str, Any] = read_json(done)
-        return value
+        row: list[str] = read_json(done)
+        return row
     model = GRAPHS[name]()
     start_secs = time.monotonic()
     result = tf_placer.optimize(
         model.graph,
         model.train_op,
-        next(model.feeds(args.seed)),
+        next(model.feeds()),
         model.initializer,
-        machine=args.machine,
-        max_trials=args.max_trials,
-        max_secs=args.max_secs,
+        machine=_MACHINE,
+        max_trials=_MAX_TRIALS,
+        max_secs=max_secs,
         log_dir=directory,
-        seed=args.seed,
+        seed=0,
     )
     print(f"\n{name}\n{result.table()}\n\n{result.explanation_table()}\n\n{result.reason}\n")
-    searched = directory / "searched.json"
     if not searched.exists():
         # If what follows is broken off, the next call finds the search ended.
-        write_json(searched, {"secs": time.monotonic() - start_secs})
-    again = measure_again(result, args.rounds, args.seed) if result.winner else None
-    value = summary(name, result, read_json(searched)["secs"], again)
-    write_json(done, value | {"made_by": provenance()})
-    (directory / "explanation.txt").write_text(
-        f"{result.table()}\n\n{result.explanation_table()}\n"
-    )
-    return value
+        write_json(searched, time.monotonic() - start_secs)
+    again = measure_again(result) if result.winner else None
+    row = graph_row(name, result, read_json(searched), again)
+    write_json(done, row)
+    return row
 
 
-def _text(summaries: Sequence[Mapping[str, Any]], args: argparse.Namespace) -> str:
-    rows = []
-    for value in summaries:
-        row = [
-            value["graph"],
-            str(value["trials"]),
-            format_duration(value["secs"]),
-            value["found"] if value["changed"] else "as it came",
-            format_step(value["found_secs"]) if value["found_secs"] else "-",
-        ]
-        rows.append([*row, *(_speedup(value["against"].get(label)) for label in _AGAINST)])
-    headers = ["graph", "trials", "time", "found", "step"]
-    headers += ["to original", "to single device", "to expert"]
-    made_by = provenance()
+def _page(rows: Sequence[Sequence[str]], max_secs: float) -> str:
     return f"""\
 # `auto`, live
 
-What `optimize` with its default placer finds on `{args.machine}` with at most
-{args.max_trials} trials and {args.max_secs:g} s per graph, the confirmation included. "found" is
-the placer that proposed what was found, or that the graph stays as it came. What was found was
-then measured again, side by side with the others, in {args.rounds} rounds of fresh processes. The
-last columns are speed-ups with 95 % intervals of what was found over the graph as it came, over
-everything on the better device, and over the best split by layer; "-": it is what was found, it did
-not run, or nothing was found.
+What `optimize` with its default placer finds on `{_MACHINE}` with at most {_MAX_TRIALS} trials and
+{max_secs:g} s per graph, the confirmation included. "found" is the placer that proposed what was
+found, or that the graph stays as it came. What was found was then measured again, side by side with
+the others, in {_ROUNDS} rounds of fresh processes. The last columns are speed-ups with 95 %
+intervals of what was found over the graph as it came, over everything on the better device, and
+over the best split by layer; "-": it is what was found, it did not run, or nothing was found.
 
-{markdown_table(headers, rows, "lrrlrrrr")}
-
-Made by `{made_by["command"]}` on {made_by["processor"]}, {made_by["cores"]} cores.
+{markdown_table(_HEADERS, rows, "lrrlrrrr")}
 """
-
-
-def _speedup(against: Mapping[str, Any] | None) -> str:
-    if against is None or against["speedup"] is None:
-        return "-"
-    low, high = against["interval"] or (float("nan"), float("nan"))
-    return f"{against['speedup']:.3f}x ({low:.3f} to {high:.3f})"
-
-
-def _write_csv(path: pathlib.Path, summaries: Sequence[Mapping[str, Any]]) -> None:
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        columns = ["graph", "trials", "secs", "changed", "found", "found_secs", "rounds"]
-        writer.writerow([*columns, "against", "step_secs", "speedup", "low", "high"])
-        for value in summaries:
-            known = [value[column] for column in columns]
-            if not value["against"]:
-                writer.writerow([*known, *[None] * 5])
-            for label, against in value["against"].items():
-                low, high = against["interval"] or (None, None)
-                row = [label, against["step_secs"], against["speedup"], low, high]
-                writer.writerow([*known, *row])
-
-
-def _plot(path: pathlib.Path, summaries: Sequence[Mapping[str, Any]]) -> None:
-    """Draws the speed-ups with their intervals; says so without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        print("no picture: pip install 'tf_placer[report]'")
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4), constrained_layout=True)
-    for number, label in enumerate(_AGAINST):
-        points = [
-            (place + 0.2 * (number - 1), value["against"][label])
-            for place, value in enumerate(summaries)
-            if value["against"].get(label, {}).get("interval")
-        ]
-        if points:
-            places = [place for place, _ in points]
-            speedups = [against["speedup"] for _, against in points]
-            errors = [
-                [against["speedup"] - against["interval"][0] for _, against in points],
-                [against["interval"][1] - against["speedup"] for _, against in points],
-            ]
-            axes.errorbar(places, speedups, errors, fmt="o", capsize=3, label=f"over {label}")
-    axes.axhline(1.0, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(summaries)), [value["graph"] for value in summaries])
-    axes.set_ylabel("speed-up of what was found")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend()
-    save_picture(figure, path, dpi=120)
-    pyplot.close(figure)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -264,48 +174,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
         argv: the arguments; those of the process when None.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--graphs",
-        nargs="+",
-        choices=[*GRAPHS],
-        default=[*GRAPHS],
-        metavar="GRAPH",
-        help=f"which, of {', '.join(GRAPHS)} (default: all)",
-    )
-    parser.add_argument("--max_trials", type=int, default=40, help="per graph (default 40)")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--graphs", nargs="+", choices=[*GRAPHS], default=[*GRAPHS])
     parser.add_argument("--max_secs", type=float, default=285.0, help="per graph (default 285)")
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=8,
-        help="of measuring what was found again, beside that (default 8)",
-    )
-    parser.add_argument("--machine", default="local:2", help="where to place (default local:2)")
-    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     parser.add_argument("--log_dir", default="runs/auto_live", help="where searches are kept")
     parser.add_argument("--out_dir", default="benchmarks/results/auto_live")
     args = parser.parse_args(argv)
-    if args.rounds < LEAST_ROUNDS:
-        # Fewer have no interval.
-        parser.error(f"--rounds must be at least {LEAST_ROUNDS}, not {args.rounds}")
-    out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    summaries: list[dict[str, Any]] = []
-    for number, name in enumerate(args.graphs):
-        eta = format_duration((len(args.graphs) - number) * args.max_secs)
-        left = f"at most {eta} of searching left"
-        print(f"graph {number + 1}/{len(args.graphs)}: {name}, {left}", flush=True)
-        summaries.append(_optimized(name, args))
-        explained = pathlib.Path(args.log_dir, name, "explanation.txt")
-        (out / f"{name}.txt").write_text(explained.read_text())
+    rows = []
+    for name in args.graphs:
+        rows.append(_optimized(name, pathlib.Path(args.log_dir, name), args.max_secs))
         # After every graph, so that what is done is there.
-        (out / "auto_live.md").write_text(_text(summaries, args))
-        _write_csv(out / "auto_live.csv", summaries)
-        _plot(out / "auto_live.png", summaries)
-    print(_text(summaries, args))
+        write_table(_page(rows, args.max_secs), pathlib.Path(args.out_dir, "auto_live.md"))
 
 
 if __name__ == "__main__":

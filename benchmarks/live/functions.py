@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
-from benchmarks.harness.provenance import provenance
 from benchmarks.harness.statistics import ratio_and_interval
+from benchmarks.table_file import write_table
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import trace_step
@@ -31,23 +31,36 @@ __all__ = ["WORKLOADS", "main"]
 
 # Enough that the start of an epoch does not count.
 _STEPS = 16
-_BATCH = 512
-_SIZE = 512
 
 
 class _Fit:
-    """`fit` of a Keras model."""
+    """`fit` of a Keras model that classifies random rows."""
 
-    def __init__(self, make: Callable[[Any], Any], x: Any, y: np.ndarray, batch: int) -> None:
+    def __init__(
+        self, layers: Callable[[Any, Any], Any], *shapes: tuple[int, ...], batch: int
+    ) -> None:
+        """Makes the model, and as many rows as some steps read.
+
+        Args:
+            layers: makes features, from Keras and the inputs.
+            shapes: of a row of each input.
+            batch: rows per step.
+        """
         import keras
 
-        self._keras = keras
+        self._keras, self._batch = keras, batch
         # Names are counted from here on, and weights drawn.
         keras.backend.clear_session()
         keras.utils.set_random_seed(1)
-        self.target = make(keras)
-        self._x, self._y, self._batch = x, y, batch
-        self.example = (tf.nest.map_structure(lambda a: a[:batch], x), y[:batch])
+        inputs = [keras.Input(shape) for shape in shapes]
+        features = layers(keras, inputs)
+        self.target: Any = keras.Model(_one_or_all(inputs), keras.layers.Dense(4)(features))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self.target.compile(keras.optimizers.SGD(0.01), loss, jit_compile=False)
+        random, rows = np.random.default_rng(0), _STEPS * batch
+        arrays = tuple(random.random((rows, *shape), np.float32) for shape in shapes)
+        self._x, self._y = _one_or_all(arrays), random.integers(0, 4, rows)
+        self.example = (tf.nest.map_structure(lambda a: a[:batch], self._x), self._y[:batch])
 
     def place(self, step: Any) -> None:
         """Puts a placement into the model."""
@@ -59,52 +72,27 @@ class _Fit:
         keep = self._keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs: losses.append(float(logs["loss"]))
         )
-        self.target.fit(
-            self._x,
-            self._y,
-            batch_size=self._batch,
-            shuffle=False,
-            verbose=0,
-            callbacks=[keep],
-        )
+        settings = {"batch_size": self._batch, "shuffle": False, "verbose": 0}
+        self.target.fit(self._x, self._y, callbacks=[keep], **settings)
         return losses
 
 
-def _towers(keras: Any) -> Any:
-    def tower(x: Any, name: str) -> Any:
+def _one_or_all(values: Sequence[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _two_towers(keras: Any, inputs: Any) -> Any:
+    towers = []
+    for side, x in zip(("left", "right"), inputs, strict=True):
         for number in range(4):
-            x = keras.layers.Dense(2 * _SIZE, activation="relu", name=f"{name}_{number}")(x)
-        return x
-
-    inputs = [keras.Input((_SIZE,)) for _ in range(2)]
-    both = keras.layers.concatenate([tower(inputs[0], "left"), tower(inputs[1], "right")])
-    model = keras.Model(inputs, keras.layers.Dense(4)(both))
-    return _compiled(keras, model, keras.optimizers.SGD(0.01))
+            x = keras.layers.Dense(1024, activation="relu", name=f"{side}_{number}")(x)
+        towers.append(x)
+    return keras.layers.concatenate(towers)
 
 
-def _bidirectional(keras: Any) -> Any:
-    x = keras.Input((20, 256))
-    y = keras.layers.Bidirectional(keras.layers.LSTM(256, return_sequences=True))(x)
-    y = keras.layers.Bidirectional(keras.layers.LSTM(256))(y)
-    return _compiled(keras, keras.Model(x, keras.layers.Dense(4)(y)), keras.optimizers.SGD(0.01))
-
-
-def _compiled(keras: Any, model: Any, optimizer: Any) -> Any:
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, jit_compile=False)
-    return model
-
-
-def _fit_towers() -> _Fit:
-    random = np.random.default_rng(0)
-    x = tuple(random.random((_STEPS * _BATCH, _SIZE), np.float32) for _ in range(2))
-    return _Fit(_towers, x, random.integers(0, 4, _STEPS * _BATCH), _BATCH)
-
-
-def _fit_bidirectional() -> _Fit:
-    random = np.random.default_rng(0)
-    x = random.random((_STEPS * 32, 20, 256), np.float32)
-    return _Fit(_bidirectional, x, random.integers(0, 4, _STEPS * 32), 32)
+def _bidirectional(keras: Any, inputs: Any) -> Any:
+    x = keras.layers.Bidirectional(keras.layers.LSTM(256, return_sequences=True))(inputs[0])
+    return keras.layers.Bidirectional(keras.layers.LSTM(256))(x)
 
 
 class _Loop:
@@ -143,17 +131,18 @@ class _Loop:
 
 #: What is placed and called, by name.
 WORKLOADS: Mapping[str, Callable[[], Any]] = {
-    "fit of two towers": _fit_towers,
-    "fit of a bidirectional LSTM": _fit_bidirectional,
+    "fit of two towers": lambda: _Fit(_two_towers, (512,), (512,), batch=512),
+    "fit of a bidirectional LSTM": lambda: _Fit(_bidirectional, (20, 256), batch=32),
     "tf.function with two branches": _Loop,
 }
 
 
-def _compare(name: str, args: argparse.Namespace) -> list[str]:
+def _compare(name: str, max_secs: float, pairs: int) -> list[str]:
+    """Places a workload; returns the line of the table."""
     machine = tf_placer.find_machine("local:2")
     ours, theirs = WORKLOADS[name](), WORKLOADS[name]()
     result = tf_placer.optimize(
-        ours.target, example=ours.example, machine=machine, max_secs=args.max_secs, seed=args.seed
+        ours.target, example=ours.example, machine=machine, max_secs=max_secs, seed=0
     )
     if not result.changed:
         return [name, "unchanged", "", "", ""]
@@ -161,17 +150,7 @@ def _compare(name: str, args: argparse.Namespace) -> list[str]:
     # Without any device of its own, all is on the first worker.
     nothing = Placement("", tuple(device.name for device in machine.devices), {})
     theirs.place(PlacedStep(trace_step(theirs.target, theirs.example), machine, nothing))
-    difference = 0.0
-    secs: dict[bool, list[float]] = {True: [], False: []}
-    random = np.random.default_rng(args.seed)
-    for number in range(args.pairs + 1):
-        losses = {}
-        for is_placed in random.permutation([True, False]).tolist():
-            start = time.perf_counter()
-            losses[is_placed] = (ours if is_placed else theirs).run()
-            if number:  # The first call traces.
-                secs[is_placed].append((time.perf_counter() - start) / _STEPS)
-        difference = max(difference, float(np.abs(np.subtract(losses[True], losses[False])).max()))
+    secs, difference = _call_in_turns(ours, theirs, pairs)
     ratio, (low, high) = ratio_and_interval(secs[False], secs[True])
     return [
         name,
@@ -182,20 +161,37 @@ def _compare(name: str, args: argparse.Namespace) -> list[str]:
     ]
 
 
+def _call_in_turns(ours: Any, theirs: Any, pairs: int) -> tuple[dict[bool, list[float]], float]:
+    """Does the calls.
+
+    Returns:
+        Seconds of each call of what was placed (True) and of the other (False), and the largest
+        difference between the losses of a step.
+    """
+    difference = 0.0
+    secs: dict[bool, list[float]] = {True: [], False: []}
+    random = np.random.default_rng(0)
+    for number in range(pairs + 1):
+        losses = {}
+        for is_placed in random.permutation([True, False]).tolist():
+            start = time.perf_counter()
+            losses[is_placed] = (ours if is_placed else theirs).run()
+            if number:  # The first call traces.
+                secs[is_placed].append(time.perf_counter() - start)
+        difference = max(difference, float(np.abs(np.subtract(losses[True], losses[False])).max()))
+    return secs, difference
+
+
 def main() -> None:
     """Places and compares the workloads, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--max_secs", type=float, default=180.0, help="of each search")
     parser.add_argument("--pairs", type=int, default=20, help="calls of each, in turns")
-    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    rows = [_compare(name, args) for name in args.workloads]
+    rows = [_compare(name, args.max_secs, args.pairs) for name in args.workloads]
     headers = ["call", "as confirmed", "speed-up of the call", "95 % interval", "losses differ by"]
-    print(table(headers, rows, "lrrrr"))
-    made_by = provenance()
-    versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
-    print(f"{made_by['command']}: commit {made_by['commit']}, {versions}, {made_by['processor']}")
+    write_table(table(headers, rows, "lrrrr"))
 
 
 if __name__ == "__main__":

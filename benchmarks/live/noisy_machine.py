@@ -14,8 +14,16 @@ import numpy as np
 
 __all__ = ["NOISE_MODELS", "NoiseModel", "NoisyMachine"]
 
-# How finely the speed of the machine is followed.
-_TICK_SECS = 0.05
+# How finely the speed of the machine is followed, and until when: it stays as it is from then on.
+_TICK_SECS, _HORIZON_SECS = 0.05, 400.0
+# What starting processes takes, and opening a session and warming it up.
+_START_SECS, _OPEN_SECS = 2.0, 0.6
+# How long a drift takes to forget where it was.
+_DRIFT_SECS = 30.0
+# What a slow phase takes on average, and one between them; they are exponentially distributed.
+_SLOW_SECS, _FAST_SECS = 3.0, 9.0
+# How long processes are fresh.
+_FIRST_SECS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,26 +35,18 @@ class NoiseModel:
             of two sessions has 1.41 times as much.
         step_deviation: of the logarithm of single steps.
         drift_deviation: of the logarithm of the machine's speed, which wanders.
-        drift_secs: how long it takes to forget where it was.
         slow_factor: how many times as slow the machine is in a slow phase.
-        slow_secs: what a slow phase takes on average; they are exponentially distributed.
-        fast_secs: what a phase between them takes.
         spike_share: which share of the steps is hit by something.
-        first_factor: how many times as long a step takes in the first seconds of fresh processes,
-            and the first step of a session after another one's turn half as much more.
-        first_secs: how many seconds.
+        first_factor: how many times as long a step takes in fresh processes, and the first step of
+            a session after another one's turn half as much more.
     """
 
     process_deviation: float = 0.03
     step_deviation: float = 0.03
     drift_deviation: float = 0.0
-    drift_secs: float = 30.0
     slow_factor: float = 1.0
-    slow_secs: float = 3.0
-    fast_secs: float = 9.0
     spike_share: float = 0.0
     first_factor: float = 1.0
-    first_secs: float = 1.0
 
 
 _QUIET = NoiseModel()
@@ -74,31 +74,18 @@ class NoisyMachine:
         now_secs: the time.
     """
 
-    def __init__(
-        self,
-        model: NoiseModel,
-        seed: int,
-        *,
-        step_secs: float = 0.15,
-        start_secs: float = 2.0,
-        open_secs: float = 0.6,
-        horizon_secs: float = 400.0,
-    ) -> None:
+    def __init__(self, model: NoiseModel, seed: int, *, step_secs: float = 0.15) -> None:
         """Begins at time 0.
 
         Args:
             model: what disturbs it.
             seed: of the noise.
             step_secs: what a step of a graph of speed 1 takes.
-            start_secs: what starting processes takes.
-            open_secs: what opening a session and warming it up takes.
-            horizon_secs: from then on the machine's speed stays as it is.
         """
         self.now_secs = 0.0
-        self._model = model
-        self._step_secs, self._starts_secs, self._open_secs = step_secs, start_secs, open_secs
+        self._model, self._step_secs = model, step_secs
         self._rng = np.random.default_rng(seed)
-        self._slowness = self._make_slowness(int(horizon_secs / _TICK_SECS))
+        self._slowness = self._make_slowness(int(_HORIZON_SECS / _TICK_SECS))
         # Drawing one by one would take most of the time.
         self._normal = self._rng.standard_normal(1 << 12)
         self._uniform = self._rng.random(1 << 12)
@@ -119,7 +106,7 @@ class NoisyMachine:
 
     def restart(self) -> None:
         """Starts fresh processes."""
-        self.now_secs += self._starts_secs
+        self.now_secs += _START_SECS
         self._process, self._last = {}, None
         self._began_secs = math.inf
 
@@ -128,11 +115,11 @@ class NoisyMachine:
 
     def open_session(self, label: str, assignment: Mapping[str, str]) -> float:
         """Opens a session of a graph whose assignment names how fast it is: {"speed": "1.1"}."""
-        self.now_secs += self._open_secs
+        self.now_secs += _OPEN_SECS
         self._speed[label] = float(assignment.get("speed", "1"))
         deviation = self._model.process_deviation
         self._process[label] = math.exp(deviation * self._rng.standard_normal())
-        return self._open_secs
+        return _OPEN_SECS
 
     def run_steps(self, label: str, count: int) -> tuple[float, ...]:
         """Runs steps of a session, in seconds each."""
@@ -144,7 +131,7 @@ class NoisyMachine:
             self._drawn = (self._drawn + 1) % len(self._normal)
             secs = usual_secs * math.exp(model.step_deviation * self._normal[self._drawn])
             secs *= self._slowness[min(int(self.now_secs / _TICK_SECS), len(self._slowness) - 1)]
-            if self.now_secs - self._began_secs < model.first_secs:
+            if self.now_secs - self._began_secs < _FIRST_SECS:
                 secs *= model.first_factor
             if number == 0 and label != self._last:
                 secs *= 1.0 + (model.first_factor - 1.0) / 2.0
@@ -157,12 +144,6 @@ class NoisyMachine:
         self._last = label
         return tuple(steps)
 
-    def measure_alone(self, label: str, speed: float) -> float:
-        """Measures the median of nine steps after one to warm up, in a session by itself."""
-        self.open_session(label, {"speed": str(speed)})
-        self.run_steps(label, 1)
-        return float(np.median(self.run_steps(label, 9)))
-
     def _make_slowness(self, ticks: int) -> np.ndarray:
         """Draws how many times as slow the machine is at each tick."""
         model = self._model
@@ -170,17 +151,17 @@ class NoisyMachine:
         if model.drift_deviation:
             # An Ornstein-Uhlenbeck process, followed in seconds and interpolated.
             per_tick = max(1, round(1.0 / _TICK_SECS))
-            keep = math.exp(-1.0 / model.drift_secs)
+            keep = math.exp(-1.0 / _DRIFT_SECS)
             noise = self._rng.standard_normal(ticks // per_tick + 2) * model.drift_deviation
             points = [noise[0]]
             for value in noise[1:].tolist():
                 points.append(keep * points[-1] + math.sqrt(1.0 - keep * keep) * value)
             logs += np.interp(np.arange(ticks) / per_tick, np.arange(len(points)), points)
         if model.slow_factor != 1.0:
-            share = model.slow_secs / (model.slow_secs + model.fast_secs)
+            share = _SLOW_SECS / (_SLOW_SECS + _FAST_SECS)
             is_slow, begin_secs = bool(self._rng.random() < share), 0.0
             while begin_secs < ticks * _TICK_SECS:
-                mean_secs = model.slow_secs if is_slow else model.fast_secs
+                mean_secs = _SLOW_SECS if is_slow else _FAST_SECS
                 end_secs = begin_secs + self._rng.exponential(mean_secs)
                 if is_slow:
                     span = slice(int(begin_secs / _TICK_SECS), int(end_secs / _TICK_SECS))

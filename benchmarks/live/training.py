@@ -5,19 +5,20 @@ language model, a translation model with attention, and an Inception-V3, which s
 asynchronous towers train, too. Every run starts from the same variables, and all placements of a
 run read the same batches in the same order. The placements take turns, each in fresh processes.
 Searches and runs that are done are not made again; `--stop_after_secs` leaves the rest to the next
-call. Curves, table and pictures are written anew by every call.
+call. Every call writes curves and table anew; `benchmarks.paper_figures.figures` draws the curves.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import itertools
 import os
 import pathlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -25,15 +26,16 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
-from benchmarks.harness.provenance import provenance
 from benchmarks.live.training_curves import (
     ASYNCHRONOUS,
     EXPERT,
     FOUND,
     ORIGINAL,
     SYNCHRONOUS,
+    VARIANTS,
     Curve,
     Found,
+    read_curves,
     write_curves,
 )
 from benchmarks.live.training_report import write_report
@@ -43,13 +45,12 @@ from benchmarks.problems.experts import expert_placements
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.files import read_json, write_json
-from tf_placer.text.units import format_duration
 
 tf1 = tf.compat.v1
 
 __all__ = ["MODELS", "Trained", "main", "train"]
 
-_Feeds = Sequence[Mapping[str, np.ndarray]]
+_MACHINE = "local:2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ def train(
     target: str,
     model: TrainingModel,
     devices: Mapping[str, str],
-    feeds: _Feeds,
+    feeds: Sequence[Mapping[str, np.ndarray]],
     *,
     asynchronous: bool = False,
 ) -> Curve:
@@ -144,37 +145,28 @@ def train(
         node.device = devices.get(node.name, node.device)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
-    fetches = _of_towers(graph) if asynchronous else [(model.train_op, model.loss)]
-    ended: list[list[tuple[float, float]]] = [[] for _ in fetches]
-    failures: list[BaseException] = []
-    with tf1.Session(target, graph=graph) as session:
+    towers = _towers(graph) if asynchronous else [(model.train_op, model.loss)]
+
+    def run(fetches: Any) -> list[tuple[float, float]]:
+        updates = []
+        for feed in feeds:
+            _, loss = session.run(fetches, feed)
+            updates.append((time.perf_counter(), float(loss)))
+        return updates
+
+    with (
+        tf1.Session(target, graph=graph) as session,
+        concurrent.futures.ThreadPoolExecutor(len(towers)) as threads,
+    ):
         session.run(model.initializer)
-
-        def run(number: int) -> None:
-            # Threads swallow what they raise.
-            try:
-                for feed in feeds:
-                    _, loss = session.run(fetches[number], feed)
-                    ended[number].append((time.perf_counter(), float(loss)))
-            except tf.errors.OpError as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=run, args=(i,)) for i in range(len(fetches))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    if failures:
-        raise failures[0]
+        of_towers = list(threads.map(run, towers))
     # All towers are prepared when each has made a step.
-    start_secs = max(of_tower[0][0] for of_tower in ended)
-    updates = sorted(itertools.chain.from_iterable(ended))
-    return Curve(
-        tuple(secs - start_secs for secs, _ in updates), tuple(loss for _, loss in updates)
-    )
+    start_secs = max(updates[0][0] for updates in of_towers)
+    secs, losses = zip(*sorted(itertools.chain.from_iterable(of_towers)), strict=True)
+    return Curve(tuple(each - start_secs for each in secs), losses)
 
 
-def _of_towers(graph: tf.Graph) -> list[tuple[tf.Operation, tf.Tensor]]:
+def _towers(graph: tf.Graph) -> list[tuple[tf.Operation, tf.Tensor]]:
     """Finds the update and the loss of each asynchronous tower."""
     (total,) = (each for each in graph.get_operation_by_name("mean_loss").inputs if each.op.inputs)
     return [
@@ -194,24 +186,21 @@ def _expert(model: TrainingModel, name: str, devices: Sequence[str]) -> dict[str
     return grouped.assignment(next(iter(rows.values())), names)
 
 
-def _search(name: str, args: argparse.Namespace) -> Found:
+def _search(trained: Trained, directory: pathlib.Path) -> Found:
     """Looks for a placement, or reads what was found earlier."""
-    directory = pathlib.Path(args.log_dir, name)
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / "found.json"
     if path.exists():
-        return Found.from_json(read_json(path))
-    trained = MODELS[name]
+        return Found(**read_json(path))
     model = trained.build()
     result = tf_placer.optimize(
         model.graph,
         model.train_op,
-        next(model.feeds(args.seed)),
+        next(model.feeds()),
         model.initializer,
-        machine=args.machine,
-        max_secs=args.search_secs or trained.search_secs,
+        machine=_MACHINE,
+        max_secs=trained.search_secs,
         log_dir=directory / "search",
-        seed=args.seed,
+        seed=0,
     )
     found = Found(
         dict(result.placement.assignment) if result.placement else {},
@@ -219,7 +208,8 @@ def _search(name: str, args: argparse.Namespace) -> Found:
         result.speedup if result.changed else None,
         result.speedup_interval if result.changed else None,
     )
-    write_json(path, found.to_json())
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(path, dataclasses.asdict(found))
     return found
 
 
@@ -243,94 +233,72 @@ def _variants(
     return variants
 
 
-def _train_all(args: argparse.Namespace, deadline_secs: float) -> None:
-    """Makes the searches and runs that are missing, until it is time to stop."""
-    machine = tf_placer.find_machine(args.machine)
+def _train_missing(
+    log: pathlib.Path, names: Sequence[str], runs: int, deadline_secs: float
+) -> dict[tuple[str, str, int], Curve]:
+    """Makes the searches and runs that are missing until it is time to stop; returns all runs."""
+    path = log / "curves.csv.gz"
+    curves = read_curves(path) if path.exists() else {}
+    machine = tf_placer.find_machine(_MACHINE)
     devices = [device.name for device in machine.devices]
     variants = {}
-    for name in args.models:
+    for name in names:
         if time.monotonic() < deadline_secs:
-            variants[name] = _variants(MODELS[name], _search(name, args), devices)
-    for number, name in itertools.product(range(args.runs), variants):
-        steps = args.steps or MODELS[name].steps
-        paths = {
-            variant: pathlib.Path(args.log_dir, name, f"run_{number}_{variant}.json")
-            for variant in variants[name]
-        }
-        missing = [variant for variant, path in paths.items() if not path.exists()]
+            found = _search(MODELS[name], log / name)
+            variants[name] = _variants(MODELS[name], found, devices)
+    for number, name in itertools.product(range(runs), variants):
+        missing = [each for each in variants[name] if (name, each, number) not in curves]
         if not missing or time.monotonic() >= deadline_secs:
             continue
         # Another one begins each time, so that none always runs on a machine that was idle.
-        missing = [*missing[number % len(missing) :], *missing[: number % len(missing)]]
-        model = variants[name][ORIGINAL][0]
-        batches = list(itertools.islice(model.feeds(args.seed + number), steps))
-        for variant in missing:
-            start_secs = time.monotonic()
-            placed, placement = variants[name][variant]
+        first = number % len(missing)
+        feeds = variants[name][ORIGINAL][0].feeds(number)
+        batches = list(itertools.islice(feeds, MODELS[name].steps))
+        for variant in [*missing[first:], *missing[:first]]:
             # Towers have the placeholders of the model.
+            model, placement = variants[name][variant]
+            is_asynchronous = variant == ASYNCHRONOUS
             with tf_placer.LocalCluster(machine) as cluster:
-                curve = train(
-                    cluster.target,
-                    placed,
-                    placement,
-                    batches,
-                    asynchronous=variant == ASYNCHRONOUS,
+                curves[name, variant, number] = train(
+                    cluster.target, model, placement, batches, asynchronous=is_asynchronous
                 )
-            write_json(paths[variant], curve.to_json())
-            took = format_duration(time.monotonic() - start_secs)
-            print(f"{name}, run {number}, {variant}: {took}", flush=True)
+            write_curves(path, curves)
+            secs = curves[name, variant, number].secs[-1]
+            print(f"{name}, run {number}, {variant}: {secs:.1f} s", flush=True)
+    return curves
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Searches, trains, and writes curves, table and pictures.
+    """Searches, trains, and writes curves and table.
 
     Args:
         argv: the arguments; those of the process when None.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        choices=[*MODELS],
-        default=[*MODELS],
-        metavar="MODEL",
-        help=f"which, of {', '.join(MODELS)} (default: all)",
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=[*MODELS], default=[*MODELS])
     parser.add_argument("--runs", type=int, default=4, help="of each placement (default 4)")
-    parser.add_argument("--steps", type=int, help="of a run (default: 110 to 200, by model)")
     parser.add_argument(
-        "--search_secs", type=float, help="of each search (default: 110 to 150, by model)"
+        "--stop_after_secs",
+        type=float,
+        default=float("inf"),
+        help="begin no search and no round later (default: never)",
     )
-    parser.add_argument(
-        "--stop_after_secs", type=float, help="begin no search and no round later (default: never)"
-    )
-    parser.add_argument("--machine", default="local:2", help="where to train (default local:2)")
-    parser.add_argument("--seed", type=int, default=0, help="of searches and data (default 0)")
     parser.add_argument("--log_dir", default="runs/training", help="where runs are kept")
     parser.add_argument("--out_dir", default="benchmarks/results/training")
     args = parser.parse_args(argv)
-    stop_after_secs = float("inf") if args.stop_after_secs is None else args.stop_after_secs
-    _train_all(args, time.monotonic() + stop_after_secs)
-    curves = {
-        (name, variant, number): Curve.from_json(read_json(path))
-        for name in args.models
-        for variant in (ORIGINAL, EXPERT, FOUND, SYNCHRONOUS, ASYNCHRONOUS)
-        for number in range(args.runs)
-        if (path := pathlib.Path(args.log_dir, name, f"run_{number}_{variant}.json")).exists()
-    }
+    deadline_secs = time.monotonic() + args.stop_after_secs
+    log = pathlib.Path(args.log_dir)
+    curves = _train_missing(log, args.models, args.runs, deadline_secs)
     if not curves:
         raise SystemExit("no run is done yet")
+    models = [*MODELS]
+    keys = sorted(curves, key=lambda key: (models.index(key[0]), VARIANTS.index(key[1]), key[2]))
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    found = {
-        name: Found.from_json(read_json(path))
-        for name in args.models
-        if (path := pathlib.Path(args.log_dir, name, "found.json")).exists()
-    }
+    curves = {key: curves[key] for key in keys}
     write_curves(out / "curves.csv.gz", curves)
-    print(write_report(out, curves, found, provenance()))
+    found = {path.parent.name: Found(**read_json(path)) for path in log.glob("*/found.json")}
+    write_report(out / "training.md", curves, found)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ import gzip
 import io
 import os
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +20,7 @@ __all__ = [
     "FOUND",
     "ORIGINAL",
     "SYNCHRONOUS",
+    "VARIANTS",
     "Curve",
     "Curves",
     "Found",
@@ -31,6 +31,7 @@ __all__ = [
 #: What trains a model: the graph as it came, placed by people and by a search, and towers.
 ORIGINAL, EXPERT, FOUND = "original", "expert", "found"
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
+VARIANTS = (ORIGINAL, EXPERT, FOUND, SYNCHRONOUS, ASYNCHRONOUS)
 
 _COLUMNS = ("model", "variant", "run", "secs", "loss")
 
@@ -59,15 +60,6 @@ class Curve:
         reached = np.flatnonzero(self.smoothed(updates) <= loss)
         return self.secs[reached[0]] if len(reached) else None
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"secs": list(self.secs), "losses": list(self.losses)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Curve:
-        """Reads what `to_json` wrote."""
-        return cls(tuple(value["secs"]), tuple(value["losses"]))
-
 
 @dataclasses.dataclass(frozen=True)
 class Found:
@@ -83,17 +75,7 @@ class Found:
     devices: Mapping[str, str]
     reason: str
     speedup: float | None
-    interval: tuple[float, float] | None
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Found:
-        """Reads what `to_json` wrote."""
-        interval = value["interval"] and (value["interval"][0], value["interval"][1])
-        return cls(value["devices"], value["reason"], value["speedup"], interval)
+    interval: Sequence[float] | None
 
 
 #: Runs by model, variant and number.
@@ -107,7 +89,8 @@ def write_curves(path: str | os.PathLike[str], curves: Curves) -> None:
     writer.writerow(_COLUMNS)
     for key, curve in curves.items():
         for secs, loss in zip(curve.secs, curve.losses, strict=True):
-            writer.writerow([*key, f"{secs:.4f}", f"{loss:.7g}"])
+            # Nine digits tell any two float32 apart.
+            writer.writerow([*key, f"{secs:.4f}", f"{loss:.9g}"])
     # Without the time of writing, so that the same runs are the same bytes.
     write_bytes(path, gzip.compress(text.getvalue().encode(), mtime=0))
 

@@ -17,40 +17,27 @@ _DASHES = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 
 
 def draw_training(
-    axes: Any,
-    runs: Mapping[str, Sequence[Curve]],
-    *,
-    against: str,
-    perplexity: bool = False,
+    axes: Any, runs: Mapping[str, Sequence[Curve]], *, perplexity: bool = False
 ) -> None:
     """Draws a curve for each placement, and a band from the lowest to the highest run.
 
     Args:
         axes: of matplotlib.
         runs: by placement; one without runs keeps its colour.
-        against: "time" or "batches".
         perplexity: its exponential instead of the loss.
     """
-    batches = min((len(curve.losses) for curves in runs.values() for curve in curves), default=0)
     for (name, curves), colour, dashes in zip(runs.items(), DEVICE_COLOURS, _DASHES, strict=False):
         if not curves:
             continue
-        xs = [
-            np.asarray(curve.secs)
-            if against == "time"
-            else np.arange(1, len(curve.losses) + 1) * batches / len(curve.losses)
-            for curve in curves
-        ]
-        grid = np.linspace(max(x[0] for x in xs), min(x[-1] for x in xs), 400)
-        losses = np.array(
-            [np.interp(grid, x, curve.losses) for x, curve in zip(xs, curves, strict=True)]
-        )
+        first_secs, last_secs = max(c.secs[0] for c in curves), min(c.secs[-1] for c in curves)
+        grid = np.linspace(first_secs, last_secs, 400)
+        losses = np.array([np.interp(grid, curve.secs, curve.losses) for curve in curves])
         values = np.exp(losses) if perplexity else losses
         axes.plot(grid, values.mean(axis=0), color=colour, linestyle=dashes, label=name)
         axes.fill_between(
             grid, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0
         )
-    axes.set_xlabel("seconds" if against == "time" else "batches")
+    axes.set_xlabel("seconds")
     axes.set_ylabel("perplexity" if perplexity else "loss")
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8)

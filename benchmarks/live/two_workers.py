@@ -14,14 +14,13 @@ from __future__ import annotations
 import argparse
 import os
 import pathlib
-from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
 import tf_placer
-from tf_placer.live.result import OptimizeResult
+from benchmarks.table_file import write_table
 from tf_placer.search.distributed.tallies import workers_table
 from tf_placer.search.distributed.workers import require_ray
 from tf_placer.search.trial_log import read_log
@@ -29,9 +28,9 @@ from tf_placer.text.table import table
 
 __all__ = ["main"]
 
-
 tf1 = tf.compat.v1
 _ROWS, _COLUMNS = 4096, 1024
+_MAX_TRIALS = 40
 
 
 def _sums_of_variables() -> tuple[tf.Graph, str]:
@@ -46,22 +45,22 @@ def _sums_of_variables() -> tuple[tf.Graph, str]:
         return graph, tf1.global_variables_initializer().name
 
 
-def _placed_sums(graph: tf.Graph) -> list[str]:
-    """Lists the devices of the four sums; empty text for those that have none."""
-    return [graph.get_operation_by_name(f"sum_{number}").device for number in range(4)]
+def _tasks_of_sums(graph: tf.Graph) -> str:
+    """Lists the tasks of the four sums, as far as they have devices."""
+    devices = [graph.get_operation_by_name(f"sum_{number}").device for number in range(4)]
+    tasks = [tf1.DeviceSpec.from_string(device).task for device in devices if device]
+    return ", ".join(map(str, tasks))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Searches twice, and prints what came of it."""
+def main() -> None:
+    """Searches twice, and writes what came of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--max_trials", type=int, default=40, help="per search (default 40)")
     parser.add_argument("--max_secs", type=float, default=300.0, help="per search (default 300)")
-    parser.add_argument(
-        "--log_dir", default="runs/two_workers", help="a search that is there goes on"
-    )
-    args = parser.parse_args(argv)
+    parser.add_argument("--log_dir", default="runs/two_workers", help="searches there go on")
+    parser.add_argument("--out_dir", default="benchmarks/results/distributed")
+    args = parser.parse_args()
     require_ray()
-    rows, found, parts = [], [], []
+    rows, parts = [], []
     for name, workers in (("in one process", None), ("by two workers", 2)):
         graph, initializer = _sums_of_variables()
         directory = pathlib.Path(args.log_dir, name.replace(" ", "_"))
@@ -71,27 +70,22 @@ def main(argv: Sequence[str] | None = None) -> None:
             initializers=[initializer],
             machine="local:2",
             placer="hill_climbing",
-            max_trials=args.max_trials,
+            max_trials=_MAX_TRIALS,
             max_secs=args.max_secs,
             log_dir=directory,
             workers=None if workers is None else "ray",
             num_workers=workers,
         )
-        found.append(_placed_sums(graph))
         _, trials = read_log(directory / "trials.jsonl")
-        rows.append(_row(name, result, len(trials), found[-1]))
+        verdict = "placed" if result.changed else "unchanged"
+        speedup = f"{result.speedup:.2f}x" if result.speedup else ""
+        rows.append([name, str(len(trials)), verdict, speedup, _tasks_of_sums(graph)])
         parts += [f"{name}: {result.reason}", workers_table(trials)]
-    same = "the same" if found[0] == found[1] else "another"
+    same = "the same" if rows[0][-1] == rows[1][-1] else "another"
     head = ["search", "trials in the log", "verdict", "speed-up", "tasks of the sums"]
     parts += [table(head, rows, "lrlrl"), f"The two searches have {same} winner."]
-    print("\n\n".join(part for part in parts if part))
-
-
-def _row(name: str, result: OptimizeResult, num_trials: int, found: Sequence[str]) -> list[str]:
-    verdict = "placed" if result.changed else "unchanged"
-    speedup = f"{result.speedup:.2f}x" if result.speedup else ""
-    tasks = [str(tf1.DeviceSpec.from_string(device).task) for device in found if device]
-    return [name, str(num_trials), verdict, speedup, ", ".join(tasks)]
+    text = "\n\n".join(part for part in parts if part)
+    write_table(text, pathlib.Path(args.out_dir, "two_workers.txt"))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Whether live searches end as they should: the same search many times, quiet and disturbed.
 
-Every run is a whole search with a log of its own. With `--neighbour` a process that takes one core
-every other three seconds runs beside. In the end all that was placed is measured again, alone:
-for some minutes all take turns with the graph as it came, in fresh processes each round. No
-placement should be slower. Runs that are in the log directory already are not repeated.
+Two of the graphs are the plainest with a known answer: two independent branches of matrix products,
+which a split runs almost twice as fast, and a chain, which no placement can speed up. Every run is
+a whole search with a log of its own. With `--neighbour` a process that takes one core every other
+three seconds runs beside. In the end all that was placed is measured again, alone: for some minutes
+all take turns with the graph as it came, in fresh processes each round. No placement should be
+slower. Runs that are in the log directory already are not repeated.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -24,9 +26,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 
 import tf_placer
-from benchmarks.harness.provenance import provenance
-from benchmarks.live.branches_and_chain import chain, two_branches
 from benchmarks.models import language_model
+from benchmarks.table_file import write_table
 from graph_passes.placement import read_placement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.files import read_json, write_json
@@ -39,18 +40,11 @@ from tf_placer.text.units import format_duration
 
 __all__ = ["GRAPHS", "main", "neighbour", "summary_table"]
 
+tf1 = tf.compat.v1
 
-def _language_model(seed: int) -> tuple[tf.Graph, Any, Mapping[str, Any], Any]:
-    model = language_model.build()
-    return model.graph, model.train_op, {model.tokens: next(model.batches(seed))}, model.initializer
-
-
-#: What is placed, by name: graph, fetches, feeds and initialisers.
-GRAPHS: Mapping[str, Callable[[int], tuple[tf.Graph, Any, Mapping[str, Any], Any]]] = {
-    "language_model": _language_model,
-    "two_branches": lambda seed: (two_branches(700, 8), "y:0", {}, None),
-    "chain": lambda seed: (chain(400, 12), "y:0", {}, None),
-}
+_MACHINE = "local:2"
+_HEADERS = ["seed", "result", "speed-up", "95 % interval", "trials", "rounds", "time"]
+_HEADERS += ["again", "single rounds"]
 _BUSY = """
 import time
 while True:
@@ -59,6 +53,47 @@ while True:
         pass
     time.sleep(3)
 """
+
+
+def _language_model() -> tuple[Any, ...]:
+    model = language_model.build()
+    return model.graph, model.train_op, next(model.feeds()), model.initializer
+
+
+def _two_branches() -> tuple[Any, ...]:
+    """Builds two chains of eight products of different data, whose sum is fetched."""
+    size, sums = 700, []
+    with tf.Graph().as_default() as graph:
+        for branch in (1, 2):
+            value = tf1.random_uniform([size, size], seed=branch)
+            for number in range(8):
+                # Random weights per product: equal branches would be merged into one.
+                seed = 1000 * branch + number
+                weights = tf1.random_uniform([size, size], -1.0, 1.0, seed=seed)
+                value = tf.matmul(value, weights) / size
+            sums.append(value)
+        tf.reduce_sum(sums[0] + sums[1], name="y")
+    return graph, "y:0"
+
+
+def _chain() -> tuple[Any, ...]:
+    """Builds one chain of twelve squares of a matrix, whose sum is fetched."""
+    with tf.Graph().as_default() as graph:
+        value = tf1.random_uniform([400, 400], seed=1)
+        for _ in range(12):
+            product = tf.matmul(value, value)
+            # Neither too large nor too small, however long the chain is.
+            value = product / tf.reduce_max(product)
+        tf.reduce_sum(value, name="y")
+    return graph, "y:0"
+
+
+#: What is placed, by name: a graph, its fetches, and feeds and initialisers where it has them.
+GRAPHS: Mapping[str, Callable[[], tuple[Any, ...]]] = {
+    "language_model": _language_model,
+    "two_branches": _two_branches,
+    "chain": _chain,
+}
 
 
 @contextlib.contextmanager
@@ -79,12 +114,11 @@ def _search(directory: pathlib.Path, seed: int, args: argparse.Namespace) -> dic
     if done.exists():
         value: dict[str, Any] = read_json(done)
         return value
-    graph, fetches, feeds, initializers = GRAPHS[args.graph](seed)
     start_secs = time.monotonic()
     with neighbour(args.neighbour):
         result = tf_placer.optimize(
-            *(graph, fetches, feeds, initializers),
-            machine=args.machine,
+            *GRAPHS[args.graph](),
+            machine=_MACHINE,
             max_trials=args.max_trials,
             max_secs=args.max_secs,
             log_dir=directory,
@@ -93,13 +127,11 @@ def _search(directory: pathlib.Path, seed: int, args: argparse.Namespace) -> dic
     value = {
         "seed": seed,
         "changed": result.changed,
-        "winner": result.winner,
         "speedup": result.speedup,
         "interval": result.speedup_interval,
         "trials": len(result.trials),
         "rounds": len(result.confirmation.rounds) if result.confirmation else 0,
         "secs": round(time.monotonic() - start_secs, 1),
-        "reason": result.reason,
     }
     print(f"\n{result.table()}\n{result.reason}\n", flush=True)
     write_json(done, value)
@@ -107,76 +139,69 @@ def _search(directory: pathlib.Path, seed: int, args: argparse.Namespace) -> dic
 
 
 def _measured_again(
-    directories: Mapping[str, pathlib.Path], again_secs: float
-) -> dict[str, dict[str, Any]]:
+    directories: Mapping[int, pathlib.Path], again_secs: float
+) -> dict[int, list[float]]:
     """Measures placements and the graph as it came, side by side, for some time.
 
     Args:
-        directories: of the searches that found them, by label; all of one graph.
+        directories: of the searches that found them, by seed; all of one graph.
         again_secs: seconds to measure, at least; at least four rounds are measured.
 
     Returns:
-        By label the geometric mean of the speed-ups of all rounds, the least and the most.
+        By seed the speed-ups of all rounds in which both ran.
     """
     run = RunDirectory(next(iter(directories.values())))
     request, _ = run.read_request()
     candidates: dict[str, Mapping[str, str]] = {ORIGINAL: {}}
-    for label, directory in directories.items():
-        candidates[label] = read_placement(RunDirectory(directory).placement).assignment
-    speedups: dict[str, list[float]] = {label: [] for label in directories}
-    start_secs, seed = time.monotonic(), 0
+    for seed, directory in directories.items():
+        candidates[str(seed)] = read_placement(RunDirectory(directory).placement).assignment
+    speedups: dict[int, list[float]] = {seed: [] for seed in directories}
+    start_secs, rounds = time.monotonic(), 0
     with SessionEnvironment(
         run.graph, request.step, request.machine, lambda row: {}, meta_optimizer=True
     ) as environment:
-        while seed < LEAST_ROUNDS or time.monotonic() - start_secs < again_secs:
-            found = survey(environment, candidates, ORIGINAL, rounds=1, seed=seed)
-            seed += 1
-            for label, comparison in found.comparisons.items():
-                if comparison.speedup is not None:
-                    speedups[label].append(comparison.speedup)
-            print(f"again: {seed} rounds, {time.monotonic() - start_secs:.0f} s", flush=True)
-    return {
-        label: {
-            "speedup": statistics.geometric_mean(values),
-            "least": min(values),
-            "most": max(values),
-            "rounds": len(values),
-        }
-        for label, values in speedups.items()
-        if values
-    }
+        while rounds < LEAST_ROUNDS or time.monotonic() - start_secs < again_secs:
+            found = survey(environment, candidates, ORIGINAL, rounds=1, seed=rounds)
+            rounds += 1
+            for seed, values in speedups.items():
+                speedup = found.comparisons[str(seed)].speedup
+                values += [] if speedup is None else [speedup]
+            print(f"again: {rounds} rounds, {time.monotonic() - start_secs:.0f} s", flush=True)
+    return speedups
 
 
-def summary_table(values: list[dict[str, Any]]) -> str:
-    """Formats what came of the runs, a line each."""
+def summary_table(values: Sequence[Mapping[str, Any]], again: Mapping[int, Sequence[float]]) -> str:
+    """Formats what came of the runs, a line each.
+
+    Args:
+        values: of the runs, in JSON.
+        again: by seed the speed-ups of single rounds that measured it again.
+    """
     rows = []
     for value in values:
         low, high = value["interval"] or (None, None)
-        again = value.get("again")
+        rounds = again.get(value["seed"])
         rows.append(
             [
-                str(value["seed"]),
+                value["seed"],
                 "placed" if value["changed"] else "unchanged",
                 "" if value["speedup"] is None else f"{value['speedup']:.3f}x",
                 "" if low is None else f"{low:.3f} to {high:.3f}",
-                str(value["trials"]),
-                str(value["rounds"]),
+                value["trials"],
+                value["rounds"],
                 format_duration(value["secs"]),
-                "" if not again else f"{again['speedup']:.3f}x",
-                "" if not again else f"{again['least']:.3f} to {again['most']:.3f}",
+                f"{statistics.geometric_mean(rounds):.3f}x" if rounds else "",
+                f"{min(rounds):.3f} to {max(rounds):.3f}" if rounds else "",
             ]
         )
-    headers = ["seed", "result", "speed-up", "95 % interval", "trials", "rounds", "time"]
-    return table([*headers, "again", "single rounds"], rows, "rlrlrrrrl")
+    return table(_HEADERS, rows, "rlrlrrrrl")
 
 
 def main() -> None:
-    """Runs the searches and prints what came of them."""
+    """Runs the searches and writes what came of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graph", choices=GRAPHS, default="language_model")
-    parser.add_argument("--machine", default="local:2")
     parser.add_argument("--runs", type=int, default=10, help="default 10")
-    parser.add_argument("--first_seed", type=int, default=0, help="default 0")
     parser.add_argument("--neighbour", action="store_true", help="disturb the searches")
     parser.add_argument("--max_trials", type=int, default=150, help="default 150")
     parser.add_argument("--max_secs", type=float, default=180.0, help="default 180")
@@ -187,29 +212,19 @@ def main() -> None:
         help="seconds to measure all that was placed again; 0: not at all (default 0)",
     )
     parser.add_argument("--log_dir", default="runs/live_verdicts")
-    parser.add_argument("--output", help="file for the table; by default it is only printed")
+    parser.add_argument("--out_dir", default="benchmarks/results/live_verdicts")
     args = parser.parse_args()
     name = f"{args.graph}_{'disturbed' if args.neighbour else 'quiet'}"
     values, placed = [], {}
-    for seed in range(args.first_seed, args.first_seed + args.runs):
-        directory = pathlib.Path(args.log_dir) / name / str(seed)
+    for seed in range(args.runs):
+        directory = pathlib.Path(args.log_dir, name, str(seed))
         values.append(_search(directory, seed, args))
         if values[-1]["changed"]:
-            placed[str(seed)] = directory
-        print(summary_table(values), flush=True)
-    if placed and args.again_secs:
-        again = _measured_again(placed, args.again_secs)
-        values = [value | {"again": again.get(str(value["seed"]))} for value in values]
-    made_by = provenance()
-    text = (
-        f"{name} on {args.machine}: {sum(v['changed'] for v in values)} of {len(values)} placed\n\n"
-        f"{summary_table(values)}\n\ncommand: {made_by['command']}\n"
-        f"commit {made_by['commit']}, {made_by['processor']}, {made_by['cores']} cores\n"
-    )
-    print(f"\n{text}")
-    if args.output:
-        pathlib.Path(args.output).parent.mkdir(parents=True, exist_ok=True)
-        pathlib.Path(args.output).write_text(text)
+            placed[seed] = directory
+        print(summary_table(values, {}), flush=True)
+    again = _measured_again(placed, args.again_secs) if placed and args.again_secs else {}
+    text = f"{name} on {_MACHINE}: {len(placed)} of {len(values)} placed\n\n"
+    write_table(text + summary_table(values, again), pathlib.Path(args.out_dir, f"{name}.txt"))
 
 
 if __name__ == "__main__":

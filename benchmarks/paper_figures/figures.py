@@ -191,7 +191,7 @@ def _draw_training(
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
         runs = {variant: smoothed_runs(curves, model, variant) for variant in variants}
-        draw_training(axes, runs, against="time", perplexity=perplexity)
+        draw_training(axes, runs, perplexity=perplexity)
         axes.set_title(f"{model}, small, on local:2: mean of the runs and their spread", fontsize=9)
 
     _write(path, (8, 4.5), draw)

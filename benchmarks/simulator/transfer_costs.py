@@ -7,7 +7,7 @@ loses to each: the mean of both directions and of both ends. "Rule" is what the 
 its operations, with what `calibrate_links` measured in the same minute.
 
 Fits the power by which the overhead of the smallest tensors grows with the time since the last one.
-Writes a table and a picture.
+Writes a table.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.harness.pictures import save_picture
-from benchmarks.harness.provenance import provenance
+from benchmarks.table_file import write_table
 from tf_placer.costs.link_calibration import calibrate_links
 from tf_placer.costs.tensor_streams import make_factor, make_values, tensor_stream
 from tf_placer.environments.environment import Failure
 from tf_placer.environments.session import MeasuringProtocol, SessionEnvironment
 from tf_placer.environments.step_profile import OperationTimes
-from tf_placer.files import write_json
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.machine import Link, Machine
 from tf_placer.problem.transfer_overhead import overhead_part
 from tf_placer.scratch import scratch_directory
 from tf_placer.text.table import table
@@ -84,28 +82,38 @@ def costs(machine: Machine, times: Mapping[_Key, OperationTimes]) -> list[Cost]:
     """
     found = []
     for manner, size in dict.fromkeys((key[0], key[3]) for key in times):
-        at_a_time, products_between = manner
-        num_gaps = _NUM_PRODUCTS // products_between
-        gaps, lost, rule = [], [], []
+        ends = []
         for link in machine.links:
             stream = (manner, link.source, link.destination, size)
-            sent, kept = times[*stream, True], times[*stream, False]
-            computed_secs = statistics.median(kept.secs) / num_gaps
-            secs = link.latency_secs + size / link.bandwidth_bytes_per_sec
-            for task, device in enumerate(machine.devices):
-                used = np.subtract(sent.cpu_secs[f"task {task}"], kept.cpu_secs[f"task {task}"])
-                lost.append(float(np.median(used)) / (num_gaps * at_a_time))
-                # They go one after the other.
-                gaps.append(max(computed_secs + at_a_time * (lost[-1] - secs), 0.0))
-                assert device.transfer_share is not None
-                assert device.transfer_overhead_secs is not None
-                part = (overhead_part(gaps[-1]) + (at_a_time - 1) * overhead_part(0.0)) / at_a_time
-                rule.append(
-                    device.transfer_share * size / link.bandwidth_bytes_per_sec
-                    + part * device.transfer_overhead_secs
-                )
-        found.append(Cost(*manner, size, *map(statistics.fmean, (gaps, lost, rule))))
+            both = times[*stream, True], times[*stream, False]
+            ends += [_cost_of_end(machine, link, end, manner, size, both) for end in (0, 1)]
+        found.append(Cost(*manner, size, *map(statistics.fmean, zip(*ends, strict=True))))
     return found
+
+
+def _cost_of_end(
+    machine: Machine,
+    link: Link,
+    end: int,
+    manner: tuple[int, int],
+    size: int,
+    times: tuple[OperationTimes, OperationTimes],
+) -> tuple[float, float, float]:
+    """Computes the last three attributes of a `Cost` for one process, from times sent and kept."""
+    at_a_time, products_between = manner
+    num_gaps = _NUM_PRODUCTS // products_between
+    sent, kept = times
+    used_secs = np.subtract(sent.cpu_secs[f"task {end}"], kept.cpu_secs[f"task {end}"])
+    lost_secs = float(np.median(used_secs)) / (num_gaps * at_a_time)
+    computed_secs = statistics.median(kept.secs) / num_gaps
+    bytes_secs = size / link.bandwidth_bytes_per_sec
+    # They go one after the other.
+    gap_secs = max(computed_secs + at_a_time * (lost_secs - link.latency_secs - bytes_secs), 0.0)
+    device = machine.devices[end]
+    assert device.transfer_share is not None and device.transfer_overhead_secs is not None
+    part = (overhead_part(gap_secs) + (at_a_time - 1) * overhead_part(0.0)) / at_a_time
+    rule_secs = device.transfer_share * bytes_secs + part * device.transfer_overhead_secs
+    return gap_secs, lost_secs, rule_secs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,27 +150,8 @@ def fit_growth(found: Sequence[Cost]) -> Growth:
 
 
 def _measure(machine: Machine) -> dict[_Key, OperationTimes]:
-    names = [device.name for device in machine.devices]
-    streams: dict[_Key, str] = {}
     with tf.Graph().as_default() as graph, scratch_directory(None) as directory:
-        factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
-        for (source, destination), size in itertools.product(
-            itertools.permutations(names, 2), _SIZES
-        ):
-            values = make_values(f"values_{names.index(source)}_{size}", source, size)
-            for manner, is_sent in itertools.product(_MANNERS, (True, False)):
-                at_a_time, products_between = manner
-                stream = tensor_stream(
-                    *(values, factors, source, destination),
-                    is_sent=is_sent,
-                    num_products=_NUM_PRODUCTS,
-                    made_after=[
-                        count
-                        for count in range(1, _NUM_PRODUCTS + 1, products_between)
-                        for _ in range(at_a_time)
-                    ],
-                )
-                streams[manner, source, destination, size, is_sent] = stream.name
+        streams = _streams([device.name for device in machine.devices])
         step = Step(tuple(streams.values())[:1], {}, (tf1.global_variables_initializer().name,))
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())
@@ -173,6 +162,25 @@ def _measure(machine: Machine) -> dict[_Key, OperationTimes]:
     if isinstance(times, Failure):
         raise RuntimeError(f"tensors cannot be sent: {times.message}")
     return dict(zip(streams, times, strict=True))
+
+
+def _streams(names: Sequence[str]) -> dict[_Key, str]:
+    """Makes the operations that send tensors from device to device, or do not, in all manners."""
+    streams = {}
+    factors = {name: make_factor(f"factor_{number}", name) for number, name in enumerate(names)}
+    for (source, destination), size in itertools.product(itertools.permutations(names, 2), _SIZES):
+        values = make_values(f"values_{names.index(source)}_{size}", source, size)
+        for manner, is_sent in itertools.product(_MANNERS, (True, False)):
+            at_a_time, products_between = manner
+            counts = np.repeat(np.arange(1, _NUM_PRODUCTS + 1, products_between), at_a_time)
+            stream = tensor_stream(
+                *(values, factors, source, destination),
+                is_sent=is_sent,
+                num_products=_NUM_PRODUCTS,
+                made_after=counts.tolist(),
+            )
+            streams[manner, source, destination, size, is_sent] = stream.name
+    return streams
 
 
 def _table(found: Sequence[Cost]) -> str:
@@ -199,44 +207,14 @@ def _name(size: int) -> str:
     return f"{size} B" if size < 2**10 else f"{size // 2**10} KiB"
 
 
-def _plot(path: pathlib.Path, found: Sequence[Cost]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 4), constrained_layout=True)
-    for number, size in enumerate(_SIZES):
-        of = [cost for cost in found if cost.size_bytes == size and cost.at_a_time == 1]
-        gap_ms = [1e3 * cost.gap_secs for cost in of]
-        axes.plot(
-            gap_ms, [1e6 * c.lost_secs for c in of], f"C{number}o", label=f"{_name(size)}, lost"
-        )
-        axes.plot(
-            gap_ms, [1e6 * c.rule_secs for c in of], f"C{number}--", label=f"{_name(size)}, rule"
-        )
-    axes.set_xscale("log")
-    axes.set_xlabel("ms since the last tensor")
-    axes.set_ylabel("us that an end loses to a tensor")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize="small")
-    save_picture(figure, path, dpi=120)
-
-
 def main() -> None:
-    """Measures, and writes the table and the picture."""
+    """Measures, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out_dir", default="benchmarks/results/transfer_costs")
     args = parser.parse_args()
     machine = calibrate_links(find_machine("local:2"))
     found = costs(machine, _measure(machine))
-    out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    text = _table(found)
-    (out / "table.txt").write_text(f"{text}\n")
-    write_json(out / "provenance.json", provenance())
-    _plot(out / "lost.png", found)
-    print(text)
+    write_table(_table(found), pathlib.Path(args.out_dir, "table.txt"))
 
 
 if __name__ == "__main__":

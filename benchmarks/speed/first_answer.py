@@ -29,7 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 # TensorFlow and NumPy are imported only where inputs are made, in a process of their own: Linux
 # counts what a process holds when it starts a command as memory of the command.
 from benchmarks.harness.numbered_runs import read_runs, write_runs
-from benchmarks.harness.provenance import commit, provenance
+from benchmarks.harness.provenance import commit
+from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 
 __all__ = [
@@ -38,16 +39,22 @@ __all__ = [
     "Case",
     "CommandRun",
     "first_answer_table",
-    "graph_cases",
     "main",
+    "make_case",
     "measure",
-    "problem_cases",
 ]
 
 PHASES = ("simulate", "search", "profile", "optimize")
 #: Not resolved: under Bazel a source file is a link, and what is compiled lies beside the link.
 THIS_TREE = pathlib.Path(__file__).absolute().parents[2]
 _STATES = ("cold", "warm")
+# Both run steps, so of larger graphs they take minutes.
+_MOST_OPERATIONS = {"profile": 2_000, "optimize": 500}
+_EXPLANATION = """\
+Cold: nothing that the package or numba keeps between runs is there. Warm: the run after that.
+Processor seconds are those of the command and its child processes; the peak is that of the largest
+one of these processes, not of all together. Confirmed: `optimize` has measured placements again
+beside the original, about which noise decides."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +83,7 @@ class CommandRun:
         phase: see `Case`.
         operations: see `Case`.
         num_operations: see `Case`.
-        number: which run of several.
+        number: 0; the kept files have this column.
         state: "cold" or "warm".
         wall_secs: from its start to its end.
         processor_secs: of the command and of all processes that it waited for.
@@ -97,15 +104,31 @@ class CommandRun:
     confirmed: bool
 
 
-def problem_cases(folder: pathlib.Path, operations: int) -> list[Case]:
-    """Writes a problem of about so many operations and a placement of it.
+_MEASURES: Mapping[str, tuple[Callable[[CommandRun], float], str]] = {
+    "processor s": (lambda run: run.processor_secs, ".2f"),
+    "wall s": (lambda run: run.wall_secs, ".2f"),
+    "peak MB": (lambda run: run.peak_bytes / 1e6, ".0f"),
+}
+
+
+def make_case(folder: pathlib.Path, phase: str, operations: int) -> Case:
+    """Writes the inputs of a command.
 
     Args:
         folder: where they go.
-        operations: how many.
+        phase: one of `PHASES`.
+        operations: about how many; the smallest graph has some hundreds.
+    """
+    write = _write_problem if phase in ("simulate", "search") else _write_graph
+    num_operations, arguments = write(folder, operations)
+    return Case(phase, operations, num_operations, (phase, *arguments[phase]))
+
+
+def _write_problem(folder: pathlib.Path, operations: int) -> tuple[int, dict[str, tuple[str, ...]]]:
+    """Writes a problem and a placement of it.
 
     Returns:
-        The cases of `simulate` and `search`.
+        How many operations it has, and the arguments of commands that read it.
     """
     from benchmarks.problems.synthetic import unrolled_lstm
     from tf_placer.problem.problem_file import write_problem
@@ -113,73 +136,51 @@ def problem_cases(folder: pathlib.Path, operations: int) -> list[Case]:
     num_layers = 1 if operations < 1_000 else 4
     counts = [unrolled_lstm(num_layers, steps).num_operations for steps in (1, 2)]
     problem = unrolled_lstm(num_layers, _fitting_steps(operations, counts))
-    problem_file = folder / f"problem_{operations}.json"
-    write_problem(problem, problem_file)
+    files = {name: folder / f"{name}.json" for name in ("problem", "assignment", "result")}
+    write_problem(problem, files["problem"])
     # Groups are in the order of the model, so each device has a contiguous part of it.
-    row = [
-        group * len(problem.devices) // problem.num_groups for group in range(problem.num_groups)
-    ]
-    assignment_file = folder / f"assignment_{operations}.json"
-    assignment_file.write_text(json.dumps({"assignment": row}))
-    given = f"--problem={problem_file}"
-    arguments = {
-        "simulate": (given, f"--assignment={assignment_file}"),
-        # The number of placements ends the search, so that both trees do the same.
-        "search": (
-            *(given, "--placer=auto", "--max_trials=2000"),
-            f"--output={folder / 'result.json'}",
-        ),
+    num_groups, num_devices = problem.num_groups, problem.num_devices
+    row = [group * num_devices // num_groups for group in range(num_groups)]
+    files["assignment"].write_text(json.dumps({"assignment": row}))
+    given = f"--problem={files['problem']}"
+    # The number of placements ends the search, so that both trees do the same.
+    until = ("--placer=auto", "--max_trials=2000")
+    return problem.num_operations, {
+        "simulate": (given, f"--assignment={files['assignment']}"),
+        "search": (given, *until, f"--output={files['result']}"),
     }
-    return [
-        Case(phase, operations, problem.num_operations, (phase, *those))
-        for phase, those in arguments.items()
-    ]
 
 
-def graph_cases(folder: pathlib.Path, operations: int) -> list[Case]:
-    """Writes a graph of about so many operations and what a step of it is fed.
-
-    Args:
-        folder: where they go.
-        operations: how many; the smallest model has some hundreds.
-
-    Returns:
-        The cases of `profile` and `optimize`.
-    """
+def _write_graph(folder: pathlib.Path, operations: int) -> tuple[int, dict[str, tuple[str, ...]]]:
+    """Writes a graph and what a step of it is fed; returns what `_write_problem` does."""
     import numpy as np
 
     from benchmarks.models import language_model
+    from benchmarks.models.training_model import TrainingModel
     from tf_placer.inputs.graph_files import write_graph
 
-    def model(steps: int) -> language_model.LanguageModel:
+    def model(steps: int) -> TrainingModel:
         # Small tensors: starting, reading and deciding are what is measured, not the steps.
         return language_model.build(steps=steps, units=8, batch=2, vocabulary=20)
 
     counts = [len(model(steps).graph.get_operations()) for steps in (1, 2)]
     made = model(_fitting_steps(operations, counts))
-    graph_file, feeds_file = folder / f"graph_{operations}.pb", folder / f"feeds_{operations}.npz"
-    write_graph(graph_file, made.graph.as_graph_def())
-    np.savez(feeds_file, tokens=next(made.batches()))
+    write_graph(folder / "graph.pb", made.graph.as_graph_def())
+    [tokens] = next(made.feeds()).values()
+    np.savez(folder / "feeds.npz", tokens=tokens)
     given = (
-        f"--input_graph={graph_file}",
-        f"--feeds={feeds_file}",
+        f"--input_graph={folder / 'graph.pb'}",
+        f"--feeds={folder / 'feeds.npz'}",
         f"--fetches={made.train_op},{made.loss}",
         "--machine=local:2",
     )
+    # About four trials come before `auto`, which the graph is profiled for.
+    until = ("--max_trials=8", "--max_secs=120")
     # Trees differ in the name of the option for the granularity, but not in its default.
-    arguments = {
-        "profile": (f"--output={folder / 'profile.json'}",),
-        "optimize": (
-            # About four trials come before `auto`, which the graph is profiled for.
-            *("--max_trials=8", "--max_secs=120"),
-            f"--output_graph={folder / 'placed.pb'}",
-        ),
+    return len(made.graph.get_operations()), {
+        "profile": (*given, f"--output={folder / 'profile.json'}"),
+        "optimize": (*given, *until, f"--output_graph={folder / 'placed.pb'}"),
     }
-    num_operations = len(made.graph.get_operations())
-    return [
-        Case(phase, operations, num_operations, (phase, *given, *those))
-        for phase, those in arguments.items()
-    ]
 
 
 def _fitting_steps(operations: int, counts: Sequence[int]) -> int:
@@ -187,14 +188,13 @@ def _fitting_steps(operations: int, counts: Sequence[int]) -> int:
     return max(1, 1 + round((operations - counts[0]) / (counts[1] - counts[0])))
 
 
-def measure(tree: pathlib.Path, case: Case, name: str, number: int = 0) -> list[CommandRun]:
+def measure(tree: pathlib.Path, case: Case, name: str) -> list[CommandRun]:
     """Runs a command cold, and warm after that.
 
     Args:
         tree: the source tree that it is of.
         case: the command.
         name: the commit of the tree.
-        number: which run of several.
 
     Returns:
         The cold and the warm run.
@@ -212,13 +212,12 @@ def measure(tree: pathlib.Path, case: Case, name: str, number: int = 0) -> list[
                     phase=case.phase,
                     operations=case.operations,
                     num_operations=case.num_operations,
-                    number=number,
+                    number=0,
                     state=state,
                     wall_secs=wall_secs,
                     processor_secs=usage.ru_utime + usage.ru_stime,
                     peak_bytes=usage.ru_maxrss * 1024,
-                    confirmed=re.search(r"^tf_placer: confirming\b", said, re.MULTILINE)
-                    is not None,
+                    confirmed=bool(re.search(r"^tf_placer: confirming\b", said, re.MULTILINE)),
                 )
             )
     return runs
@@ -229,11 +228,8 @@ def _run(
 ) -> tuple[float, resource.struct_rusage, str]:
     """Runs a command; seconds of the clock, what it used, and what it said on standard error."""
     paths = [str(tree), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    folders = {
-        "NUMBA_CACHE_DIR": caches / "numba",
-        "XDG_CACHE_HOME": caches / "xdg",
-        "TMPDIR": caches / "tmp",  # Where `optimize` leaves its log.
-    }
+    # In the last one `optimize` leaves its log.
+    folders = {name: caches / name for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR")}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
     environment = {
@@ -264,32 +260,26 @@ def _run(
     return wall_secs, usage, said
 
 
-def first_answer_table(this: Sequence[CommandRun], other: Sequence[CommandRun]) -> str:
-    """Formats the minima of several runs, in Markdown.
+def first_answer_table(this: Sequence[CommandRun], other: Sequence[CommandRun] = ()) -> str:
+    """Formats what commands took, in Markdown.
 
     Args:
         this: runs of this tree.
         other: runs of the same cases of the other tree; none if there is no other.
     """
-    measures: Mapping[str, tuple[Callable[[CommandRun], float], str]] = {
-        "processor s": (lambda run: run.processor_secs, ".2f"),
-        "wall s": (lambda run: run.wall_secs, ".2f"),
-        "peak MB": (lambda run: run.peak_bytes / 1e6, ".0f"),
-    }
     headers = ["command", "operations", "caches"]
-    for name in measures:
+    for name in _MEASURES:
         headers += [f"{name}, this", "other", "this / other"] if other else [name]
-    sides = [this, other] if other else [this]
+    sides = [{_row_key(run): run for run in runs} for runs in (this, other) if runs]
     rows = []
-    for key in sorted({_row_key(run) for runs in sides for run in runs}):
-        chosen = [[run for run in runs if _row_key(run) == key] for runs in sides]
-        some = next(run for runs in chosen for run in runs)
-        command = some.phase + (", confirmed" if some.confirmed else "")
-        row = [command, f"{some.num_operations:,}", some.state]
-        for value, form in measures.values():
-            least = [min(map(value, runs), default=math.nan) for runs in chosen]
-            ratio = [f"{least[0] / least[1]:.3g}"] if other else []
-            row += [*(format(each, form) for each in least), *ratio]
+    for key in sorted(set().union(*sides)):
+        run = next(side[key] for side in sides if key in side)
+        command = run.phase + (", confirmed" if run.confirmed else "")
+        row = [command, f"{run.num_operations:,}", run.state]
+        for value, form in _MEASURES.values():
+            values = [value(side[key]) if key in side else math.nan for side in sides]
+            row += [format(each, form) for each in values]
+            row += [f"{values[0] / values[1]:.3g}"] if other else []
         rows.append([cell.replace("nan", "–") for cell in row])
     return markdown_table(headers, rows, "lrl" + "r" * (len(headers) - 3))
 
@@ -307,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", metavar="DIR", help="the other source tree (default: none)")
-    parser.add_argument("--phases", default=",".join(PHASES), help="by comma (default %(default)s)")
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument(
         "--operations",
         type=int,
@@ -315,130 +305,62 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=[60, 2_000, 20_000],
         help="sizes of the problems and graphs, about (default 60 2000 20000)",
     )
-    parser.add_argument(
-        "--max_profile_operations",
-        type=int,
-        default=2_000,
-        help="no `profile` of larger sizes (default 2000)",
-    )
-    parser.add_argument(
-        "--max_optimize_operations",
-        type=int,
-        help="no `optimize` of larger sizes, which takes minutes (default: the smallest size)",
-    )
-    parser.add_argument("--rounds", type=int, default=1, help="of everything (default 1)")
     parser.add_argument("--out_dir", default="benchmarks/results/first_answer")
     args = parser.parse_args(argv)
-    phases = args.phases.split(",")
-    if unknown := set(phases) - set(PHASES):
-        parser.error(f"--phases {','.join(sorted(unknown))}: these are not of {','.join(PHASES)}")
-    if args.rounds < 1 or min(args.operations) < 1:
-        parser.error("--rounds and --operations must be at least 1")
-    trees = [THIS_TREE]
+    trees = {commit(THIS_TREE): THIS_TREE}
     if args.against:
-        trees.append(pathlib.Path(args.against).absolute())
-        if not (trees[1] / "tf_placer" / "__main__.py").is_file():
+        other = pathlib.Path(args.against).absolute()
+        if not (other / "tf_placer" / "__main__.py").is_file():
             # Python would find this tree, or an installed package, and measure that.
             parser.error(f"--against {args.against}: this is not a source tree of tf_placer")
-    largest = dict.fromkeys(PHASES, max(args.operations))
-    largest["profile"] = args.max_profile_operations
-    largest["optimize"] = args.max_optimize_operations or min(args.operations)
-    wanted = [
+        trees[commit(other)] = other
+    cases = [
         (phase, operations)
-        for phase in PHASES
+        for phase in args.phases
         for operations in args.operations
-        if phase in phases and operations <= largest[phase]
+        if operations <= _MOST_OPERATIONS.get(phase, operations)
     ]
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    commits = [commit(tree) for tree in trees]
-    runs = _all_runs(trees, commits, wanted, args.rounds, out / "runs.csv")
-    made_by = provenance()
-    beside = f" beside {commits[1] or 'unknown'}" if args.against else ""
-    text = (
-        f"# First answers at commit {commits[0] or 'unknown'}{beside}\n\n"
-        f"{first_answer_table(runs[0], runs[1] if args.against else [])}\n\n"
-        "Cold: nothing that the package or numba keeps between runs is there. Warm: the run after "
-        "that. Processor seconds are those of the command and its child processes; the peak is "
-        "that of the largest one of these processes, not of all together. Confirmed: `optimize` "
-        "has measured placements again beside the original, about which noise decides. Least of "
-        f"{args.rounds} {'round' if args.rounds == 1 else 'rounds'}, each column by itself. "
-        f"Made by `{made_by['command']}` on {made_by['processor']}, {made_by['cores']} cores."
-    )
-    print(text)
-    (out / "table.md").write_text(text + "\n")
+    runs = _all_runs(trees, cases, out / "runs.csv")
+    title = f"# First answers at commit {' beside '.join(name or 'unknown' for name in trees)}"
+    write_table(f"{title}\n\n{first_answer_table(*runs)}\n\n{_EXPLANATION}", out / "table.md")
 
 
 def _all_runs(
-    trees: Sequence[pathlib.Path],
-    commits: Sequence[str],
-    wanted: Sequence[tuple[str, int]],
-    rounds: int,
-    path: pathlib.Path,
+    trees: Mapping[str, pathlib.Path], cases: Sequence[tuple[str, int]], path: pathlib.Path
 ) -> list[list[CommandRun]]:
-    """Makes the runs that the file lacks, and returns all that are wanted, of each tree."""
+    """Makes the runs that the file lacks; returns those of each tree, which are by commit."""
     kept = {_key(run): run for run in read_runs(CommandRun, path)}
-
-    def keys(tree: int, case: tuple[str, int], number: int) -> list[tuple[str, str, int, int, str]]:
-        return [(commits[tree], *case, number, state) for state in _STATES]
-
+    keys = {case: [(name, *case, state) for name in trees for state in _STATES] for case in cases}
     # Both trees are measured again if one lacks a run, so that a ratio is of one time.
-    missing = [
-        (number, case)
-        for number in range(rounds)
-        for case in wanted
-        if any(key not in kept for tree in range(len(trees)) for key in keys(tree, case, number))
-    ]
-    with tempfile.TemporaryDirectory() as temporary:
-        cases = _prepare(pathlib.Path(temporary), {case for _, case in missing})
-        if missing:
-            smallest = min(
-                cases.values(), key=lambda case: (PHASES.index(case.phase), case.operations)
-            )
-            for tree in trees:
-                _make_ready(tree, smallest)
-        for done, (number, wanted_case) in enumerate(missing, 1):
-            for tree, name in zip(trees, commits, strict=True):
-                for run in measure(tree, cases[wanted_case], name, number):
+    missing = [case for case in cases if any(key not in kept for key in keys[case])]
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool,
+    ):
+        for done, wanted in enumerate(missing, 1):
+            case = pool.submit(make_case, pathlib.Path(folder), *wanted).result()
+            if done == 1:
+                for tree in trees.values():
+                    _make_ready(tree, case)
+            for name, tree in trees.items():
+                for run in measure(tree, case, name):
                     kept[_key(run)] = run
                     print(f"{done}/{len(missing)}: {run}", file=sys.stderr, flush=True)
             write_runs(CommandRun, path, list(kept.values()))
-    return [
-        [
-            kept[key]
-            for case in wanted
-            for number in range(rounds)
-            for key in keys(tree, case, number)
-        ]
-        for tree in range(len(trees))
-    ]
+    return [[kept[key] for case in cases for key in keys[case] if key[0] == name] for name in trees]
 
 
-def _key(run: CommandRun) -> tuple[str, str, int, int, str]:
-    return run.commit, run.phase, run.operations, run.number, run.state
-
-
-def _prepare(folder: pathlib.Path, wanted: set[tuple[str, int]]) -> dict[tuple[str, int], Case]:
-    """Writes the inputs of what is wanted."""
-    cases = {}
-    makers = {problem_cases: PHASES[:2], graph_cases: PHASES[2:]}
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
-        for make, phases in makers.items():
-            for operations in sorted({size for phase, size in wanted if phase in phases}):
-                print(f"making inputs of {operations} operations", file=sys.stderr, flush=True)
-                for case in executor.submit(make, folder, operations).result():
-                    cases[case.phase, case.operations] = case
-    return cases
+def _key(run: CommandRun) -> tuple[str, str, int, str]:
+    return run.commit, run.phase, run.operations, run.state
 
 
 def _make_ready(tree: pathlib.Path, case: Case) -> None:
     """Compiles a source tree to byte code and runs a command once, without measuring it."""
-    subprocess.run(
-        [sys.executable, "-m", "compileall", "-q", "graph_passes", "tf_placer"],
-        cwd=tree,
-        check=True,
-    )
+    compileall = [sys.executable, "-m", "compileall", "-q", "graph_passes", "tf_placer"]
+    subprocess.run(compileall, cwd=tree, check=True)
     with tempfile.TemporaryDirectory() as caches:
         _run(tree, case, pathlib.Path(caches))
 

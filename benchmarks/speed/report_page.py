@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import tempfile
 import time
 
 import numpy as np
 
-from benchmarks.harness.provenance import package_versions, provenance
+from benchmarks.harness.provenance import package_versions
 from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.table_file import write_table
 from tf_placer.files import write_json
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.problem.problem_file import write_problem
 from tf_placer.report.plan_directory import PlanDirectory, PlanRecord
 from tf_placer.search.sampled_steps import Sample
-from tf_placer.text.table import table
 
 __all__ = ["layered_lstm", "main", "page_secs", "write_plan"]
 
@@ -46,10 +45,10 @@ def write_plan(problem: PlacementProblem, directory: pathlib.Path) -> None:
     plan = PlanDirectory(directory)
     write_problem(problem, plan.problem)
     of_groups = np.zeros(problem.num_groups, np.int64)
-    if problem.layers is not None:
-        of_groups[problem.groups] = problem.layers
-    first, count = problem.num_devices > 1, problem.num_devices
-    found = first + of_groups * (count - first) // (1 + int(of_groups.max()))
+    assert problem.layers is not None
+    of_groups[problem.groups] = problem.layers
+    # The first device is the CPU.
+    found = 1 + of_groups * (problem.num_devices - 1) // _LAYERS
     result = {"assignment": found.tolist(), "placer": "random", "seed": 0}
     write_json(plan.result, {**result, "trials": _SAMPLES, "elapsed_secs": 60.0})
     samples = tuple(Sample(i, i / 40, 1.0 + 1.0 / i) for i in range(1, _SAMPLES + 1))
@@ -64,50 +63,32 @@ def write_plan(problem: PlacementProblem, directory: pathlib.Path) -> None:
     )
 
 
-def page_secs(directory: pathlib.Path, path: pathlib.Path) -> dict[str, float]:
-    """Makes the page about a search.
-
-    Returns:
-        Seconds of processor time by part.
-    """
+def page_secs(directory: pathlib.Path, path: pathlib.Path) -> float:
+    """Makes the page about a search; returns the seconds of processor time that it takes."""
     start_secs = time.process_time()
     # All that the command imports counts.
     from tf_placer.live.run_page import read_run_view
     from tf_placer.report.page.page import write_page
 
-    imported_secs = time.process_time()
-    view = read_run_view(directory)
-    read_secs = time.process_time()
-    write_page(view, path)
-    return {
-        "importing": imported_secs - start_secs,
-        "reading and simulating": read_secs - imported_secs,
-        "drawing and writing": time.process_time() - read_secs,
-    }
+    write_page(read_run_view(directory), path)
+    return time.process_time() - start_secs
 
 
 def main() -> None:
-    """Makes the page and prints what each part took."""
+    """Makes the page and prints what it took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--operations", type=int, default=20000, help="about (default 20000)")
-    parser.add_argument("--problem", help="a problem file, instead of the unrolled LSTM")
-    parser.add_argument("--output", help="where the page stays (default: nowhere)")
     args = parser.parse_args()
-    problem = read_problem(args.problem) if args.problem else layered_lstm(args.operations)
+    problem = layered_lstm(args.operations)
     with tempfile.TemporaryDirectory() as directory:
-        run = pathlib.Path(directory, "run")
+        run, path = pathlib.Path(directory, "run"), pathlib.Path(directory, "report.html")
         run.mkdir()
         write_plan(problem, run)
-        path = pathlib.Path(args.output or os.path.join(directory, "report.html"))
         secs = page_secs(run, path)
-        rows = [[part, f"{of_part:.2f} s"] for part, of_part in secs.items()]
-        rows.append(["all", f"{sum(secs.values()):.2f} s"])
-        print(table(["part", "processor time"], rows))
-        size = path.stat().st_size / 1e6
-    made_by = provenance()
-    print(
-        f"{problem.num_operations:,} operations, {problem.num_groups:,} groups: {size:.1f} MB\n"
-        f"{made_by['command']} on {made_by['processor']}"
+        megabytes = path.stat().st_size / 1e6
+    write_table(
+        f"{problem.num_operations:,} operations, {problem.num_groups:,} groups: {secs:.2f} s of "
+        f"processor time, {megabytes:.1f} MB"
     )
 
 

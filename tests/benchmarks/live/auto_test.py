@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import pathlib
 from unittest import mock
 
@@ -51,30 +50,16 @@ def against(found, speedups, secs=0.1) -> Confirmation:
     return Confirmation(found, (), ({found: Measurement((secs,))},) * 4, comparisons, found)
 
 
-class SummaryTest(absltest.TestCase):
+class RowTest(absltest.TestCase):
     def test_the_others_are_compared_with_what_was_found_and_told_the_other_way_round(self):
         again = against("auto", {ORIGINAL: 0.625, "single_device": 0.5, "expert": None})
-        value = auto_live.summary("graph", made_up("auto"), 12.34, again)
-        self.assertEqual(value["found"], "auto")
-        self.assertAlmostEqual(value["found_secs"], 0.1)
-        self.assertEqual(value["rounds"], 4)
-        self.assertEqual(value["secs"], 12.3)
-        over_original = value["against"][ORIGINAL]
-        self.assertAlmostEqual(over_original["speedup"], 1.6)
-        self.assertAlmostEqual(over_original["step_secs"], 0.16)
-        low, high = over_original["interval"]
-        self.assertAlmostEqual(low, 0.8)
-        self.assertAlmostEqual(high, 3.2)
-        self.assertAlmostEqual(value["against"]["single_device"]["speedup"], 2.0)
-        self.assertEqual(
-            value["against"]["expert"], {"step_secs": None, "speedup": None, "interval": None}
-        )
+        row = auto_live.graph_row("graph", made_up("auto"), 12.34, again)
+        self.assertEqual(row[:5], ["graph", "2", "12 s", "auto", "100.0 ms"])
+        self.assertEqual(row[5:], ["1.600x (0.800 to 3.200)", "2.000x (1.000 to 4.000)", "-"])
 
     def test_where_nothing_was_found_nothing_is_compared(self):
-        value = auto_live.summary("graph", made_up(None), 1.0)
-        self.assertFalse(value["changed"])
-        self.assertEqual(value["found"], ORIGINAL)
-        self.assertEqual(value["against"], {})
+        row = auto_live.graph_row("graph", made_up(None), 1.0, None)
+        self.assertEqual(row[3:], ["as it came", "-", "-", "-", "-"])
 
 
 class MeasureAgainTest(absltest.TestCase):
@@ -104,13 +89,12 @@ class MeasureAgainTest(absltest.TestCase):
             directory.path,
         )
         with mock.patch.object(auto_live, "SessionEnvironment", script.environment):
-            again = auto_live.measure_again(result, 4)
+            again = auto_live.measure_again(result)
         [made] = script.made
         self.assertTrue(made["meta_optimizer"])
         self.assertEqual(made["machine"], machine)
         self.assertEqual(made["graph_path"], directory.graph)
         self.assertEqual(again.reference, "auto")
-        self.assertLen(again.rounds, 4)
         # The last one is not asked about.
         self.assertCountEqual(again.comparisons, [ORIGINAL, "single_device", "expert"])
         for label, expected in ((ORIGINAL, 1.6), ("single_device", 2.0), ("expert", 3.2)):
@@ -118,58 +102,30 @@ class MeasureAgainTest(absltest.TestCase):
 
 
 class MainTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.directory = pathlib.Path(self.create_tempdir().full_path)
-        self.arguments = ["--graphs", "two_branches", f"--log_dir={self.directory / 'log'}"]
-        self.arguments += [f"--out_dir={self.directory / 'out'}"]
+    def test_the_time_of_a_search_stands_if_measuring_again_is_broken_off(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        arguments = ["--graphs", "two_branches", f"--log_dir={directory}", f"--out_dir={directory}"]
 
-    def _run(self, result, again):
         def optimize(graph, *arguments, log_dir, **settings):
             del graph, arguments, settings
             pathlib.Path(log_dir).mkdir(parents=True, exist_ok=True)
-            return result
+            return made_up("auto")
 
         with (
             mock.patch.object(auto_live.tf_placer, "optimize", optimize, create=True),
-            mock.patch.object(auto_live, "measure_again", side_effect=[again]) as measure,
+            mock.patch.object(auto_live, "measure_again") as again,
         ):
-            auto_live.main(self.arguments)
-        return measure.call_count
-
-    def _rows(self):
-        with open(self.directory / "out" / "auto_live.csv", newline="") as file:
-            return list(csv.DictReader(file))
-
-    def _page(self):
-        return (self.directory / "out" / "auto_live.md").read_text()
-
-    def test_graphs_that_are_done_are_not_searched_again(self):
-        again = against("expert", {ORIGINAL: 0.8, "single_device": 0.8})
-        self._run(made_up("expert"), again)
-        page = self._page()
-        self.assertRegex(page, r"\| two_branches \| 2 \| .* \| expert \| .* \| 1\.250x \(")
-        self.assertEqual([row["against"] for row in self._rows()], [ORIGINAL, "single_device"])
-        with mock.patch.object(auto_live.tf_placer, "optimize", None, create=True):
-            auto_live.main(self.arguments)
-        self.assertEqual(self._page(), page)
-
-    def test_a_graph_that_stays_as_it_came_has_a_line_without_speedups(self):
-        self.assertEqual(self._run(made_up(None), None), 0)
-        self.assertRegex(self._page(), r"\| two_branches \| 2 \| .* \| as it came .* \| - \| - \|")
-        [row] = self._rows()
-        self.assertEqual((row["found"], row["against"], row["speedup"]), (ORIGINAL, "", ""))
-
-    def test_the_time_of_a_search_stands_if_measuring_again_is_broken_off(self):
-        with self.assertRaises(KeyboardInterrupt):
-            self._run(made_up("auto"), KeyboardInterrupt())
-        (self.directory / "log" / "two_branches" / "searched.json").write_text('{"secs": 77.0}')
-        self._run(made_up("auto"), against("auto", {ORIGINAL: 0.5}))
-        self.assertEqual([row["secs"] for row in self._rows()], ["77.0"])
-
-    def test_too_few_rounds_for_an_interval_are_refused(self):
-        with self.assertRaises(SystemExit):
-            auto_live.main([*self.arguments, "--rounds=3"])
+            again.side_effect = [KeyboardInterrupt(), against("auto", {ORIGINAL: 0.8})]
+            with self.assertRaises(KeyboardInterrupt):
+                auto_live.main(arguments)
+            (directory / "two_branches" / "searched.json").write_text("77.0")
+            # The third call finds the row.
+            for _ in range(2):
+                auto_live.main(arguments)
+                self.assertRegex(
+                    (directory / "auto_live.md").read_text(),
+                    r"\| two_branches \| 2 \| 1 min 17 s \| auto \| .* \| 1\.250x \(",
+                )
 
 
 if __name__ == "__main__":

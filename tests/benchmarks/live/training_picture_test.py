@@ -22,32 +22,22 @@ class DrawTest(absltest.TestCase):
 
     def test_a_curve_is_the_mean_of_the_runs_as_long_as_all_last(self):
         runs = {"original": [Curve((0.0, 4.0), (3.0, 1.0)), Curve((0.0, 2.0), (5.0, 3.0))]}
-        [line] = self.draw(runs, against="time").lines
+        [line] = self.draw(runs).lines
         xs, ys = line.get_data()
         self.assertEqual((xs[0], xs[-1]), (0.0, 2.0))
         self.assertEqual((ys[0], ys[-1]), (4.0, 2.5))
 
-    def test_towers_that_update_twice_per_batch_have_as_many_batches(self):
-        runs = {
-            "original": [Curve((0.0, 1.0), (2.0, 1.0))],
-            "asynchronous": [Curve((0.0, 0.5, 1.0, 1.5), (2.0, 2.0, 1.0, 1.0))],
-        }
-        ends = [line.get_xdata()[-1] for line in self.draw(runs, against="batches").lines]
-        self.assertEqual(ends, [2.0, 2.0])
-
     def test_a_placement_keeps_its_colour_where_another_is_missing(self):
         found = [Curve((0.0, 1.0), (2.0, 1.0))]
         colours = [
-            self.draw({"original": [], "expert": each, "found": found}, against="time")
-            .lines[-1]
-            .get_color()
+            self.draw({"original": [], "expert": each, "found": found}).lines[-1].get_color()
             for each in ([], found)
         ]
         self.assertEqual(*colours)
 
     def test_perplexity_is_the_exponential_of_the_loss(self):
         runs = {"found": [Curve((0.0, 1.0), (1.0, 0.0))]}
-        axes = self.draw(runs, against="time", perplexity=True)
+        axes = self.draw(runs, perplexity=True)
         self.assertAlmostEqual(axes.lines[0].get_ydata()[0], math.e)
         self.assertEqual(axes.get_ylabel(), "perplexity")
 

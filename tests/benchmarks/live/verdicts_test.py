@@ -26,15 +26,14 @@ def _children() -> list[str]:
 
 
 class LiveVerdictsTest(absltest.TestCase):
-    def test_every_run_has_a_line(self):
+    def test_every_run_has_a_line_with_what_was_measured_again_of_it(self):
         unchanged = _RUN | {"seed": 4, "changed": False, "speedup": None, "interval": None}
-        again = {"speedup": 1.24, "least": 1.22, "most": 1.26}
-        lines = summary_table([_RUN | {"again": again}, unchanged]).splitlines()
+        lines = summary_table([unchanged, _RUN], {3: [1.0, 1.25, 1.5625]}).splitlines()
+        self.assertRegex(lines[2], r"4 +unchanged +12 +5 +3 min 05 s$")
         self.assertRegex(
-            lines[2],
-            r"3 +placed +1\.250x +1\.200 to 1\.300 +12 +5 +3 min 05 s +1\.240x +1\.220 to 1\.260",
+            lines[3],
+            r"3 +placed +1\.250x +1\.200 to 1\.300 +12 +5 +3 min 05 s +1\.250x +1\.000 to 1\.562",
         )
-        self.assertRegex(lines[3], r"4 +unchanged +12 +5 +3 min 05 s$")
 
     def test_the_neighbour_is_there_only_while_it_is_wanted(self):
         before = _children()

@@ -28,25 +28,16 @@ class ComparisonTest(absltest.TestCase):
         np.testing.assert_allclose(comparison.live_secs, [0.1, 0.2, 0.4])
         np.testing.assert_allclose(comparison.simulated_ratios, [1.0, 2.2, 3.0])
 
-    def test_errors_are_those_of_relative_steps_and_also_those_of_seconds(self):
+    def test_errors_are_those_of_relative_steps(self):
         row = _comparison().row("graph")
-        # 0 %, 10 % and 25 %; 90 % of the way lies between the last two.
-        errors, absolute, ratio = row[5:7], row[7], row[8]
-        self.assertEqual(errors, ["10.0%", "22.0%"])
-        # 2, 2.2 and 1.5 times as long.
-        self.assertEqual((absolute, ratio), ("100.0%", "2.000"))
         self.assertEqual(row[:4], ["graph", "3", "100.0 ms to 400.0 ms", "1.000"])
-
-    def test_rounds_are_compared_with_each_other(self):
-        # The first and the third: geometric means of 1 and 3, 2 and 2, 4 and 3; the second.
-        correlation, difference = _comparison().row("graph")[9:]
-        self.assertEqual(correlation, "1.000")
-        # sqrt(3) / 1, 1, sqrt(12) / 5: 73 %, 0 %, 31 %.
-        self.assertEqual(difference, "30.7%")
+        # 0 %, 10 % and 25 %; 90 % of the way lies between the last two.
+        self.assertEqual(row[5:7], ["10.0%", "22.0%"])
 
     def test_rounds_that_disagree_limit_what_can_be_seen(self):
         agreeing = _comparison()
-        self.assertEqual(agreeing.row("graph")[4], "1.000")
+        # The first and the third, by geometric means, agree with the second.
+        self.assertEqual([agreeing.row("graph")[k] for k in (4, 7)], ["1.000", "1.000"])
         # Rank correlations of 0.5, and of -0.5, for which nothing can be seen.
         for rows, at_best in (([1, 2, 3], [1, 3, 2]), "0.816"), (([1, 2, 3], [2, 3, 1]), "0.000"):
             rounds = np.log(np.array(rows, float).T)
@@ -78,13 +69,9 @@ class MeasureLiveTest(absltest.TestCase):
     def _assign(self, row):
         return {str(group): "xy"[device] for group, device in enumerate(row)}
 
-    def _measure(self, rounds, blocks=4):
+    def _measure(self, rounds):
         sessions = self.script.environment("", None, None, self._assign, meta_optimizer=False)
-        return measure_live(
-            *("graph", sessions, self._assign, _PLACEMENTS, self.log),
-            rounds=rounds,
-            blocks=blocks,
-        )
+        return measure_live("graph", sessions, self._assign, _PLACEMENTS, self.log, rounds)
 
     def test_placements_take_turns_with_the_graph_as_it_came(self):
         log_ratios, original_secs = self._measure(2)
@@ -107,12 +94,6 @@ class MeasureLiveTest(absltest.TestCase):
         self.script.measured.clear()
         self._measure(1)
         self.assertEmpty(self.script.measured)
-
-    def test_other_numbers_of_blocks_are_other_measurements(self):
-        self._measure(1)
-        self.script.measured.clear()
-        self._measure(1, blocks=5)
-        self.assertLen(self.script.measured, 3)
 
     def test_a_placement_that_does_not_run_ends_the_benchmark(self):
         self.script.secs = lambda assignment: 0.2 if not assignment else None

@@ -26,8 +26,7 @@ class ReportPageTest(absltest.TestCase):
         view = read_run_view(directory)
         self.assertLen(view.steps, 2)
         self.assertLen(set(view.steps[-1].trace.operation_devices), 4)
-        secs = report_page.page_secs(directory, directory / "page.html")
-        self.assertEqual(list(secs), ["importing", "reading and simulating", "drawing and writing"])
+        self.assertGreater(report_page.page_secs(directory, directory / "page.html"), 0.0)
         self.assertIn("<svg", (directory / "page.html").read_text())
 
 
