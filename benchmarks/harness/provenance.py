@@ -9,7 +9,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tf_placer
@@ -70,17 +70,16 @@ def _program() -> list[str]:
     return [sys.argv[0]] if spec is None else ["-m", spec.name]
 
 
-def provenance_line(made_by: Mapping[str, Any], budget: object, seeds: Sequence[int]) -> str:
-    """Says what made a page of runs, as a line for its end.
+def provenance_line(made_by: Mapping[str, Any], *more: str) -> str:
+    """Says what made a page, as a line for its end.
 
     Args:
         made_by: as `provenance` gives it.
-        budget: of each run; its text.
-        seeds: of the runs.
+        more: further sentences.
     """
     versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
-    return (
+    made = (
         f"Made by `{made_by['command']}` at commit {made_by['commit'] or 'unknown'} with "
-        f"{versions}, on {made_by['processor']}, {made_by['cores']} cores. Budget of each run: "
-        f"{budget}; seeds: {', '.join(map(str, seeds))}, the best of them."
+        f"{versions}, on {made_by['processor']}, {made_by['cores']} cores."
     )
+    return " ".join([made, *more])

@@ -11,7 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchmarks.problems.paper import PaperProblem
 from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.placers.auto.auto_search import AutoProgress
+from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.search.proposals import Measured, propose_and_observe, proposed
@@ -20,8 +23,8 @@ __all__ = [
     "CurvePoint",
     "Found",
     "SearchBudget",
-    "samples_within",
     "thinned",
+    "timed_auto",
     "timed_search",
 ]
 
@@ -118,8 +121,6 @@ def timed_search(
         ValueError: the placer has nothing to propose at all, or broke its contract.
     """
     environment = SimulatedEnvironment(problem, threads=None if budget.is_wall else 1)
-    # The first simulation ever compiles the simulator, which is no part of the search.
-    environment.simulator.simulate(np.zeros([1, problem.num_groups], np.int32))
     clock = time.monotonic if budget.is_wall else time.process_time
     phases = {"make": 0.0, "propose": 0.0, "observe": 0.0, "simulate": 0.0}
     start_secs = clock()
@@ -181,7 +182,7 @@ def timed_search(
         samples=len(secs),
         failures=int(np.isinf(steps).sum()),
         best_secs=None if best_placement is None else float(best_secs),
-        samples_to_best=samples_within(curve, 1.02),
+        samples_to_best=_samples_within(curve, 1.02),
         ended=ended,
         search_secs=round(clock() - start_secs, 3),
         **{f"{phase}_secs": round(spent, 3) for phase, spent in phases.items()},
@@ -192,7 +193,63 @@ def timed_search(
     )
 
 
-def samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
+def timed_auto(problem: PaperProblem, budget: SearchBudget, *, seed: int) -> Found:
+    """Searches as "auto" does before anything is measured, with all of the budget.
+
+    Args:
+        problem: what to place.
+        budget: when to end.
+        seed: of everything random.
+
+    Returns:
+        What was found. How many placements did not fit and what was sampled is not known, and only
+        simulating takes time.
+    """
+    clock = time.monotonic if budget.is_wall else time.process_time
+    curve: list[CurvePoint] = []
+    start_secs = clock()
+
+    def report(progress: AutoProgress) -> None:
+        best = progress.best
+        if not best.excess_bytes and (not curve or best.step_secs < curve[-1][2]):
+            elapsed_secs = round(clock() - start_secs, 4)
+            curve.append((progress.num_simulated, elapsed_secs, best.step_secs))
+
+    max_simulated = math.inf if budget.max_samples is None else budget.max_samples
+    result = refined_search(
+        problem.problem,
+        problem.groups,
+        max_secs=budget.max_secs,
+        max_simulated=max_simulated,
+        seed=seed,
+        threads=None if budget.is_wall else 1,
+        report=report,
+    )
+    search_secs = round(clock() - start_secs, 3)
+    best = result.best
+    fits = not best.excess_bytes and math.isfinite(best.step_secs)
+    if fits and (not curve or best.step_secs < curve[-1][2]):
+        curve.append((result.num_simulated, search_secs, best.step_secs))
+    is_short = result.num_simulated < max_simulated
+    return Found(
+        samples=result.num_simulated,
+        failures=None,
+        best_secs=best.step_secs if fits else None,
+        samples_to_best=_samples_within(curve, 1.02),
+        ended="nothing more" if result.is_optimal else "secs" if is_short else "samples",
+        search_secs=search_secs,
+        make_secs=0.0,
+        propose_secs=0.0,
+        observe_secs=0.0,
+        simulate_secs=search_secs,
+        curve=thinned(curve),
+        window=max(1, result.num_simulated),
+        mean_secs=[],
+        assignment=best.placement.tolist() if fits else None,
+    )
+
+
+def _samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
     """Samples until a step within a factor of the fastest; 0 if nothing fitted."""
     return next((n for n, _, secs in curve if secs <= factor * curve[-1][2]), 0)
 

@@ -178,7 +178,7 @@ def with_slower_links(problem: PlacementProblem, factor: float) -> PlacementProb
 
 
 def break_even_factor(
-    problem: PlacementProblem, placement: np.ndarray, other: np.ndarray, ratio: float = 1.0
+    problem: PlacementProblem, placement: np.ndarray, other: np.ndarray
 ) -> float | None:
     """Finds how many times longer transfers may take until another placement is as fast.
 
@@ -186,7 +186,6 @@ def break_even_factor(
         problem: what is placed.
         placement: int32 [num_groups], the faster placement.
         other: int32 [num_groups], the other one.
-        ratio: until the step of the first is so many times that of the other.
 
     Returns:
         The factor within 1 %; infinite if 10,000 times are not enough; None if it is so already.
@@ -195,7 +194,7 @@ def break_even_factor(
     def is_faster(factor: float) -> bool:
         simulator = Simulator(with_slower_links(problem, factor), memory=False, threads=1)
         secs = simulator.simulate(np.stack([placement, other])).step_secs
-        return bool(secs[0] < ratio * secs[1])
+        return bool(secs[0] < secs[1])
 
     if not is_faster(1.0):
         return None
