@@ -215,7 +215,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         return make_run_placer(key.placer, dict(key.options), key.model, problem, seed=key.seed)
 
     if key.placer == AUTO:
-        found = timed_auto(problem, budget, seed=key.seed)
+        found = timed_auto(problem.problem, problem.groups, budget, seed=key.seed)
     else:
         found = timed_search(problem.problem, make, budget)
     bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.problems.paper import PaperProblem
+from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers.auto.auto_search import AutoProgress
 from tf_placer.placers.auto.refined_search import refined_search
@@ -193,11 +193,14 @@ def timed_search(
     )
 
 
-def timed_auto(problem: PaperProblem, budget: SearchBudget, *, seed: int) -> Found:
+def timed_auto(
+    problem: PlacementProblem, groups: GroupGraph, budget: SearchBudget, *, seed: int
+) -> Found:
     """Searches as "auto" does before anything is measured, with all of the budget.
 
     Args:
         problem: what to place.
+        groups: its groups.
         budget: when to end.
         seed: of everything random.
 
@@ -217,8 +220,8 @@ def timed_auto(problem: PaperProblem, budget: SearchBudget, *, seed: int) -> Fou
 
     max_simulated = math.inf if budget.max_samples is None else budget.max_samples
     result = refined_search(
-        problem.problem,
-        problem.groups,
+        problem,
+        groups,
         max_secs=budget.max_secs,
         max_simulated=max_simulated,
         seed=seed,

@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.kept_runs import KeptRuns
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.harness.provenance import provenance
+from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_placers import make_run_placer
 from benchmarks.harness.timed_search import SearchBudget, timed_search
 from benchmarks.problems.paper import PaperProblem, ProblemKey, read_paper_problem
@@ -34,6 +34,7 @@ __all__ = ["families_markdown", "main"]
 _AT_ONCE, _LEARNING = 16, 200
 _COLUMNS = ("expert", "at once", "after 200 samples", "untrained, 200 samples")
 _LIMIT_SECS = 600.0
+_AUTO_RUNS = "benchmarks/results/comparison/60-core-secs_runs.jsonl.gz"
 
 
 def families_markdown(
@@ -84,10 +85,9 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1000, help="of each policy (default 1000)")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems")
     parser.add_argument("--weights_dir", default="runs/policies", help="for policies")
-    parser.add_argument("--auto", default="benchmarks/results/comparison", help="kept runs of auto")
     parser.add_argument("--out_dir", default="benchmarks/results/policy_families")
     args = parser.parse_args()
-    kept = KeptRuns(pathlib.Path(args.auto, "60-core-secs_runs.jsonl.gz"))
+    kept = KeptRuns(_AUTO_RUNS)
     found: dict[tuple[str, str], list[float | None]] = {}
     auto: dict[str, float] = {}
     for family, texts in FAMILIES.items():
@@ -106,12 +106,7 @@ def main() -> None:
             )
             found[family, text] = _placed(model, problem, str(weights))
             print(family, text, found[family, text], flush=True)
-    by = provenance()
-    versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
-    made_by = (
-        f"Made by `{by['command']}` at commit {by['commit'] or 'unknown'} with {versions}; "
-        f"{args.updates} updates of each policy, seed 0."
-    )
+    made_by = provenance_line(provenance(), f"{args.updates} updates of each policy, seed 0.")
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
     page = families_markdown(found, auto, made_by)

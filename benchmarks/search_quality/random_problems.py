@@ -1,0 +1,66 @@
+"""The command of benchmarks that search random problems, which are numbered."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from benchmarks.harness.csv_runs import KeyedRun, kept_or_run
+from benchmarks.harness.provenance import provenance, provenance_line
+
+__all__ = ["in_ranges", "run_command"]
+
+_Run = TypeVar("_Run", bound=KeyedRun)
+
+
+def in_ranges(
+    runs: Sequence[_Run], ends: Sequence[int], size: Callable[[_Run], int]
+) -> list[tuple[str, list[_Run]]]:
+    """Groups the runs by size: a name for each range, and those in it; all of them last.
+
+    Args:
+        runs: all.
+        ends: of the ranges.
+        size: of a run.
+    """
+    ranges = [
+        (f"up to {end:,}", [run for run in runs if start < size(run) <= end])
+        for start, end in zip((0, *ends), ends, strict=False)
+    ]
+    return [(name, those) for name, those in [*ranges, ("all", list(runs))] if those]
+
+
+def run_command(
+    name: str,
+    doc: str | None,
+    record: type[_Run],
+    count: int,
+    run: Callable[..., _Run],
+    page: Callable[[Sequence[_Run]], str],
+) -> None:
+    """Runs such a command: makes the runs that are missing, and a page of all.
+
+    Args:
+        name: of the benchmark.
+        doc: of the module; its first line is what `--help` says.
+        record: what a run is; its key is the number of the problem.
+        count: how many problems there are if nobody says.
+        run: makes a run of a number and `max_secs`.
+        page: the table and what it means, in Markdown.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument(
+        "--problems", type=int, default=count, help="how many (default %(default)s)"
+    )
+    parser.add_argument("--max_secs", type=float, default=2.0, help="of each search (default 2)")
+    parser.add_argument("--out_dir", default=f"benchmarks/results/{name}")
+    args = parser.parse_args()
+    out = pathlib.Path(args.out_dir)
+    make = functools.partial(run, max_secs=args.max_secs)
+    runs = kept_or_run(record, out / "runs.csv", range(args.problems), make)
+    text = f"{page(runs)} {provenance_line(provenance())}"
+    print(text)
+    (out / "table.md").write_text(text + "\n")
