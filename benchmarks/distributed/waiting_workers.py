@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
 import pathlib
 import sys
 import tempfile
@@ -27,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.campaigns.answers import append_answers, read_answers
 from benchmarks.distributed.report import write_report
 from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
 from benchmarks.harness.provenance import provenance
@@ -53,6 +53,8 @@ _MAX_SECS = 3600.0
 _LAYERS, _STEPS = 4, 8
 # Networks small enough for all controllers to learn on the cores of one computer.
 _SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.005, "batch_size": 4}
+# Of each search, and of a trial of the original.
+_SAMPLES, _TRIAL_SECS = 480, 12.0
 # Where proposals wait for nothing, each worker measures so many.
 _RANDOM_EACH = 40
 
@@ -178,36 +180,38 @@ def _assign(row: np.ndarray) -> Mapping[str, Any]:
     return {"row": tuple(row.tolist())}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Makes the runs that are missing, and writes the page and the picture."""
+def main() -> None:
+    """Makes the runs that are missing, and writes the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--samples", type=int, default=480, help="placements per search")
-    parser.add_argument("--trial_secs", type=float, default=12.0, help="of a trial of the original")
-    parser.add_argument("--seeds", default="0", help="comma-separated")
-    parser.add_argument("--cases", default="", help="words that the names of the cases have")
-    parser.add_argument(
-        "--out_dir", default="benchmarks/results/distributed", help="what is done is kept"
-    )
-    args = parser.parse_args(argv)
-    require_ray()
-    problem = unrolled_lstm(_LAYERS, _STEPS)
+    parser.add_argument("--seeds", default="0,1,2", help="by comma (default 0,1,2)")
+    parser.add_argument("--out_dir", default="benchmarks/results/distributed")
+    args = parser.parse_args()
     path = pathlib.Path(args.out_dir, "runs.jsonl")
-    runs = read_answers(path)
-    budget = {"samples": args.samples, "trial_secs": args.trial_secs}
-    done = {(run["case"], run["seed"]) for run in runs if run["budget"] == budget}
-    for seed in map(int, args.seeds.split(",")):
-        for case in CASES:
-            if (case.name, seed) in done or args.cases not in case.name:
-                continue
-            is_random = case.placer == "random"
-            if is_random and seed:
-                continue  # How fast workers are does not hang on it.
-            print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
-            samples = case.workers * _RANDOM_EACH if is_random else args.samples
-            run = run_case(case, problem, samples=samples, trial_secs=args.trial_secs, seed=seed)
-            runs.append({**run, "budget": budget, "made_by": provenance()})
-            append_answers(path, runs[-1:])
-    print(write_report(path.parent, [run for run in runs if run["budget"] == budget]))
+    runs = []
+    if path.exists():
+        runs = [json.loads(line) for line in path.read_text().splitlines()]
+    done = {(run["case"], run["seed"]) for run in runs}
+    wanted = [
+        (seed, case)
+        for seed in map(int, args.seeds.split(","))
+        for case in CASES
+        # How fast workers are does not hang on the seed.
+        if not (case.placer == "random" and seed)
+    ]
+    for seed, case in wanted:
+        if (case.name, seed) in done:
+            continue
+        require_ray()
+        print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
+        samples = case.workers * _RANDOM_EACH if case.placer == "random" else _SAMPLES
+        run = run_case(
+            case, unrolled_lstm(_LAYERS, _STEPS), samples=samples, trial_secs=_TRIAL_SECS, seed=seed
+        )
+        budget = {"samples": _SAMPLES, "trial_secs": _TRIAL_SECS}
+        runs.append({**run, "budget": budget, "made_by": provenance()})
+        with path.open("a") as file:
+            file.write(json.dumps(runs[-1]) + "\n")
+    print(write_report(path.parent, runs))
 
 
 if __name__ == "__main__":
