@@ -1,53 +1,59 @@
+"""Tests of runs in CSV files."""
+
+from __future__ import annotations
+
 import dataclasses
 import pathlib
 
 from absl.testing import absltest
 
-from benchmarks.harness.numbered_runs import NumberedRun, run_numbers
+from benchmarks.harness.csv_runs import kept_or_run
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(NumberedRun):
+class Run:
+    number: int
+    name: str
     ratio: float
-    count: int
     fits: bool
+
+    @property
+    def key(self):
+        return self.number
 
 
 def make_run(number):
-    return Run(number, float("inf") if number == 1 else 0.1 + number, number * 10, number % 2 == 0)
+    return Run(number, f"run, {number}", float("inf") if number == 1 else 0.1 + number, number == 2)
 
 
-class NumberedRunsTest(absltest.TestCase):
+class CsvRunsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.path = pathlib.Path(self.create_tempdir().full_path, "folder", "runs.csv")
         self.made = []
 
-    def run_numbers(self, count, make=make_run):
+    def run_numbers(self, numbers, make=make_run, **settings):
         def recorded(number):
             self.made.append(number)
             return make(number)
 
-        return run_numbers(Run, self.path, count, recorded, lambda run: f"{run.count} so far")
+        return kept_or_run(Run, self.path, numbers, recorded, **settings)
 
-    def test_makes_all_runs(self):
-        self.assertEqual(self.run_numbers(3), [make_run(number) for number in range(3)])
-
-    def test_goes_on_where_it_stopped(self):
+    def test_goes_on_where_it_stopped_with_what_was_kept(self):
         def stop_at_2(number):
             if number == 2:
                 raise KeyboardInterrupt
             return make_run(number)
 
         with self.assertRaises(KeyboardInterrupt):
-            self.run_numbers(4, stop_at_2)
-        self.assertEqual(self.run_numbers(4), [make_run(number) for number in range(4)])
+            self.run_numbers(range(4), stop_at_2)
+        self.assertEqual(self.run_numbers(range(4)), [make_run(number) for number in range(4)])
         self.assertEqual(self.made, [0, 1, 2, 2, 3])
 
     def test_returns_no_more_than_was_asked_for(self):
-        self.run_numbers(4)
-        self.assertLen(self.run_numbers(2), 2)
-        self.assertLen(self.run_numbers(4), 4)
+        self.run_numbers(range(4))
+        self.assertEqual(self.run_numbers([3, 1]), [make_run(3), make_run(1)])
+        self.assertEqual(self.run_numbers([3, 7], only_kept=True), [make_run(3)])
         self.assertLen(self.made, 4)
 
 

@@ -155,8 +155,6 @@ class LinksTest(absltest.TestCase):
         factor = break_even_factor(problem, apart, together)
         self.assertBetween(factor, 0.5 / 0.11 / 1.011, 0.5 / 0.11)
         self.assertIsNone(break_even_factor(problem, together, apart))
-        factor = break_even_factor(problem, apart, together, 3.0)
-        self.assertBetween(factor, 2.5 / 0.11 / 1.011, 2.5 / 0.11)
 
     def test_what_sends_nothing_stays_faster(self):
         problem = _two_chains()
