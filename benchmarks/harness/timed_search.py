@@ -63,14 +63,13 @@ class SearchBudget:
 
     @property
     def folder(self) -> str:
-        """The name of a folder for what has this budget."""
+        """The name of a folder, or of files, for what has this budget."""
         samples = "" if self.max_samples is None else f"{self.max_samples}-samples-"
-        return f"{samples}{self.max_secs:g}-{'wall' if self.is_wall else 'core'}-secs"
+        return f"{samples}{self.max_secs:g}-core-secs"
 
     def __str__(self) -> str:
-        clock = "on the clock, all cores" if self.is_wall else "of processor time on one core"
         samples = "" if self.max_samples is None else f"{self.max_samples} samples, at most "
-        return f"{samples}{self.max_secs:g} s {clock}"
+        return f"{samples}{self.max_secs:g} s of processor time on one core"
 
 
 @dataclasses.dataclass(frozen=True)

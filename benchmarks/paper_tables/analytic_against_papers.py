@@ -3,7 +3,8 @@
 Builds the models with the papers' settings, computes what a step costs on machines that are not
 there, simulates the step with everything on one GPU (or on the CPU), and puts step time and memory
 next to what was published. Nothing is fitted to a model: the numbers of a class of devices are the
-same for all of them. Also prints what is assumed.
+same for all of them. `tf_placer.costs.analytic` says how costs are computed, and
+`tf_placer/machines/data/machines.json` where those numbers are from.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.harness.provenance import provenance, provenance_line
-from benchmarks.models.catalogue import build_model
-from tf_placer.costs import analytic
+from benchmarks.models.catalogue import MODELS, build_model
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.catalogue import described_machine
@@ -66,18 +66,6 @@ _PUBLISHED = (
     _Published("Inception-V3", "1xK80", "CPU", 26.21, _COLOCRL),
 )
 
-_MODEL_ASSUMPTIONS = (
-    "RNNLM: 2 LSTM layers of 2048 units, 40 steps, batch 64, one softmax layer per step, Adam. The "
-    "paper does not say the vocabulary: 10,000.",
-    "NMT: 2 LSTM layers of 1024 units in encoder and decoder, attention of 1024 units, 40 steps "
-    "each, batch 64, 32,000 words on both sides, one softmax layer per step, Adam. Post does not "
-    "say sizes and lengths: the same.",
-    "Inception-V3: batch 32 of 299 x 299 pixels, fused batch normalisation, auxiliary classifier, "
-    "RMSProp.",
-    "Variables are ref variables, as in the TensorFlow of the papers. No gradient clipping.",
-    "Memory is what tensors hold at once, without the fragmentation and the reserve of allocators.",
-)
-
 _DIFFERENCES = (
     "The three published times of Inception-V3 on such a GPU are as 1 : 1.6 : 4.2: the code "
     "weighs more than the hardware. What is computed is nearest to TensorFlow's own "
@@ -94,7 +82,7 @@ _DIFFERENCES = (
 
 
 def main() -> None:
-    """Prints the comparison and what is assumed."""
+    """Prints the comparison."""
     rows = []
     for name, entry in _MODELS.items():
         model = build_model(entry)
@@ -107,15 +95,10 @@ def main() -> None:
         rows += [_row(published, costed[published.machine]) for published in of_model]
     headers = ["model", "on", "step", "published", "ratio", "holds", "of", "fits", "published by"]
     print(table(headers, rows, "llrrrrrll"))
-    print("\nratio: simulated by published. Assumed of the models:")
-    for text in _MODEL_ASSUMPTIONS:
+    print("\nratio: simulated by published. Models, and where it differs:")
+    notes = [f"{MODELS[entry].title}: {MODELS[entry].note}" for entry in _MODELS.values()]
+    for text in (*notes, *_DIFFERENCES):
         print(textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  "))
-    print("\nWhere it differs:")
-    for text in _DIFFERENCES:
-        print(textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  "))
-    print("\n" + (analytic.__doc__ or "").partition("References:")[0].strip())
-    for known in described_machine("1xK80").classes:
-        print("\n" + textwrap.fill(f"{known.name}: {known.source}", 100))
     print("\n" + provenance_line(provenance()))
 
 

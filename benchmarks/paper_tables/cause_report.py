@@ -88,7 +88,6 @@ def _details(of_problem: Sequence[Placed]) -> str:
                 f"{each.to_bound:.2f}",
                 causes.cause,
                 ", ".join(f"{name} {secs:.3f}" for name, secs in causes.losses.items()),
-                f"{causes.path_needed:.0%} + {causes.path_busy:.0%} + {causes.path_sent:.0%}",
                 " ".join(f"{share:.0%}" for share in causes.busy),
                 format_bytes(causes.sent_bytes),
                 f"{causes.num_transfers:,}",
@@ -97,9 +96,8 @@ def _details(of_problem: Sequence[Placed]) -> str:
             ]
         )
     headers = ["placement", "s per step", "/ bound", "cause", "lost to, s"]
-    headers += ["path: needed + keeps busy + sent", "devices busy", "sent", "transfers"]
-    headers += ["fullest", "until one GPU"]
-    return markdown_table(headers, rows, "lrrllrlrrrr")
+    headers += ["devices busy", "sent", "transfers", "fullest", "until one GPU"]
+    return markdown_table(headers, rows, "lrrlllrrrr")
 
 
 def _causes(each: Placed) -> StepCauses:
