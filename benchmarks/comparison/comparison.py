@@ -16,7 +16,7 @@ import re
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.comparison.report import comparison_markdown
-from benchmarks.harness.arguments import run_parser
+from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.provenance import provenance, provenance_line
@@ -108,6 +108,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = run_parser(__doc__, "comparison")
+    add_pool_arguments(parser)
     parser.add_argument(
         "--problems", default=",".join(PROBLEMS), help="MODEL:MACHINE by comma (default: all)"
     )

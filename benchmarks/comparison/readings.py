@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.harness.arguments import run_parser
+from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.provenance import provenance, provenance_line
@@ -201,6 +201,7 @@ def _median(steps: Sequence[float | None]) -> float | None:
 def main() -> None:
     """Makes the runs that are missing and writes the page."""
     parser = run_parser(__doc__, "readings", seeds=(0, 1, 2))
+    add_pool_arguments(parser)
     parser.add_argument(
         "--full_size",
         action="store_true",

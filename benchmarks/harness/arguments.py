@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-__all__ = ["run_parser"]
+__all__ = ["add_pool_arguments", "run_parser"]
 
 
 def run_parser(
@@ -26,15 +26,15 @@ def run_parser(
         help=f"by comma (default {','.join(map(str, seeds))})",
     )
     parser.add_argument(
-        "--jobs", type=int, default=2, help="runs at a time, each on one core (default 2)"
-    )
-    parser.add_argument(
         "--only_kept", action="store_true", help="make no runs: a page of those that are kept"
-    )
-    parser.add_argument(
-        "--runs_dir",
-        default="runs/tables",
-        help="for problems and placements (default %(default)s)",
     )
     parser.add_argument("--out_dir", default=f"benchmarks/results/{folder}")
     return parser
+
+
+def add_pool_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of benchmarks whose runs are made in a pool."""
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="runs at a time, each on one core (default 2)"
+    )
+    parser.add_argument("--runs_dir", default="runs/tables", help="for problems and placements")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.harness.arguments import run_parser
+from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.provenance import provenance, provenance_line
@@ -56,6 +56,7 @@ def _names(text: str) -> list[str]:
 def main() -> None:
     """Makes the runs that are missing and writes the tables."""
     parser = run_parser(__doc__, "tables")
+    add_pool_arguments(parser)
     parser.add_argument(
         "--tables", type=_names, default=list(TABLES), help=f"by comma, of: {', '.join(TABLES)}"
     )

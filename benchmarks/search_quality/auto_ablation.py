@@ -164,6 +164,7 @@ def ablation_table(runs: Sequence[AblationRun]) -> str:
 def main() -> None:
     """Makes the runs that are missing and writes the table."""
     parser = run_parser(__doc__, "auto_ablation", seeds=(0, 1, 2))
+    parser.add_argument("--runs_dir", default="runs/tables", help="for problems")
     parser.add_argument(
         "--problems", default=_PROBLEMS, help="MODEL:MACHINE by comma (default %(default)s)"
     )
