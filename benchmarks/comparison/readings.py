@@ -31,7 +31,7 @@ from tf_placer.text.units import format_duration
 __all__ = ["CHOSEN", "FULL_SIZE_READINGS", "READINGS", "Reading", "main", "readings_markdown"]
 
 CHOSEN, _PUBLISHED = "as chosen", "published"
-_SAMPLES, _MAX_SECS = 600, 3600.0
+_SAMPLES, _MAX_SECS, _SEEDS = 600, 3600.0, (0, 1, 2)
 _TITLE = "Readings of the papers"
 _FULL_SIZE_TITLE = f"{_TITLE}: what hangs on the size of the networks"
 PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
@@ -200,7 +200,7 @@ def _median(steps: Sequence[float | None]) -> float | None:
 
 def main() -> None:
     """Makes the runs that are missing and writes the page."""
-    parser = run_parser(__doc__, "readings", seeds=(0, 1, 2))
+    parser = run_parser(__doc__, "readings")
     add_pool_arguments(parser)
     parser.add_argument(
         "--full_size",
@@ -211,9 +211,8 @@ def main() -> None:
     name, title, readings = "readings", _TITLE, READINGS
     if args.full_size:
         name, title, readings = "full_size", _FULL_SIZE_TITLE, FULL_SIZE_READINGS
-    keys = _keys(readings, args.seeds)
+    keys = _keys(readings)
     out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
     # Seed by seed, so that all cells fill up together.
     wanted = sorted(itertools.chain.from_iterable(keys.values()), key=lambda key: key.seed)
     runs = kept_or_made(
@@ -239,9 +238,7 @@ def main() -> None:
     print(page)
 
 
-def _keys(
-    readings: Sequence[Reading], seeds: Sequence[int]
-) -> dict[tuple[str, str, str], list[RunKey]]:
+def _keys(readings: Sequence[Reading]) -> dict[tuple[str, str, str], list[RunKey]]:
     """Lists the runs of every cell, one per seed."""
     keys = {}
     for reading in readings:
@@ -250,7 +247,7 @@ def _keys(
             for problem in PROBLEMS:
                 model, _, machine = problem.partition(":")
                 keys[reading.system, variant, problem] = [
-                    RunKey(model, machine, reading.system, options, seed) for seed in seeds
+                    RunKey(model, machine, reading.system, options, seed) for seed in _SEEDS
                 ]
     return keys
 

@@ -8,14 +8,11 @@ take, in proportion to its step. Measured are
   the same placers in one process with one worker and the same number of samples.
 
 With one worker the waits are skipped, and the clock is put forward by them. What is done is kept in
-`--out_dir`, so the benchmark goes on where it stopped:
-
-    python -m benchmarks.distributed.waiting_workers --seeds 0,1,2
+`--out_dir`, so the benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -30,6 +27,7 @@ import numpy as np
 
 from benchmarks.distributed.report import write_report
 from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
+from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.problems.synthetic import unrolled_lstm
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
@@ -55,6 +53,7 @@ _LAYERS, _STEPS = 4, 8
 _SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.005, "batch_size": 4}
 # Of each search, and of a trial of the original.
 _SAMPLES, _TRIAL_SECS = 480, 12.0
+_SEEDS = (0, 1, 2)
 # Where proposals wait for nothing, each worker measures so many.
 _RANDOM_EACH = 40
 
@@ -182,10 +181,7 @@ def _assign(row: np.ndarray) -> Mapping[str, Any]:
 
 def main() -> None:
     """Makes the runs that are missing, and writes the page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seeds", default="0,1,2", help="by comma (default 0,1,2)")
-    parser.add_argument("--out_dir", default="benchmarks/results/distributed")
-    args = parser.parse_args()
+    args = run_parser(__doc__, "distributed").parse_args()
     path = pathlib.Path(args.out_dir, "runs.jsonl")
     runs = []
     if path.exists():
@@ -193,14 +189,12 @@ def main() -> None:
     done = {(run["case"], run["seed"]) for run in runs}
     wanted = [
         (seed, case)
-        for seed in map(int, args.seeds.split(","))
+        for seed in _SEEDS
         for case in CASES
         # How fast workers are does not hang on the seed.
-        if not (case.placer == "random" and seed)
+        if not (case.placer == "random" and seed) and (case.name, seed) not in done
     ]
-    for seed, case in wanted:
-        if (case.name, seed) in done:
-            continue
+    for seed, case in [] if args.only_kept else wanted:
         require_ray()
         print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
         samples = case.workers * _RANDOM_EACH if case.placer == "random" else _SAMPLES

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 __all__ = ["add_pool_arguments", "run_parser"]
 
 
-def run_parser(
-    doc: str | None, folder: str, *, seeds: Sequence[int] = (0,)
-) -> argparse.ArgumentParser:
+def run_parser(doc: str | None, folder: str | None = None) -> argparse.ArgumentParser:
     """Makes a parser with the flags that all of these benchmarks have.
 
     Args:
         doc: of the module; its first line is what `--help` says.
         folder: of `benchmarks/results`, where runs and pages go.
-        seeds: those of the runs if nobody says.
     """
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument(
-        "--seeds",
-        type=lambda text: [int(seed) for seed in text.split(",")],
-        default=list(seeds),
-        help=f"by comma (default {','.join(map(str, seeds))})",
-    )
-    parser.add_argument(
         "--only_kept", action="store_true", help="make no runs: a page of those that are kept"
     )
-    parser.add_argument("--out_dir", default=f"benchmarks/results/{folder}")
+    default = None if folder is None else f"benchmarks/results/{folder}"
+    parser.add_argument("--out_dir", default=default, help="for kept runs and pages")
     return parser
 
 

@@ -106,6 +106,7 @@ def kept_or_made(
         ValueError: there is no such model, a line of a file is no run, or no runs are to be made
             and none are kept.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     kept = KeptRuns(path)
     wanted = list(dict.fromkeys(keys))
     runs = {key: run for key in wanted if (run := kept.get(key, budget)) is not None}

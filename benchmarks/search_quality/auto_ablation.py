@@ -32,7 +32,8 @@ from tf_placer.text.units import format_step
 __all__ = ["VARIANTS", "AblationRun", "ablation_table", "main", "run_variant"]
 
 _WHOLE = "auto"
-_PROBLEMS = "rnnlm_2:4xK80,nmt_2:4xK80,inception_v3:4xK80"
+_PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80")
+_SEEDS, _MAX_SECS = (0, 1, 2), 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,28 +164,21 @@ def ablation_table(runs: Sequence[AblationRun]) -> str:
 
 def main() -> None:
     """Makes the runs that are missing and writes the table."""
-    parser = run_parser(__doc__, "auto_ablation", seeds=(0, 1, 2))
+    parser = run_parser(__doc__, "auto_ablation")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems")
-    parser.add_argument(
-        "--problems", default=_PROBLEMS, help="MODEL:MACHINE by comma (default %(default)s)"
-    )
-    parser.add_argument("--max_secs", type=float, default=10.0, help="of a search (default 10)")
     args = parser.parse_args()
-    names = args.problems.split(",")
-    keys = [
-        (seed, problem, variant) for seed in args.seeds for problem in names for variant in VARIANTS
-    ]
-    problems = {} if args.only_kept else _problems(names, pathlib.Path(args.runs_dir, "problems"))
+    keys = [(s, problem, variant) for s in _SEEDS for problem in _PROBLEMS for variant in VARIANTS]
+    problems = {} if args.only_kept else _problems(pathlib.Path(args.runs_dir, "problems"))
 
     def run(key: tuple[int, str, str]) -> AblationRun:
         seed, problem, variant = key
-        return run_variant(variant, problem, problems[problem], seed, args.max_secs)
+        return run_variant(variant, problem, problems[problem], seed, _MAX_SECS)
 
     out = pathlib.Path(args.out_dir)
     runs = kept_or_run(AblationRun, out / "runs.csv", keys, run, only_kept=args.only_kept)
     text = (
         f"# The parts of `auto`\n\n{ablation_table(runs)}\n\nSimulated steps after "
-        f"{args.max_secs:g} s on the clock and all cores, mean of {len(args.seeds)} seeds. to "
+        f"{_MAX_SECS:g} s on the clock and all cores, mean of {len(_SEEDS)} seeds. to "
         "auto: geometric mean of the step by that of the whole search with the same problem and "
         f"seed; slower: in how many of them it is slower. {provenance_line(provenance())}"
     )
@@ -192,10 +186,10 @@ def main() -> None:
     (out / "table.md").write_text(text + "\n")
 
 
-def _problems(names: Sequence[str], folder: pathlib.Path) -> dict[str, PaperProblem]:
+def _problems(folder: pathlib.Path) -> dict[str, PaperProblem]:
     """Reads problems by name, and makes those that are missing."""
     keys = {}
-    for name in names:
+    for name in _PROBLEMS:
         model, _, machine = name.partition(":")
         keys[name] = ProblemKey(model, machine, "fine")
     failures = make_problems(keys.values(), folder)

@@ -185,7 +185,7 @@ def _integer_program(
 
 def run_one(
     number: int,
-    max_secs: float,
+    max_secs: float = 2.0,
     max_simulated: float = np.inf,
     max_groups: int = _GROUPS[1],
 ) -> TightRun:

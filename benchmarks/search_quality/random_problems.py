@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import KeyedRun, kept_or_run
 from benchmarks.harness.provenance import provenance, provenance_line
 
@@ -38,7 +37,7 @@ def run_command(
     doc: str | None,
     record: type[_Run],
     count: int,
-    run: Callable[..., _Run],
+    run: Callable[[int], _Run],
     page: Callable[[Sequence[_Run]], str],
 ) -> None:
     """Runs such a command: makes the runs that are missing, and a page of all.
@@ -47,20 +46,13 @@ def run_command(
         name: of the benchmark.
         doc: of the module; its first line is what `--help` says.
         record: what a run is; its key is the number of the problem.
-        count: how many problems there are if nobody says.
-        run: makes a run of a number and `max_secs`.
+        count: how many problems there are.
+        run: makes a run of a number.
         page: the table and what it means, in Markdown.
     """
-    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
-    parser.add_argument(
-        "--problems", type=int, default=count, help="how many (default %(default)s)"
-    )
-    parser.add_argument("--max_secs", type=float, default=2.0, help="of each search (default 2)")
-    parser.add_argument("--out_dir", default=f"benchmarks/results/{name}")
-    args = parser.parse_args()
+    args = run_parser(doc, name).parse_args()
     out = pathlib.Path(args.out_dir)
-    make = functools.partial(run, max_secs=args.max_secs)
-    runs = kept_or_run(record, out / "runs.csv", range(args.problems), make)
+    runs = kept_or_run(record, out / "runs.csv", range(count), run, only_kept=args.only_kept)
     text = f"{page(runs)} {provenance_line(provenance())}"
     print(text)
     (out / "table.md").write_text(text + "\n")

@@ -86,7 +86,7 @@ class PlacementRunsTest(absltest.TestCase):
         wrong = RunKey("rnnlm_2", "2xK80", "no_such_placer")
         given = []
         runs = self.run_all(wrong, _SINGLE, ended=given.append)
-        self.assertIn("no placer 'no_such_placer'", runs[wrong].failure)
+        self.assertIn("no_such_placer", runs[wrong].failure)
         self.assertIsNone(runs[wrong].found)
         self.assertIsNotNone(runs[_SINGLE].found)
         self.assertEqual(given, list(runs.values()))
