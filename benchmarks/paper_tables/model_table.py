@@ -8,7 +8,6 @@ reasons for the differences. table.json keeps what was counted: delete it when m
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import pathlib
@@ -20,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.models.catalogue import MODELS, build_model
@@ -208,15 +208,13 @@ def _page(counts: Sequence[ModelCounts], made_by: str) -> str:
 
 def main() -> None:
     """Counts the models that are missing, prints the table and writes it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out_dir", default="benchmarks/results/models")
-    args = parser.parse_args()
+    args = run_parser(__doc__, "models").parse_args()
     path = pathlib.Path(args.out_dir, "table.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = read_json(path) if path.exists() else {"models": []}
     counts = {each["name"]: ModelCounts(**each) for each in kept["models"]}
     missing = [name for name in MODELS if name not in counts]
-    if missing:
+    if missing and not args.only_kept:
         counts |= {each.name: each for each in _count_all(missing)}
         models = [dataclasses.asdict(each) for each in counts.values()]
         kept = {"format": 1, **provenance(), "machine": _MACHINE, "models": models}

@@ -31,6 +31,7 @@ class KeptPagesTest(parameterized.TestCase):
         (_READINGS, "readings"),
         (_READINGS, "readings", "--full_size"),
         ("benchmarks.distributed.waiting_workers", "distributed"),
+        ("benchmarks.paper_tables.model_table", "models"),
         ("benchmarks.paper_tables.tables", "tables"),
         ("benchmarks.search_quality.auto_ablation", "auto_ablation"),
         ("benchmarks.search_quality.auto_small_problems", "auto_small_problems"),
