@@ -13,7 +13,6 @@ but not by how much. For the published ratios, transfers would have to take 17 t
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import pathlib
 import time
@@ -75,15 +74,10 @@ def _best_run(runs_dir: pathlib.Path, key: ProblemKey, digest: str) -> Run | Non
 def main() -> None:
     """Takes all placements apart and writes what came of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--problems", help="MODEL:MACHINE by comma (default: all)")
-    parser.add_argument("--small", action="store_true", help="models of small size")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems and placements")
     parser.add_argument("--out_dir", default="benchmarks/results/table_causes")
     args = parser.parse_args()
-    keys = [dataclasses.replace(key, small=args.small) for key in problem_keys()]
-    if args.problems:
-        pairs = [text.partition(":")[::2] for text in args.problems.split(",")]
-        keys = [ProblemKey(model, machine, small=args.small) for model, machine in pairs]
+    keys = problem_keys()
     problems_dir = pathlib.Path(args.runs_dir, "problems")
     broken = make_problems(keys, problems_dir)
     keys = [key for key in keys if key.model not in broken]

@@ -42,10 +42,11 @@ class TableCausesTest(absltest.TestCase):
             made = run(key, secs, assignment=[0, 0, 0, 0, 1, 1, 1, 1]).to_json()
             made["problem_digest"] = digest or self.problem.digest
             write_json(runs / key.file_name, made)
-        flags = [f"--runs_dir={self.folder}", f"--out_dir={self.folder}", "--small"]
+        flags = [f"--runs_dir={self.folder}", f"--out_dir={self.folder}"]
         with (
             mock.patch.object(table_causes, "PLACERS", ["single_gpu"]),
-            mock.patch.object(sys, "argv", ["command", *flags, "--problems=rnnlm_2:1xK80"]),
+            mock.patch.object(table_causes, "problem_keys", return_value=[_KEY]),
+            mock.patch.object(sys, "argv", ["command", *flags]),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             table_causes.main()
