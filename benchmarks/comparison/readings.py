@@ -74,7 +74,7 @@ _EAGLES_RATE = {"learning_rate": "0.01"}
 _EMA = {"baseline": "ema", "baseline_decay": "0.5", "baseline_start": "first_batch"}
 _FAILING, _FIRST_BATCH = {"baseline_start": "failing"}, {"baseline_start": "first_batch"}
 
-READINGS = (
+READINGS: Sequence[Reading] = (
     Reading(
         "eagle",
         _TOLD_AND_MOVED | _METIS | {"gain": "sum"},
@@ -128,7 +128,7 @@ _AT_SMALL_RATE = {"learning rate 0.001": _FASTER}
 _MANY_GROUPS = {"256 groups": {"num_groups": "256"}}
 _FROM_FAILURE = {"average starts at a failure": _FAILING}
 
-FULL_SIZE_READINGS = (
+FULL_SIZE_READINGS: Sequence[Reading] = (
     Reading("eagle", _SLOWER | _FEW_GROUPS, _AT_SMALL_RATE),
     Reading("eagle_gcn", _FASTER | _FEW_GROUPS, _MANY_GROUPS | {"learning rate 0.0001": _SLOWER}),
     Reading(
@@ -208,9 +208,8 @@ def main() -> None:
         help="networks of the size that the papers have; what hangs on that",
     )
     args = parser.parse_args()
-    name, title, readings = "readings", _TITLE, READINGS
-    if args.full_size:
-        name, title, readings = "full_size", _FULL_SIZE_TITLE, FULL_SIZE_READINGS
+    readings = FULL_SIZE_READINGS if args.full_size else READINGS
+    name, title = ("full_size", _FULL_SIZE_TITLE) if args.full_size else ("readings", _TITLE)
     keys = _keys(readings)
     out = pathlib.Path(args.out_dir)
     # Seed by seed, so that all cells fill up together.

@@ -151,10 +151,7 @@ def _medians(comparison: Comparison) -> str:
         placer: [of_placer[placer] for of_placer in comparison.values()]
         for placer in next(iter(comparison.values()))
     }
-    medians = {
-        placer: [float(np.median(steps)) if (steps := _steps(runs)) else None for runs in each]
-        for placer, each in runs_of.items()
-    }
+    medians = {placer: list(map(_median_secs, each)) for placer, each in runs_of.items()}
     fastest = [
         min((secs for secs in of_problem if secs), default=None)
         for of_problem in zip(*medians.values(), strict=True)
@@ -175,6 +172,12 @@ def _medians(comparison: Comparison) -> str:
         )
     headers = ["placer", *comparison, "mean", "wins", "samples of a run", "time of a run"]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
+
+
+def _median_secs(runs: Sequence[Run]) -> float | None:
+    """Finds the step of the median seed, infinite if nothing fitted; None without runs."""
+    steps = _steps(runs)
+    return float(np.median(steps)) if steps else None
 
 
 def _median_text(runs: Sequence[Run]) -> str:
