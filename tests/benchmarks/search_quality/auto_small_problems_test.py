@@ -3,11 +3,9 @@ from absl.testing import absltest
 
 from benchmarks.problems.small import all_step_secs
 from benchmarks.search_quality.auto_small_problems import (
-    SmallRun,
     fastest_step_secs,
     run_one,
     small_problem,
-    table_of_runs,
 )
 from tf_placer.problem.problem_groups import legal_devices
 
@@ -31,24 +29,6 @@ class AutoSmallProblemsTest(absltest.TestCase):
         for number in range(15):
             run = run_one(number, 600.0, max_simulated=100_000, max_groups=10)
             self.assertTrue(run.is_optimal, run)
-
-    def test_the_table_counts_what_is_optimal(self):
-        runs = [
-            SmallRun(number, 9, 3, 9, placements, 1.0, ratio, 100, 0.5, 0.1)
-            for number, (placements, ratio) in enumerate(
-                [(19_683, 1.0), (20_001, 1.0 + 1e-12), (177_147, 1.01), (4_782_969, np.inf)]
-            )
-        ]
-        lines = table_of_runs(runs).splitlines()[2:]
-        self.assertEqual(
-            [[cell.strip() for cell in line.split("|")[1:6]] for line in lines],
-            [
-                ["up to 20,000", "1", "1", "100.0%", "1.0000"],
-                ["up to 200,000", "2", "1", "50.0%", "1.0100"],
-                ["up to 4,782,969", "1", "0", "0.0%", "inf"],
-                ["all", "4", "2", "50.0%", "inf"],
-            ],
-        )
 
 
 if __name__ == "__main__":
