@@ -30,6 +30,7 @@ from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.problems.synthetic import unrolled_lstm
+from tf_placer.files import write_bytes
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
@@ -183,6 +184,7 @@ def main() -> None:
     """Makes the runs that are missing, and writes the page."""
     args = run_parser(__doc__, "distributed").parse_args()
     path = pathlib.Path(args.out_dir, "runs.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
     runs = []
     if path.exists():
         runs = [json.loads(line) for line in path.read_text().splitlines()]
@@ -203,8 +205,7 @@ def main() -> None:
         )
         budget = {"samples": _SAMPLES, "trial_secs": _TRIAL_SECS}
         runs.append({**run, "budget": budget, "made_by": provenance()})
-        with path.open("a") as file:
-            file.write(json.dumps(runs[-1]) + "\n")
+        write_bytes(path, "".join(json.dumps(each) + "\n" for each in runs).encode())
     print(write_report(path.parent, runs))
 
 
