@@ -59,6 +59,12 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
         "longest run.",
         _medians(comparison),
     ]
+    return "\n\n".join([*parts, *_remarks(comparison), footer]) + "\n"
+
+
+def _remarks(comparison: Comparison) -> list[str]:
+    """Lists problems whose runs are not to be compared, and runs that failed."""
+    parts = []
     mixed = [
         f"- {problem}: runs are of different versions of their problem"
         for problem, of_placer in comparison.items()
@@ -75,7 +81,7 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
     ]
     if failures:
         parts += ["## Failed", "\n".join(failures)]
-    return "\n\n".join([*parts, footer]) + "\n"
+    return parts
 
 
 def _has_versions(runs: Sequence[Run]) -> bool:
