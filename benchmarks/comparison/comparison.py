@@ -23,9 +23,9 @@ from benchmarks.comparison.report import comparison_markdown
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import Run, RunKey
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_placers import ALL_PLACERS, uses_seed
 from benchmarks.harness.timed_search import SearchBudget
+from benchmarks.table_file import write_table
 
 __all__ = ["COMPARISONS", "PROBLEMS", "Comparison", "main"]
 
@@ -156,14 +156,8 @@ def main() -> None:
         if label in labels:
             of_problem = cells.setdefault(problem, {})
             of_problem[label] = [runs[key] for key in of_cell if key in runs]
-    seeds = ", ".join(map(str, comparison.seeds))
-    page = comparison_markdown(
-        f"Placers compared: {budget}",
-        cells,
-        provenance_line(provenance(), f"Budget of each run: {budget}; seeds: {seeds}."),
-    )
-    (out / f"{budget.folder}.md").write_text(page, encoding="utf-8")
-    print(page)
+    page = comparison_markdown(f"Placers compared: {budget}", cells)
+    write_table(page, out / f"{budget.folder}.md")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.timed_search import SearchBudget
+from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
@@ -146,7 +146,7 @@ FULL_SIZE_READINGS: Sequence[Reading] = (
 _Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
 
 
-def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_by: str) -> str:
+def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], runs_text: str) -> str:
     """Makes the page.
 
     Args:
@@ -154,7 +154,7 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_b
         cells: the fastest step of each run in seconds, None where nothing ran, by system, variant
             and problem.
         problems: in the order of the columns.
-        made_by: line about what made the runs.
+        runs_text: says how many runs there are.
     """
     headers = ["system", "settings", *problems, "by the chosen"]
     rows = []
@@ -185,8 +185,7 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_b
             "",
             markdown_table(headers, rows, "ll" + "r" * (len(problems) + 1)),
             "",
-            made_by,
-            "",
+            runs_text,
         ]
     )
 
@@ -227,14 +226,11 @@ def main() -> None:
         for cell, own in keys.items()
     }
     took_secs = [run.found.search_secs for run in runs.values() if run.found]
-    made_by = provenance_line(
-        provenance(),
+    runs_text = (
         f"{len(took_secs)} of {len(wanted)} runs, {_SAMPLES} samples each, "
-        f"{format_duration(sum(took_secs))} of processor time.",
+        f"{format_duration(sum(took_secs))} of processor time."
     )
-    page = readings_markdown(title, cells, PROBLEMS, made_by)
-    (out / f"{name}.md").write_text(page, encoding="utf-8")
-    print(page)
+    write_table(readings_markdown(title, cells, PROBLEMS, runs_text), out / f"{name}.md")
 
 
 def _keys(readings: Sequence[Reading]) -> dict[tuple[str, str, str], list[RunKey]]:

@@ -24,13 +24,12 @@ Comparison = Mapping[str, Mapping[str, Sequence[Run]]]
 """By problem ("nmt_2 on 4xK80") and placer, a run per seed; all problems have the same placers."""
 
 
-def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
+def comparison_markdown(title: str, comparison: Comparison) -> str:
     """Formats a page with the winner on each problem, and how far every placer is from it.
 
     Args:
         title: of the page.
         comparison: see `Comparison`.
-        footer: what made it.
     """
     parts = [
         f"# {title}",
@@ -59,7 +58,7 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
         "longest run.",
         _medians(comparison),
     ]
-    return "\n\n".join([*parts, *_remarks(comparison), footer]) + "\n"
+    return "\n\n".join([*parts, *_remarks(comparison)])
 
 
 def _remarks(comparison: Comparison) -> list[str]:

@@ -17,8 +17,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.table_file import write_table
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.catalogue import described_machine
@@ -94,12 +94,13 @@ def main() -> None:
         }
         rows += [_row(published, costed[published.machine]) for published in of_model]
     headers = ["model", "on", "step", "published", "ratio", "holds", "of", "fits", "published by"]
-    print(table(headers, rows, "llrrrrrll"))
-    print("\nratio: simulated by published. Models, and where it differs:")
     notes = [f"{MODELS[entry].title}: {MODELS[entry].note}" for entry in _MODELS.values()]
-    for text in (*notes, *_DIFFERENCES):
-        print(textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  "))
-    print("\n" + provenance_line(provenance()))
+    lines = [
+        textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  ")
+        for text in (*notes, *_DIFFERENCES)
+    ]
+    title = "\nratio: simulated by published. Models, and where it differs:"
+    write_table("\n".join([table(headers, rows, "llrrrrrll"), title, *lines]))
 
 
 def _row(published: _Published, costed: CostedGraph) -> list[str | None]:

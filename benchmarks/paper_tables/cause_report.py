@@ -14,12 +14,11 @@ from tf_placer.text.units import format_bytes
 __all__ = ["causes_markdown"]
 
 
-def causes_markdown(placed: Sequence[Placed], footer: str) -> str:
+def causes_markdown(placed: Sequence[Placed]) -> str:
     """Formats a page with everything.
 
     Args:
         placed: all placements of all problems.
-        footer: what made it.
     """
     parts = [
         "# Why placements take as long as they do",
@@ -42,7 +41,7 @@ def causes_markdown(placed: Sequence[Placed], footer: str) -> str:
         failed = [f"- {each.label}: {each.failure}" for each in of_problem if each.failure]
         if failed:
             parts.append("\n".join(failed))
-    return "\n\n".join([*parts, footer]) + "\n"
+    return "\n\n".join(parts)
 
 
 def _summary(placed: Sequence[Placed]) -> str:

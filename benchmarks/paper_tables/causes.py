@@ -19,11 +19,11 @@ import time
 
 from benchmarks.comparison.comparison import PROBLEMS
 from benchmarks.harness.placement_runs import Run
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.paper_tables.cause_placements import ONE_GPU, Placed, place_all
 from benchmarks.paper_tables.cause_report import causes_markdown
 from benchmarks.paper_tables.published_tables import TABLES
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
+from benchmarks.table_file import write_table
 from tf_placer.files import read_json
 from tf_placer.text.units import format_duration
 
@@ -89,11 +89,7 @@ def main() -> None:
         placed += place_all(key, problem, PLACERS, found)
         eta_secs = (time.monotonic() - start_secs) / number * (len(keys) - number)
         print(f"[{number}/{len(keys)}] {key.folder} | {format_duration(eta_secs)} left", flush=True)
-    out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    page = causes_markdown(placed, provenance_line(provenance()))
-    (out / "causes.md").write_text(page, encoding="utf-8")
-    print(page)
+    write_table(causes_markdown(placed), pathlib.Path(args.out_dir, "causes.md"))
 
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.harness.arguments import run_parser
-from benchmarks.harness.provenance import provenance, provenance_line
+from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.models.catalogue import MODELS, build_model
 from benchmarks.paper_tables.published import COLOCRL, find_published
+from benchmarks.table_file import write_table
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.catalogue import described_machine
 from tf_placer.text.markdown import markdown_table
@@ -180,8 +181,8 @@ def _count_all(names: Sequence[str]) -> list[ModelCounts]:
     return counts
 
 
-def _page(counts: Sequence[ModelCounts], made_by: str) -> str:
-    """Formats the table, what is assumed, and what made it."""
+def _page(counts: Sequence[ModelCounts], commit: str) -> str:
+    """Formats the table, what is assumed, and at which commit models were counted."""
     lines = [
         "Models of full size. Step and memory are computed: everything on one K80 of "
         f"`{_MACHINE}`, and on the CPU what has no kernel there. Memory is what tensors hold at "
@@ -203,7 +204,7 @@ def _page(counts: Sequence[ModelCounts], made_by: str) -> str:
         *(f"- {MODELS[each.name].title}: {MODELS[each.name].note}" for each in counts),
         "",
     ]
-    return "\n".join([*lines, made_by, ""])
+    return "\n".join([*lines, f"Counted at commit {commit}."])
 
 
 def main() -> None:
@@ -220,9 +221,7 @@ def main() -> None:
         kept = {"format": 1, **provenance(), "machine": _MACHINE, "models": models}
         write_json(path, kept)
     ordered = [counts[name] for name in MODELS if name in counts]
-    page = _page(ordered, provenance_line(kept))
-    (path.parent / "table.md").write_text(page)
-    print(page)
+    write_table(_page(ordered, kept["commit"]), path.parent / "table.md")
 
 
 if __name__ == "__main__":

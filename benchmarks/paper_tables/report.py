@@ -77,13 +77,12 @@ def table_cells(
     ]
 
 
-def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
+def table_markdown(table: PaperTable, cells: Cells) -> str:
     """Formats a page with the table.
 
     Args:
         table: which table.
         cells: for each row, the cell by the title of the column.
-        footer: what made it.
     """
     headers = ["model", "GPUs", *(column.title for column in table.columns)]
     headers += ["fastest baseline", "lower bound", "fastest / bound"]
@@ -118,8 +117,7 @@ def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
         *([table.note] if table.note else []),
         markdown_table(headers, lines, alignment),
     ]
-    parts += _remarks(table, cells)
-    return "\n\n".join([*parts, footer]) + "\n"
+    return "\n\n".join([*parts, *_remarks(table, cells)])
 
 
 def _bound_secs(cells: Iterable[Cell]) -> float | None:

@@ -16,11 +16,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.run_placers import uses_seed
 from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.paper_tables.published_tables import TABLES, Column, Row
 from benchmarks.paper_tables.report import table_cells, table_markdown
+from benchmarks.table_file import write_table
 
 __all__ = ["main", "row_keys"]
 
@@ -68,15 +68,12 @@ def main() -> None:
         jobs=args.jobs,
         only_kept=args.only_kept,
     )
-    seeds = ", ".join(map(str, _SEEDS))
-    footer = provenance_line(provenance(), f"Budget of each run: {_BUDGET}; seeds: {seeds}.")
     for name, table in TABLES.items():
         cells = table_cells(
             table, lambda row, column: [runs[key] for key in row_keys(row, column) if key in runs]
         )
-        page = table_markdown(table, cells, footer)
-        (out / f"{name}.md").write_text(page, encoding="utf-8")
-        print(page, flush=True)
+        page = f"{table_markdown(table, cells)}\n\nBudget of each run: {_BUDGET}."
+        write_table(page, out / f"{name}.md")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import kept_or_run
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.problems.paper import PaperProblem, ProblemKey, make_problems, read_paper_problem
+from benchmarks.table_file import write_table
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.coarse_groups import coarse_problem
@@ -180,10 +180,9 @@ def main() -> None:
         f"# The parts of `auto`\n\n{ablation_table(runs)}\n\nSimulated steps after "
         f"{_MAX_SECS:g} s on the clock and all cores, mean of {len(_SEEDS)} seeds. to "
         "auto: geometric mean of the step by that of the whole search with the same problem and "
-        f"seed; slower: in how many of them it is slower. {provenance_line(provenance())}"
+        f"seed; slower: in how many of them it is slower."
     )
-    print(text)
-    (out / "table.md").write_text(text + "\n")
+    write_table(text, out / "table.md")
 
 
 def _problems(folder: pathlib.Path) -> dict[str, PaperProblem]:

@@ -19,9 +19,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import kept_or_run
-from benchmarks.harness.provenance import provenance, provenance_line
 from benchmarks.harness.timed_search import SearchBudget, timed_auto
 from benchmarks.problems.known import FAMILIES, KnownProblem, known_problem
+from benchmarks.table_file import write_table
 from tf_placer.placers import AUTO
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -182,10 +182,9 @@ def main() -> None:
         f"known step by the lower bound.\n\n{size_table(runs)}\n\nThe steps that `auto` found by "
         "the known ones and by the lower bound, all families together; on how many problems, and "
         "after which time, it found one that is at most 2 % longer than the known one; longest "
-        f"search: everything included. {provenance_line(provenance())}"
+        f"search: everything included."
     )
-    print(text)
-    (out / "table.md").write_text(text + "\n")
+    write_table(text, out / "table.md")
 
 
 if __name__ == "__main__":

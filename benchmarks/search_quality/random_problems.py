@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import KeyedRun, kept_or_run
-from benchmarks.harness.provenance import provenance, provenance_line
+from benchmarks.table_file import write_table
 
 __all__ = ["in_ranges", "run_command"]
 
@@ -53,6 +53,4 @@ def run_command(
     args = run_parser(doc, name).parse_args()
     out = pathlib.Path(args.out_dir)
     runs = kept_or_run(record, out / "runs.csv", range(count), run, only_kept=args.only_kept)
-    text = f"{page(runs)} {provenance_line(provenance())}"
-    print(text)
-    (out / "table.md").write_text(text + "\n")
+    write_table(page(runs), out / "table.md")

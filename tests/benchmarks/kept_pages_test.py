@@ -22,7 +22,8 @@ _READINGS = "benchmarks.comparison.readings"
 
 def _lines(path: pathlib.Path) -> list[str]:
     """Reads a page without what made it."""
-    return [line.partition("Made by `")[0] for line in path.read_text().splitlines()]
+    lines = [line.partition("Made by `")[0].rstrip() for line in path.read_text().splitlines()]
+    return [line for line in lines if line]
 
 
 class KeptPagesTest(parameterized.TestCase):

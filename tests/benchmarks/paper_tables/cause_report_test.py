@@ -45,7 +45,7 @@ def _lines(title, page):
 class MarkdownTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.page = causes_markdown(_PLACED, "made by hand")
+        self.page = causes_markdown(_PLACED)
 
     def test_a_problem_has_its_fastest_that_fits_and_all_that_do_not(self):
         self.assertEqual(
