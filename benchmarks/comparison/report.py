@@ -20,16 +20,16 @@ _TIE = 1e-9
 # What a step loses is told from this share of the lower bound on.
 _LEAST_LOSS = 0.01
 
-Comparison = Mapping[str, Mapping[str, Sequence[Run]]]
+ComparedRuns = Mapping[str, Mapping[str, Sequence[Run]]]
 """By problem ("nmt_2 on 4xK80") and placer, a run per seed; all problems have the same placers."""
 
 
-def comparison_markdown(title: str, comparison: Comparison) -> str:
+def comparison_markdown(title: str, comparison: ComparedRuns) -> str:
     """Formats a page with the winner on each problem, and how far every placer is from it.
 
     Args:
         title: of the page.
-        comparison: see `Comparison`.
+        comparison: see `ComparedRuns`.
     """
     parts = [
         f"# {title}",
@@ -61,7 +61,7 @@ def comparison_markdown(title: str, comparison: Comparison) -> str:
     return "\n\n".join([*parts, *_remarks(comparison)])
 
 
-def _remarks(comparison: Comparison) -> list[str]:
+def _remarks(comparison: ComparedRuns) -> list[str]:
     """Lists problems whose runs are not to be compared, and runs that failed."""
     parts = []
     mixed = [
@@ -89,7 +89,7 @@ def _has_versions(runs: Sequence[Run]) -> bool:
     return len(digests) > len({problem for problem, _ in digests})
 
 
-def _winners(comparison: Comparison) -> str:
+def _winners(comparison: ComparedRuns) -> str:
     rows = []
     for problem, of_placer in comparison.items():
         fastest_secs = _fastest_secs(of_placer)
@@ -131,7 +131,7 @@ def _best_of(of_placer: Mapping[str, Sequence[Run]], wanted: Callable[[str], boo
     return f"{min(found)[1]} {seconds(min(found)[0])}" if found else "none fits"
 
 
-def _ratios(comparison: Comparison) -> str:
+def _ratios(comparison: ComparedRuns) -> str:
     fastest = [_fastest_secs(of_placer) for of_placer in comparison.values()]
     lines: list[tuple[tuple[float, ...], list[str]]] = []
     for placer in next(iter(comparison.values())):
@@ -151,7 +151,7 @@ def _ratios(comparison: Comparison) -> str:
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
 
 
-def _medians(comparison: Comparison) -> str:
+def _medians(comparison: ComparedRuns) -> str:
     runs_of = {
         placer: [of_placer[placer] for of_placer in comparison.values()]
         for placer in next(iter(comparison.values()))
@@ -222,7 +222,7 @@ def _steps(runs: Sequence[Run]) -> list[float]:
     return [np.inf if each.best_secs is None else each.best_secs for each in found]
 
 
-def _auto_ratios(comparison: Comparison) -> str:
+def _auto_ratios(comparison: ComparedRuns) -> str:
     lines = []
     for problem, of_placer in comparison.items():
         others = {name: runs for name, runs in of_placer.items() if name != AUTO}
