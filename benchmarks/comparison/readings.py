@@ -10,7 +10,6 @@ with networks as large as the papers'. Writes readings.md (full_size.md), and re
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import math
@@ -21,17 +20,18 @@ from collections.abc import Mapping, Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.harness.provenance import provenance
 from benchmarks.harness.timed_search import SearchBudget
-from tf_placer.machines.machine import MachineError
+from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
 __all__ = ["CHOSEN", "FULL_SIZE_READINGS", "READINGS", "Reading", "main", "readings_markdown"]
 
 CHOSEN, _PUBLISHED = "as chosen", "published"
+_SAMPLES, _MAX_SECS, _SEEDS = 600, 3600.0, (0, 1, 2)
 _TITLE = "Readings of the papers"
 _FULL_SIZE_TITLE = f"{_TITLE}: what hangs on the size of the networks"
 PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
@@ -74,7 +74,7 @@ _EAGLES_RATE = {"learning_rate": "0.01"}
 _EMA = {"baseline": "ema", "baseline_decay": "0.5", "baseline_start": "first_batch"}
 _FAILING, _FIRST_BATCH = {"baseline_start": "failing"}, {"baseline_start": "first_batch"}
 
-READINGS = (
+READINGS: Sequence[Reading] = (
     Reading(
         "eagle",
         _TOLD_AND_MOVED | _METIS | {"gain": "sum"},
@@ -128,7 +128,7 @@ _AT_SMALL_RATE = {"learning rate 0.001": _FASTER}
 _MANY_GROUPS = {"256 groups": {"num_groups": "256"}}
 _FROM_FAILURE = {"average starts at a failure": _FAILING}
 
-FULL_SIZE_READINGS = (
+FULL_SIZE_READINGS: Sequence[Reading] = (
     Reading("eagle", _SLOWER | _FEW_GROUPS, _AT_SMALL_RATE),
     Reading("eagle_gcn", _FASTER | _FEW_GROUPS, _MANY_GROUPS | {"learning rate 0.0001": _SLOWER}),
     Reading(
@@ -146,7 +146,7 @@ FULL_SIZE_READINGS = (
 _Cells = Mapping[tuple[str, str, str], Sequence[float | None]]
 
 
-def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_by: str) -> str:
+def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], runs_text: str) -> str:
     """Makes the page.
 
     Args:
@@ -154,7 +154,7 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_b
         cells: the fastest step of each run in seconds, None where nothing ran, by system, variant
             and problem.
         problems: in the order of the columns.
-        made_by: line about what made the runs.
+        runs_text: says how many runs there are.
     """
     headers = ["system", "settings", *problems, "by the chosen"]
     rows = []
@@ -185,8 +185,7 @@ def readings_markdown(title: str, cells: _Cells, problems: Sequence[str], made_b
             "",
             markdown_table(headers, rows, "ll" + "r" * (len(problems) + 1)),
             "",
-            made_by,
-            "",
+            runs_text,
         ]
     )
 
@@ -200,83 +199,51 @@ def _median(steps: Sequence[float | None]) -> float | None:
 
 def main() -> None:
     """Makes the runs that are missing and writes the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--problems", default=",".join(PROBLEMS), help="MODEL:MACHINE by comma")
-    parser.add_argument("--systems", help="by comma (default: all)")
-    parser.add_argument("--samples", type=int, default=600, help="of each run (default 600)")
-    parser.add_argument(
-        "--seeds",
-        type=lambda text: [int(seed) for seed in text.split(",")],
-        default=[0, 1, 2],
-        help="by comma (default 0,1,2)",
-    )
+    parser = run_parser(__doc__, "readings")
+    add_pool_arguments(parser)
     parser.add_argument(
         "--full_size",
         action="store_true",
         help="networks of the size that the papers have; what hangs on that",
     )
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
-    parser.add_argument(
-        "--only_kept", action="store_true", help="make no runs: a table of those that are kept"
-    )
-    parser.add_argument("--runs_dir", default="runs/tables", help="for problems and runs")
-    parser.add_argument("--out_dir", default="benchmarks/results/readings")
     args = parser.parse_args()
-    budget = SearchBudget(3600.0, args.samples)
-    problems = args.problems.split(",")
-    keys = _keys(args, problems)
-    out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
+    readings = FULL_SIZE_READINGS if args.full_size else READINGS
     name, title = ("full_size", _FULL_SIZE_TITLE) if args.full_size else ("readings", _TITLE)
+    keys = _keys(readings)
+    out = pathlib.Path(args.out_dir)
     # Seed by seed, so that all cells fill up together.
     wanted = sorted(itertools.chain.from_iterable(keys.values()), key=lambda key: key.seed)
-    try:
-        runs = kept_or_made(
-            wanted,
-            budget,
-            out / f"{name}_runs.jsonl.gz",
-            args.runs_dir,
-            jobs=args.jobs,
-            only_kept=args.only_kept,
-        )
-    except (MachineError, ValueError) as error:
-        parser.error(str(error))
+    runs = kept_or_made(
+        wanted,
+        SearchBudget(_MAX_SECS, _SAMPLES),
+        out / f"{name}_runs.jsonl.gz",
+        args.runs_dir,
+        jobs=args.jobs,
+        only_kept=args.only_kept,
+    )
     cells = {
         cell: [run.found.best_secs for key in own if (run := runs.get(key)) and run.found]
         for cell, own in keys.items()
     }
     took_secs = [run.found.search_secs for run in runs.values() if run.found]
-    by = provenance()
-    versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
-    made_by = (
-        f"{len(took_secs)} of {len(wanted)} runs, {budget.max_samples} samples each, "
-        f"{format_duration(sum(took_secs))} of processor time. Made by `{by['command']}` at commit "
-        f"{by['commit'] or 'unknown'} with {versions}."
+    runs_text = (
+        f"{len(took_secs)} of {len(wanted)} runs, {_SAMPLES} samples each, "
+        f"{format_duration(sum(took_secs))} of processor time."
     )
-    page = readings_markdown(title, cells, problems, made_by)
-    (out / f"{name}.md").write_text(page, encoding="utf-8")
-    print(page)
+    write_table(readings_markdown(title, cells, PROBLEMS, runs_text), out / f"{name}.md")
 
 
-def _keys(
-    args: argparse.Namespace, problems: Sequence[str]
-) -> dict[tuple[str, str, str], list[RunKey]]:
-    """Lists the runs of every cell."""
-    keys: dict[tuple[str, str, str], list[RunKey]] = {}
-    readings = FULL_SIZE_READINGS if args.full_size else READINGS
-    systems = args.systems.split(",") if args.systems else [each.system for each in readings]
-    for seed in args.seeds:
-        for reading in readings:
-            if reading.system not in systems:
-                continue
-            for variant, settings in reading.variants().items():
-                options = {**reading.small, **settings}
-                for problem in problems:
-                    model, _, machine = problem.partition(":")
-                    key = RunKey(model, machine, reading.system, tuple(sorted(options.items())))
-                    keys.setdefault((reading.system, variant, problem), []).append(
-                        dataclasses.replace(key, seed=seed)
-                    )
+def _keys(readings: Sequence[Reading]) -> dict[tuple[str, str, str], list[RunKey]]:
+    """Lists the runs of every cell, one per seed."""
+    keys = {}
+    for reading in readings:
+        for variant, settings in reading.variants().items():
+            options = tuple(sorted({**reading.small, **settings}.items()))
+            for problem in PROBLEMS:
+                model, _, machine = problem.partition(":")
+                keys[reading.system, variant, problem] = [
+                    RunKey(model, machine, reading.system, options, seed) for seed in _SEEDS
+                ]
     return keys
 
 

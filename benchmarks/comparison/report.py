@@ -1,38 +1,35 @@
-"""Every placer against every other on every problem: tables in Markdown and CSV."""
+"""Every placer against every other on every problem: a page of tables."""
 
 from __future__ import annotations
 
-import csv
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from statistics import geometric_mean
 
 import numpy as np
 
+from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
-from benchmarks.paper_tables.report import Cell, seconds
 from tf_placer.placers import AUTO, is_learned
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 
-__all__ = ["comparison_markdown", "write_comparison_csv"]
+__all__ = ["comparison_markdown"]
 
 # Steps that differ by less are as fast: they differ by the rounding of sums in another order.
 _TIE = 1e-9
 # What a step loses is told from this share of the lower bound on.
 _LEAST_LOSS = 0.01
 
-Comparison = Mapping[str, Mapping[str, Cell]]
-"""By problem ("nmt_2 on 4xK80"), the cell by placer; the placers are the same for all problems."""
+ComparedRuns = Mapping[str, Mapping[str, Sequence[Run]]]
+"""By problem ("nmt_2 on 4xK80") and placer, a run per seed; all problems have the same placers."""
 
 
-def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
+def comparison_markdown(title: str, comparison: ComparedRuns) -> str:
     """Formats a page with the winner on each problem, and how far every placer is from it.
 
     Args:
         title: of the page.
-        comparison: see `Comparison`.
-        footer: what made it.
+        comparison: see `ComparedRuns`.
     """
     parts = [
         f"# {title}",
@@ -46,7 +43,7 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
         "over the problems that it found a placement of: geometric mean, and how many it won.",
         _ratios(comparison),
     ]
-    if all(AUTO in cells for cells in comparison.values()):
+    if all(AUTO in of_placer for of_placer in comparison.values()):
         parts += [
             f"## {AUTO} against the fastest of all others",
             "Each seed by itself, the worst first. Above it: what the step loses to what, in parts "
@@ -54,36 +51,36 @@ def comparison_markdown(title: str, comparison: Comparison, footer: str) -> str:
             "each other; imbalance: the busiest device; chain: of operations where they are.",
             _auto_ratios(comparison),
         ]
-    if any(len(cell.runs) > 1 for cells in comparison.values() for cell in cells.values()):
-        parts += [
-            "## The median seed",
-            "Seconds that a step takes. Mean and wins are as above, but of these steps. Times are "
-            "those of the shortest and the longest run.",
-            _medians(comparison),
-            "## Over the seeds",
-            "The fastest step of the best, the median and the worst seed. Within 2 %: samples "
-            "until a step that is at most 2 % slower than the fastest of the run. Failed: share of "
-            "the samples that did not fit. The time of a run, and its shares for proposing, "
-            "learning and simulating. The last four are medians.",
-            _spreads(comparison),
-        ]
+    parts += [
+        "## The median seed",
+        "Seconds that a step takes; in brackets with the best and the worst seed. Mean and wins "
+        "are as above, but of these steps. Samples and times are those of the shortest and the "
+        "longest run.",
+        _medians(comparison),
+    ]
+    return "\n\n".join([*parts, *_remarks(comparison)])
+
+
+def _remarks(comparison: ComparedRuns) -> list[str]:
+    """Lists problems whose runs are not to be compared, and runs that failed."""
+    parts = []
     mixed = [
         f"- {problem}: runs are of different versions of their problem"
-        for problem, cells in comparison.items()
-        if _has_versions([run for cell in cells.values() for run in cell.runs])
+        for problem, of_placer in comparison.items()
+        if _has_versions([run for runs in of_placer.values() for run in runs])
     ]
     if mixed:
         parts += ["## Not to be compared", "\n".join(mixed)]
     failures = [
         f"- {placer} on {problem}: {run.failure}"
-        for problem, cells in comparison.items()
-        for placer, cell in cells.items()
-        for run in cell.runs
+        for problem, of_placer in comparison.items()
+        for placer, runs in of_placer.items()
+        for run in runs
         if run.failure
     ]
     if failures:
         parts += ["## Failed", "\n".join(failures)]
-    return "\n\n".join([*parts, footer]) + "\n"
+    return parts
 
 
 def _has_versions(runs: Sequence[Run]) -> bool:
@@ -92,108 +89,60 @@ def _has_versions(runs: Sequence[Run]) -> bool:
     return len(digests) > len({problem for problem, _ in digests})
 
 
-def write_comparison_csv(path: pathlib.Path, comparison: Comparison) -> None:
-    """Writes a line for each run.
-
-    Args:
-        path: where to.
-        comparison: see `Comparison`.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    lines = [
-        _csv_line(run, fastest_secs, cell)
-        for cells in comparison.values()
-        for fastest_secs in [_fastest_secs(cells)]
-        for cell in cells.values()
-        for run in cell.runs
-    ]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
-
-
-def _csv_line(run: Run, fastest_secs: float | None, cell: Cell) -> dict[str, object]:
-    found, key = run.found, run.key
-    best_secs = None if found is None else found.best_secs
-    return {
-        "model": key.model,
-        "machine": key.machine,
-        "placer": key.label,
-        "seed": key.seed,
-        "state": Cell(None, (run,)).state,
-        "step_secs": best_secs,
-        "to_fastest": best_secs / fastest_secs if best_secs and fastest_secs else None,
-        "wins": _is_fastest(best_secs, fastest_secs),
-        "lower_bound_secs": run.lower_bound_secs,
-        "samples": found and found.samples,
-        "failures": found and found.failures,
-        "samples_to_best": found and found.samples_to_best,
-        "ended_by": found and found.ended,
-        "search_secs": found and found.search_secs,
-        "make_secs": found and found.make_secs,
-        "propose_secs": found and found.propose_secs,
-        "observe_secs": found and found.observe_secs,
-        "simulate_secs": found and found.simulate_secs,
-        "problem_digest": run.problem_digest[:12],
-        "message": run.failure,
-    }
-
-
-def _winners(comparison: Comparison) -> str:
+def _winners(comparison: ComparedRuns) -> str:
     rows = []
-    for problem, cells in comparison.items():
-        fastest_secs = _fastest_secs(cells)
+    for problem, of_placer in comparison.items():
+        fastest_secs = _fastest_secs(of_placer)
         winners = [
-            name for name, cell in cells.items() if _is_fastest(cell.best_secs, fastest_secs)
+            name for name, runs in of_placer.items() if _is_fastest(best_secs(runs), fastest_secs)
         ]
         # Bounds get better, too: those of older runs may be lower.
         bound_secs = max(
             (
                 run.lower_bound_secs
-                for name in winners or cells
-                for run in cells[name].runs
+                for name in winners or of_placer
+                for run in of_placer[name]
                 if run.lower_bound_secs is not None
             ),
             default=None,
         )
-        to_bound = fastest_secs / bound_secs if fastest_secs and bound_secs else None
         rows.append(
             [
                 problem,
                 ", ".join(winners) or "nobody",
                 "" if fastest_secs is None else seconds(fastest_secs),
-                _best_of(cells, is_learned),
-                _best_of(cells, lambda name: not is_learned(name) and name != AUTO),
+                _best_of(of_placer, is_learned),
+                _best_of(of_placer, lambda name: not is_learned(name) and name != AUTO),
                 "" if bound_secs is None else seconds(bound_secs),
-                "" if to_bound is None else f"{to_bound:.2f}",
+                f"{fastest_secs / bound_secs:.2f}" if fastest_secs and bound_secs else "",
             ]
         )
     headers = ["problem", "winner", "s per step", "fastest that learns", "fastest that does not"]
     return markdown_table([*headers, "lower bound", "winner / bound"], rows, "llrllrr")
 
 
-def _best_of(cells: Mapping[str, Cell], wanted: Callable[[str], bool]) -> str:
-    of_placers = {
-        name: cell for name, cell in cells.items() if cell.runs and wanted(cell.runs[0].key.placer)
+def _best_of(of_placer: Mapping[str, Sequence[Run]], wanted: Callable[[str], bool]) -> str:
+    of_wanted = {
+        name: runs for name, runs in of_placer.items() if runs and wanted(runs[0].key.placer)
     }
-    if not of_placers:
+    if not of_wanted:
         return "none"
-    found = [
-        (secs, name) for name, cell in of_placers.items() if (secs := cell.best_secs) is not None
-    ]
+    found = [(secs, name) for name, runs in of_wanted.items() if (secs := best_secs(runs))]
     return f"{min(found)[1]} {seconds(min(found)[0])}" if found else "none fits"
 
 
-def _ratios(comparison: Comparison) -> str:
-    fastest = [_fastest_secs(cells) for cells in comparison.values()]
+def _ratios(comparison: ComparedRuns) -> str:
+    fastest = [_fastest_secs(of_placer) for of_placer in comparison.values()]
     lines: list[tuple[tuple[float, ...], list[str]]] = []
     for placer in next(iter(comparison.values())):
-        cells = [of_placer[placer] for of_placer in comparison.values()]
-        texts = [_ratio_text(*each) for each in zip(cells, fastest, strict=True)]
-        ratios = _to_fastest([cell.best_secs for cell in cells], fastest)
+        of_problem = [of_placer[placer] for of_placer in comparison.values()]
+        texts = [
+            f"{secs / fastest_secs:.3f}"
+            if (secs := best_secs(runs)) and fastest_secs
+            else step_text(runs)
+            for runs, fastest_secs in zip(of_problem, fastest, strict=True)
+        ]
+        ratios = _to_fastest([best_secs(runs) for runs in of_problem], fastest)
         # Whoever places more problems comes first: a mean over few says little.
         order = -len(ratios), geometric_mean(ratios) if ratios else np.inf
         lines.append((order, [placer, *texts, *_standing(ratios)]))
@@ -202,18 +151,12 @@ def _ratios(comparison: Comparison) -> str:
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
 
 
-def _ratio_text(cell: Cell, fastest_secs: float | None) -> str:
-    if cell.best_secs and fastest_secs:
-        return f"{cell.best_secs / fastest_secs:.3f}"
-    return "OOM" if cell.state == "out of memory" else cell.state
-
-
-def _medians(comparison: Comparison) -> str:
+def _medians(comparison: ComparedRuns) -> str:
     runs_of = {
-        placer: [cells[placer].runs for cells in comparison.values()]
+        placer: [of_placer[placer] for of_placer in comparison.values()]
         for placer in next(iter(comparison.values()))
     }
-    medians = {placer: [_median(runs) for runs in each] for placer, each in runs_of.items()}
+    medians = {placer: list(map(_median_secs, each)) for placer, each in runs_of.items()}
     fastest = [
         min((secs for secs in of_problem if secs), default=None)
         for of_problem in zip(*medians.values(), strict=True)
@@ -221,19 +164,41 @@ def _medians(comparison: Comparison) -> str:
     rows = []
     for placer, steps in medians.items():
         found = [run.found for runs in runs_of[placer] for run in runs if run.found is not None]
-        took = [each.search_secs for each in found]
-        times = [format_duration(secs) for secs in (min(took), max(took))] if took else []
-        texts = ["" if secs is None else _step_text(secs) for secs in steps]
-        standing = _standing(_to_fastest(steps, fastest))
-        rows.append([placer, *texts, *standing, " to ".join(dict.fromkeys(times))])
-    headers = ["placer", *comparison, "mean", "wins", "time of a run"]
+        samples = sorted(each.samples for each in found)
+        took_secs = sorted(each.search_secs for each in found)
+        rows.append(
+            [
+                placer,
+                *map(_median_text, runs_of[placer]),
+                *_standing(_to_fastest(steps, fastest)),
+                _span([f"{count:,}" for count in samples]),
+                _span([format_duration(secs) for secs in took_secs]),
+            ]
+        )
+    headers = ["placer", *comparison, "mean", "wins", "samples of a run", "time of a run"]
     return markdown_table(headers, rows, "l" + "r" * (len(headers) - 1))
 
 
-def _median(runs: Sequence[Run]) -> float | None:
-    """The step of the median seed, infinite if nothing fitted; None without runs."""
+def _median_secs(runs: Sequence[Run]) -> float | None:
+    """Finds the step of the median seed, infinite if nothing fitted; None without runs."""
     steps = _steps(runs)
     return float(np.median(steps)) if steps else None
+
+
+def _median_text(runs: Sequence[Run]) -> str:
+    steps = _steps(runs)
+    if not steps:
+        return ""
+    low, middle, high = (
+        "OOM" if np.isinf(secs) else seconds(secs)
+        for secs in (min(steps), float(np.median(steps)), max(steps))
+    )
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _span(values: Sequence[str]) -> str:
+    """Formats the first and the last: "12 to 34", or one of them if both are equal."""
+    return " to ".join(dict.fromkeys([values[0], values[-1]])) if values else ""
 
 
 def _to_fastest(steps: Sequence[float | None], fastest: Sequence[float | None]) -> list[float]:
@@ -251,61 +216,19 @@ def _standing(ratios: Sequence[float]) -> tuple[str, str]:
     return mean, str(sum(ratio <= 1 + _TIE for ratio in ratios))
 
 
-def _spreads(comparison: Comparison) -> str:
-    headers = ["problem", "placer", "seeds", "samples", "best", "median", "worst"]
-    headers += ["median / bound", "within 2 %", "failed", "time", "propose, learn, simulate"]
-    rows = [
-        [problem, placer, *_spread(cell.runs)]
-        for problem, cells in comparison.items()
-        for placer, cell in cells.items()
-    ]
-    return markdown_table(headers, rows, "ll" + "r" * 10)
-
-
-def _spread(runs: Sequence[Run]) -> list[str]:
-    """Formats what the seeds of a placer came to; empty texts if all runs failed."""
-    found = [run.found for run in runs if run.found is not None]
-    if not found:
-        return ["0", *[""] * 9]
-    steps = _steps(runs)
-    low, middle, high = min(steps), float(np.median(steps)), max(steps)
-    bound_secs = runs[0].lower_bound_secs
-    samples = [each.samples for each in found]
-    failed = [
-        each.failures / each.samples for each in found if each.failures is not None and each.samples
-    ]
-    phases = [(each.propose_secs, each.observe_secs, each.simulate_secs) for each in found]
-    total_secs = [max(each.search_secs, 1e-9) for each in found]
-    shares = np.median(np.array(phases) / np.array(total_secs)[:, np.newaxis], axis=0)
-    return [
-        str(len(found)),
-        " to ".join(map(str, sorted({min(samples), max(samples)}))),
-        *map(_step_text, (low, middle, high)),
-        f"{middle / bound_secs:.2f}" if bound_secs and np.isfinite(middle) else "",
-        f"{np.median([each.samples_to_best for each in found]):.0f}",
-        f"{np.median(failed):.0%}" if failed else "",
-        format_duration(float(np.median(total_secs))),
-        " ".join(f"{share:.0%}" for share in shares),
-    ]
-
-
 def _steps(runs: Sequence[Run]) -> list[float]:
     """Collects the fastest step of each run that did not fail; infinite if nothing fitted."""
     found = [run.found for run in runs if run.found is not None]
     return [np.inf if each.best_secs is None else each.best_secs for each in found]
 
 
-def _step_text(secs: float) -> str:
-    return "OOM" if np.isinf(secs) else seconds(secs)
-
-
-def _auto_ratios(comparison: Comparison) -> str:
+def _auto_ratios(comparison: ComparedRuns) -> str:
     lines = []
-    for problem, cells in comparison.items():
-        others = {name: cell for name, cell in cells.items() if name != AUTO}
+    for problem, of_placer in comparison.items():
+        others = {name: runs for name, runs in of_placer.items() if name != AUTO}
         others_secs = _fastest_secs(others)
-        for run in cells[AUTO].runs:
-            secs = None if run.found is None else run.found.best_secs
+        for run in of_placer[AUTO]:
+            secs = best_secs([run])
             if secs is None:
                 # As good as the others only if they have nothing either.
                 ratio = 1.0 if others_secs is None else np.inf
@@ -343,8 +266,8 @@ def _losses(run: Run) -> str:
     )
 
 
-def _fastest_secs(cells: Mapping[str, Cell]) -> float | None:
-    return min((cell.best_secs for cell in cells.values() if cell.best_secs), default=None)
+def _fastest_secs(of_placer: Mapping[str, Sequence[Run]]) -> float | None:
+    return min((secs for runs in of_placer.values() if (secs := best_secs(runs))), default=None)
 
 
 def _is_fastest(secs: float | None, fastest_secs: float | None) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["Plan", "plan", "samples_between", "slowest_share"]
+__all__ = ["Plan", "plan", "slowest_share"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,30 +79,3 @@ def plan(
         1.0 - rate * batch_size * trial_secs / workers,
         samples / batch_size / rate,
     )
-
-
-def samples_between(
-    controllers: float, one: float, few: float, num_few: float
-) -> tuple[float, float]:
-    """Says how many samples controllers need for what few of them, and one alone, need so many for.
-
-    Up to the few it is between what both need. Of more it is not known: at the least they need as
-    many samples as the few, if weights that others have changed meanwhile do no harm; at the most
-    as many batches each, if what they learn at the same time is worth no more than what one learns.
-
-    Args:
-        controllers: how many, or how many times as large a batch is in step.
-        one: samples that one needs.
-        few: samples that the few need.
-        num_few: how many these are.
-
-    Returns:
-        The least and the most.
-    """
-    if controllers == num_few:
-        return few, few
-    if controllers <= 1:
-        return one, one
-    if controllers < num_few:
-        return min(one, few), max(one, few)
-    return few, few * controllers / num_few

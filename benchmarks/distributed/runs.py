@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import collections
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 __all__ = [
     "best_secs",
     "found",
     "idle_share",
+    "last_mean_secs",
     "learn_secs",
-    "means",
-    "measured",
-    "of_case",
-    "reached",
     "trial_secs",
     "trials_per_minute",
     "wall_secs",
 ]
-
-_WINDOW = 48
 
 
 def wall_secs(run: Mapping[str, Any]) -> float:
@@ -36,14 +29,9 @@ def trial_secs(run: Mapping[str, Any]) -> list[float]:
     return [took for _, took, *_ in run["trials"] if took]
 
 
-def measured(run: Mapping[str, Any]) -> int:
-    """Counts placements that were measured, and not before in the same search."""
-    return len(trial_secs(run))
-
-
 def trials_per_minute(run: Mapping[str, Any]) -> float:
     """Computes how many placements were measured in a minute."""
-    return 60.0 * measured(run) / wall_secs(run)
+    return 60.0 * len(trial_secs(run)) / wall_secs(run)
 
 
 def best_secs(run: Mapping[str, Any]) -> float:
@@ -51,31 +39,10 @@ def best_secs(run: Mapping[str, Any]) -> float:
     return float(min(secs for _, _, secs, *_ in run["trials"] if secs is not None))
 
 
-def means(run: Mapping[str, Any]) -> list[float]:
-    """Computes the mean step of the placements of each tenth of the search."""
-    return [
-        statistics.fmean(secs for _, _, secs, *_ in part if secs is not None)
-        for part in np.array_split(np.array(run["trials"], dtype=object), 10)
-    ]
-
-
-def reached(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | None:
-    """Finds after how many samples, and after how long, the policy was so good.
-
-    Args:
-        run: the search.
-        goal_secs: what the latest 48 placements are to take in the mean.
-
-    Returns:
-        Samples and seconds; None if it never was.
-    """
-    latest: collections.deque[float] = collections.deque(maxlen=_WINDOW)
-    for number, (end_secs, _, secs, *_) in enumerate(run["trials"], 1):
-        if secs is not None:
-            latest.append(secs)
-        if len(latest) == _WINDOW and statistics.fmean(latest) <= goal_secs:
-            return number, float(end_secs)
-    return None
+def last_mean_secs(run: Mapping[str, Any]) -> float:
+    """Computes the mean step of the last tenth of the placements."""
+    last = run["trials"][-(len(run["trials"]) // 10) :]
+    return statistics.fmean(secs for _, _, secs, *_ in last if secs is not None)
 
 
 def found(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | None:
@@ -117,8 +84,3 @@ def learn_secs(run: Mapping[str, Any]) -> float:
         if batch and (controller, batch + 1) in spans
     ]
     return statistics.median(gaps)
-
-
-def of_case(runs: Sequence[Mapping[str, Any]], case: str) -> list[Mapping[str, Any]]:
-    """Picks the runs of a case."""
-    return [run for run in runs if run["case"] == case]

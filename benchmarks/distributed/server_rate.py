@@ -12,7 +12,7 @@ import argparse
 import json
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.harness.provenance import provenance
@@ -90,14 +90,14 @@ def server_rate(placer: str, options: Mapping[str, Any], updates: int) -> dict[s
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measures all networks, and keeps what came out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--updates", type=int, default=100, help="how many are timed")
     parser.add_argument(
         "--out_dir", default="benchmarks/results/distributed", help="where the file goes"
     )
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
     require_ray()
     rates = {}
     with connected(Workers("ray")):

@@ -8,16 +8,14 @@ take, in proportion to its step. Measured are
   the same placers in one process with one worker and the same number of samples.
 
 With one worker the waits are skipped, and the clock is put forward by them. What is done is kept in
-`--out_dir`, so the benchmark goes on where it stopped:
-
-    python -m benchmarks.distributed.waiting_workers --seeds 0,1,2
+`--out_dir`, so the benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
+import json
 import pathlib
 import sys
 import tempfile
@@ -27,11 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.campaigns.answers import append_answers, read_answers
 from benchmarks.distributed.report import write_report
 from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
+from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.problems.synthetic import unrolled_lstm
+from tf_placer.files import write_bytes
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
@@ -53,6 +52,9 @@ _MAX_SECS = 3600.0
 _LAYERS, _STEPS = 4, 8
 # Networks small enough for all controllers to learn on the cores of one computer.
 _SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.005, "batch_size": 4}
+# Of each search, and of a trial of the original.
+_SAMPLES, _TRIAL_SECS = 480, 12.0
+_SEEDS = (0, 1, 2)
 # Where proposals wait for nothing, each worker measures so many.
 _RANDOM_EACH = 40
 
@@ -178,36 +180,33 @@ def _assign(row: np.ndarray) -> Mapping[str, Any]:
     return {"row": tuple(row.tolist())}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Makes the runs that are missing, and writes the page and the picture."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--samples", type=int, default=480, help="placements per search")
-    parser.add_argument("--trial_secs", type=float, default=12.0, help="of a trial of the original")
-    parser.add_argument("--seeds", default="0", help="comma-separated")
-    parser.add_argument("--cases", default="", help="words that the names of the cases have")
-    parser.add_argument(
-        "--out_dir", default="benchmarks/results/distributed", help="what is done is kept"
-    )
-    args = parser.parse_args(argv)
-    require_ray()
-    problem = unrolled_lstm(_LAYERS, _STEPS)
+def main() -> None:
+    """Makes the runs that are missing, and writes the page."""
+    args = run_parser(__doc__, "distributed").parse_args()
     path = pathlib.Path(args.out_dir, "runs.jsonl")
-    runs = read_answers(path)
-    budget = {"samples": args.samples, "trial_secs": args.trial_secs}
-    done = {(run["case"], run["seed"]) for run in runs if run["budget"] == budget}
-    for seed in map(int, args.seeds.split(",")):
-        for case in CASES:
-            if (case.name, seed) in done or args.cases not in case.name:
-                continue
-            is_random = case.placer == "random"
-            if is_random and seed:
-                continue  # How fast workers are does not hang on it.
-            print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
-            samples = case.workers * _RANDOM_EACH if is_random else args.samples
-            run = run_case(case, problem, samples=samples, trial_secs=args.trial_secs, seed=seed)
-            runs.append({**run, "budget": budget, "made_by": provenance()})
-            append_answers(path, runs[-1:])
-    print(write_report(path.parent, [run for run in runs if run["budget"] == budget]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    runs = []
+    if path.exists():
+        runs = [json.loads(line) for line in path.read_text().splitlines()]
+    done = {(run["case"], run["seed"]) for run in runs}
+    wanted = [
+        (seed, case)
+        for seed in _SEEDS
+        for case in CASES
+        # How fast workers are does not hang on the seed.
+        if not (case.placer == "random" and seed) and (case.name, seed) not in done
+    ]
+    for seed, case in [] if args.only_kept else wanted:
+        require_ray()
+        print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
+        samples = case.workers * _RANDOM_EACH if case.placer == "random" else _SAMPLES
+        run = run_case(
+            case, unrolled_lstm(_LAYERS, _STEPS), samples=samples, trial_secs=_TRIAL_SECS, seed=seed
+        )
+        budget = {"samples": _SAMPLES, "trial_secs": _TRIAL_SECS}
+        runs.append({**run, "budget": budget, "made_by": provenance()})
+        write_bytes(path, "".join(json.dumps(each) + "\n" for each in runs).encode())
+    print(write_report(path.parent, runs))
 
 
 if __name__ == "__main__":

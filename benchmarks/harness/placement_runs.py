@@ -1,14 +1,9 @@
-"""Runs of placers on problems: each a search under a budget, kept in a file of its own.
-
-A run that is there already is not repeated, so what needs many runs goes on where it was stopped. A
-run that failed, for example because a library was not installed, is.
-"""
+"""Runs of placers on problems: each a search under a budget, in a process of its own."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
 import re
@@ -22,12 +17,11 @@ import numpy as np
 from benchmarks.harness.provenance import package_versions
 from benchmarks.harness.run_placers import make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
-from benchmarks.harness.timed_search import Found, SearchBudget, timed_search
+from benchmarks.harness.timed_search import Found, SearchBudget, timed_auto, timed_search
 from benchmarks.paper_tables.step_causes import step_causes
 from benchmarks.problems.paper import (
     ProblemKey,
     make_problems,
-    problem_digest,
     read_paper_problem,
 )
 from tf_placer.files import read_json, write_json
@@ -146,90 +140,61 @@ def run_all(
     runs_dir: str | os.PathLike[str],
     *,
     jobs: int,
-    model_jobs: int = 1,
-    report: Callable[[str], None] = print,
     ended: Callable[[Run], None] = lambda run: None,
 ) -> dict[RunKey, Run]:
-    """Makes the runs that are not there yet.
+    """Makes runs, and prints what came of each, how far it all is, and how long the rest may take.
 
-    Every run has a process of its own: with one thread where processor time is counted, with all
-    cores where time on the clock is.
+    Every run has a process of its own with one thread. It writes a file in a folder of the budget,
+    which has the placement that it found, too.
 
     Args:
-        keys: which runs; one that is there twice is made once.
-        budget: of each.
+        keys: which runs, each once.
+        budget: of each, in processor time.
         runs_dir: where problems and runs go.
-        jobs: runs at a time; 1 where the budget is one of time on the clock.
-        model_jobs: models whose costs to compute at a time.
-        report: is told what came of each run, how far it all is, and how long the rest may take.
-        ended: is given each run as soon as it has ended, or was found to be there.
+        jobs: runs at a time.
+        ended: is given each run as soon as it has ended.
 
     Returns:
-        All runs, those that were there before and those that failed included.
+        All runs, those that failed included.
 
     Raises:
         MachineError: there is no such machine.
-        ValueError: there is no such model, or there are several jobs where one is to be.
+        ValueError: there is no such model.
     """
-    if budget.is_wall and jobs != 1:
-        raise ValueError(f"jobs must be 1 where time on the clock counts, not {jobs}")
-    keys = list(dict.fromkeys(keys))
     problems_dir = pathlib.Path(runs_dir, "problems")
     folder = pathlib.Path(runs_dir, budget.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    broken = make_problems(
-        {key.problem for key in keys},
-        problems_dir,
-        jobs=model_jobs,
-        report=report,
-    )
-    runs: dict[RunKey, Run] = {}
-    wanted = []
-    for key in keys:
-        known = _read_run(folder / key.file_name)
-        if key.model in broken:
-            runs[key] = _failed(key, budget, broken[key.model])
-        elif known is not None and _is_done(known, key, budget, problems_dir):
-            runs[key] = known
-        else:
-            wanted.append(key)
-            continue
-        ended(runs[key])
-    limit_secs = 2 * budget.max_secs + _GRACE_SECS
+    broken = make_problems({key.problem for key in keys}, problems_dir)
+    runs = {key: _failed(key, budget, broken[key.model]) for key in keys if key.model in broken}
+    wanted = [key for key in keys if key not in runs]
     calls = [
         Call(
             _run_to_file,
             (key, budget, str(problems_dir), str(folder / key.file_name)),
-            limit_secs,
-            budget.is_wall,
+            2 * budget.max_secs + _GRACE_SECS,
         )
         for key in wanted
     ]
-    if runs:
-        report(f"{len(runs)} of {len(keys)} runs are there already or cannot be made")
     start_secs = time.monotonic()
-    for key in wanted:
-        (folder / key.file_name).unlink(missing_ok=True)
     for number, call in enumerate(run_calls(calls, jobs), 1):
         key = wanted[call.index]
-        path = folder / key.file_name
-        run = None if call.problem else _read_run(path)
-        if run is None:
-            run = _failed(key, budget, call.problem or "its process wrote no result")
-            write_json(path, run.to_json())
+        if call.problem is None:
+            run = Run.from_json(read_json(folder / key.file_name))
+        else:
+            run = _failed(key, budget, call.problem)
         runs[key] = run
         ended(run)
         eta_secs = (time.monotonic() - start_secs) / number * (len(calls) - number)
-        report(f"[{number}/{len(calls)}] {_summary(run)} | {format_duration(eta_secs)} left")
+        left = f"{format_duration(eta_secs)} left"
+        print(f"[{number}/{len(calls)}] {_summary(run)} | {left}", flush=True)
     return {key: runs[key] for key in keys}
 
 
 def _run_to_file(key: RunKey, budget: SearchBudget, problems_dir: str, path: str) -> None:
     """Makes one run; in a process of its own."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if not budget.is_wall:
-        for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-            os.environ[variable] = "1"
+    for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ[variable] = "1"
     try:
         run = _run(key, budget, problems_dir)
     # Whatever a placer raises is what this run came to.
@@ -250,9 +215,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         return make_run_placer(key.placer, dict(key.options), key.model, problem, seed=key.seed)
 
     if key.placer == AUTO:
-        from benchmarks.harness.timed_auto import timed_auto
-
-        found = timed_auto(problem, budget, seed=key.seed)
+        found = timed_auto(problem.problem, problem.groups, budget, seed=key.seed)
     else:
         found = timed_search(problem.problem, make, budget)
     bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None
@@ -273,20 +236,6 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
 
 def _failed(key: RunKey, budget: SearchBudget, failure: str) -> Run:
     return Run(key, budget, "", None, None, failure, package_versions())
-
-
-def _read_run(path: pathlib.Path) -> Run | None:
-    """Reads the run of a file; None if there is none, or none of this format."""
-    try:
-        return Run.from_json(read_json(path))
-    except (OSError, KeyError, TypeError, ValueError, json.JSONDecodeError):
-        return None
-
-
-def _is_done(run: Run, key: RunKey, budget: SearchBudget, problems_dir: pathlib.Path) -> bool:
-    if run.failure is not None or (run.key, run.budget) != (key, budget):
-        return False
-    return problem_digest(key.problem, problems_dir) == run.problem_digest
 
 
 def _summary(run: Run) -> str:

@@ -9,13 +9,12 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tf_placer
 from tf_placer.machines.processor import processor_name
 
-__all__ = ["commit", "package_versions", "provenance", "provenance_line"]
+__all__ = ["commit", "package_versions", "provenance"]
 
 _PACKAGES = ("numpy", "scipy", "networkx", "pymetis", "tensorflow", "tensorflow-cpu")
 
@@ -68,19 +67,3 @@ def provenance() -> dict[str, Any]:
 def _program() -> list[str]:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return [sys.argv[0]] if spec is None else ["-m", spec.name]
-
-
-def provenance_line(made_by: Mapping[str, Any], budget: object, seeds: Sequence[int]) -> str:
-    """Says what made a page of runs, as a line for its end.
-
-    Args:
-        made_by: as `provenance` gives it.
-        budget: of each run; its text.
-        seeds: of the runs.
-    """
-    versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
-    return (
-        f"Made by `{made_by['command']}` at commit {made_by['commit'] or 'unknown'} with "
-        f"{versions}, on {made_by['processor']}, {made_by['cores']} cores. Budget of each run: "
-        f"{budget}; seeds: {', '.join(map(str, seeds))}, the best of them."
-    )

@@ -11,18 +11,15 @@ from tf_placer.placers import (
     AUTO,
     PLACERS,
     Granularity,
-    check_options,
     granularity_of,
     is_learned,
     make_placer,
 )
 from tf_placer.placers.heuristics.candidate_list import CandidateList
-from tf_placer.placers.options import suggest
 from tf_placer.placers.placer import Placer
 
 __all__ = [
     "ALL_PLACERS",
-    "check_placer",
     "make_run_placer",
     "run_granularity",
     "uses_seed",
@@ -36,29 +33,6 @@ _RANDOM = (AUTO, "hill_climbing", "learned_moves", "random", "simulated_annealin
 
 ALL_PLACERS = (_SINGLE_GPU, _MODEL_EXPERT, *PLACERS)
 """The names of all placers that a run may have."""
-
-
-def check_placer(name: str, options: Mapping[str, str]) -> None:
-    """Makes sure that there is a placer of this name with these options.
-
-    Raises:
-        ImportError: there are options and TensorFlow is not installed.
-        ValueError: there is no such placer, option or value.
-    """
-    if name == _MODEL_EXPERT:
-        unknown = sorted(options.keys() - {"rule"})
-    elif name == _SINGLE_GPU:
-        unknown = sorted(options)
-    elif name in PLACERS:
-        check_options(name, options)
-        return
-    else:
-        hint = suggest(name, list(ALL_PLACERS))
-        raise ValueError(
-            f"no placer {name!r}{hint}; the placers are: {', '.join(sorted(ALL_PLACERS))}"
-        )
-    if unknown:
-        raise ValueError(f"placer {name!r} has no option {unknown[0]!r}")
 
 
 def run_granularity(name: str, options: Mapping[str, str]) -> Granularity:
@@ -89,15 +63,15 @@ def make_run_placer(
         ValueError: the placer refuses what it is given, or there is no such rule for the model.
     """
     groups, legal = problem.groups, problem.legal
-    if name in PLACERS:
+    candidates: Iterable[np.ndarray]
+    if name == _SINGLE_GPU:
+        candidates = [np.ones(groups.num_groups, np.int32)]
+    elif name == _MODEL_EXPERT:
+        candidates = _expert_placements(model, problem, options.get("rule"))
+    else:
         return make_placer(
             name, groups, legal, seed=seed, options=options or None, problem=problem.problem
         )
-    candidates: Iterable[np.ndarray] = [np.ones(groups.num_groups, np.int32)]
-    if name == _MODEL_EXPERT:
-        candidates = _expert_placements(model, problem, options.get("rule"))
-    elif name != _SINGLE_GPU:
-        check_placer(name, options)
     placer = CandidateList(groups, legal, seed=seed, candidates=candidates)
     placer.name = name
     return placer

@@ -24,14 +24,12 @@ class Call:
     Attributes:
         function: of a module, so that the process can import it.
         args: its arguments.
-        limit_secs: when the process is ended.
-        limit_is_wall: whether that is time on the clock instead of processor time of the process.
+        limit_secs: processor time of the process, after which it is ended.
     """
 
     function: Callable[..., None]
     args: tuple[Any, ...]
     limit_secs: float
-    limit_is_wall: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,9 +86,8 @@ def run_calls(calls: Sequence[Call], jobs: int) -> Iterator[Ended]:
 
 
 def _run(call: Call) -> None:
-    # The timers end the process even in the midst of compiled code.
-    timer = signal.ITIMER_REAL if call.limit_is_wall else signal.ITIMER_PROF
-    signal.setitimer(timer, call.limit_secs)
+    # The timer ends the process even in the midst of compiled code.
+    signal.setitimer(signal.ITIMER_PROF, call.limit_secs)
     # The parent sees an interrupt from the keyboard, and ends this process then.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -108,9 +105,8 @@ def _end_with_parent() -> None:
 def _problem(exit_code: int, call: Call) -> str | None:
     if exit_code == 0:
         return None
-    if -exit_code in (signal.SIGALRM, signal.SIGPROF):
-        clock = "" if call.limit_is_wall else " of processor time"
-        return f"gave no answer in {call.limit_secs:g} s{clock}"
+    if -exit_code == signal.SIGPROF:
+        return f"gave no answer in {call.limit_secs:g} s of processor time"
     if exit_code < 0:
         return f"its process died of {signal.Signals(-exit_code).name}"
     return f"its process ended with status {exit_code}"

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.environments.environment import Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.placers.auto.auto_search import AutoProgress
+from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.search.proposals import Measured, propose_and_observe, proposed
+from tf_placer.search.proposals import proposed
 
 __all__ = [
     "CurvePoint",
     "Found",
     "SearchBudget",
-    "samples_within",
     "thinned",
+    "timed_auto",
     "timed_search",
 ]
 
 CurvePoint = tuple[int, float, float]
 """Samples, seconds, and the fastest step that was found after them."""
 
+Ended = Literal["samples", "secs", "nothing more"]
+"""What ended a search."""
 
 _MAX_POINTS = 200
 # A gain that is smaller than this share of the step does not show in a curve.
@@ -60,14 +66,13 @@ class SearchBudget:
 
     @property
     def folder(self) -> str:
-        """The name of a folder for what has this budget."""
+        """The name of a folder, or of files, for what has this budget."""
         samples = "" if self.max_samples is None else f"{self.max_samples}-samples-"
-        return f"{samples}{self.max_secs:g}-{'wall' if self.is_wall else 'core'}-secs"
+        return f"{samples}{self.max_secs:g}-core-secs"
 
     def __str__(self) -> str:
-        clock = "on the clock, all cores" if self.is_wall else "of processor time on one core"
         samples = "" if self.max_samples is None else f"{self.max_samples} samples, at most "
-        return f"{samples}{self.max_secs:g} s {clock}"
+        return f"{samples}{self.max_secs:g} s of processor time on one core"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +97,7 @@ class Found:
     failures: int | None
     best_secs: float | None
     samples_to_best: int
-    ended: Literal["samples", "secs", "nothing more"]
+    ended: Ended
     search_secs: float
     make_secs: float
     propose_secs: float
@@ -102,6 +107,32 @@ class Found:
     window: int
     mean_secs: Sequence[float | None]
     assignment: Sequence[int] | None
+
+
+class _Samples:
+    """What a search has sampled.
+
+    Attributes:
+        secs: the step of each sample; infinite for those that did not fit.
+        best: the placement with the fastest step, int32 [num_groups]; None if nothing fitted.
+        curve: a point for each faster step.
+    """
+
+    def __init__(self) -> None:
+        self.secs: list[float] = []
+        self.best: np.ndarray | None = None
+        self.curve: list[CurvePoint] = []
+
+    def add(
+        self, placements: np.ndarray, measured: Sequence[Measurement], elapsed_secs: float
+    ) -> None:
+        """Adds a batch that was simulated after so many seconds."""
+        for placement, measurement in zip(placements, measured, strict=True):
+            secs = math.inf if measurement.median_secs is None else measurement.median_secs
+            self.secs.append(secs)
+            if secs < (self.curve[-1][2] if self.curve else math.inf):
+                self.best = placement.copy()
+                self.curve.append((len(self.secs), round(elapsed_secs, 4), secs))
 
 
 def timed_search(
@@ -118,81 +149,121 @@ def timed_search(
         ValueError: the placer has nothing to propose at all, or broke its contract.
     """
     environment = SimulatedEnvironment(problem, threads=None if budget.is_wall else 1)
-    # The first simulation ever compiles the simulator, which is no part of the search.
-    environment.simulator.simulate(np.zeros([1, problem.num_groups], np.int32))
     clock = time.monotonic if budget.is_wall else time.process_time
-    phases = {"make": 0.0, "propose": 0.0, "observe": 0.0, "simulate": 0.0}
     start_secs = clock()
+    phases = dict.fromkeys(("make", "propose", "observe", "simulate"), 0.0)
 
-    def timed(phase: str, call: Callable[[], Any]) -> Any:
+    @contextlib.contextmanager
+    def timed(phase: str) -> Iterator[None]:
         begin_secs = clock()
-        result = call()
+        yield
         phases[phase] += clock() - begin_secs
-        return result
 
-    max_samples = math.inf if budget.max_samples is None else budget.max_samples
-    placer = timed("make", make)
-    secs: list[float] = []
-    best_secs = math.inf
-    best_placement: np.ndarray | None = None
-    curve: list[CurvePoint] = []
-    ended: Literal["samples", "secs", "nothing more"] = "nothing more"
-    learns_since_secs: float | None = None
-
-    def count() -> int:
-        nonlocal ended, learns_since_secs
-        if learns_since_secs is not None:
-            phases["observe"] += clock() - learns_since_secs
-            learns_since_secs = None
-        if len(secs) >= max_samples or clock() - start_secs >= budget.max_secs:
-            ended = "samples" if len(secs) >= max_samples else "secs"
-            return 0
-        return int(min(placer.batch_size, max_samples - len(secs)))
-
-    def ask(placer: Placer, count: int) -> np.ndarray:
-        placements: np.ndarray = timed("propose", functools.partial(proposed, placer, count))
-        return placements
-
-    def measure(placements: np.ndarray) -> Measured | None:
-        nonlocal ended, best_secs, best_placement, learns_since_secs
+    with timed("make"):
+        placer = make()
+    samples = _Samples()
+    ended: Ended = "nothing more"
+    while True:
+        left = (budget.max_samples or math.inf) - len(samples.secs)
+        if left <= 0 or clock() - start_secs >= budget.max_secs:
+            ended = "samples" if left <= 0 else "secs"
+            break
+        with timed("propose"):
+            placements = proposed(placer, int(min(placer.batch_size, left)))
         if not len(placements):
-            if not secs:
-                raise ValueError(f"placer {placer.name!r} has nothing to propose")
-            return None
-        measured = timed("simulate", functools.partial(environment.measure, placements))
+            break
+        with timed("simulate"):
+            measured = environment.measure(placements)
         elapsed_secs = clock() - start_secs
         if elapsed_secs > budget.max_secs:
             ended = "secs"
-            return None
-        for placement, measurement in zip(placements, measured, strict=True):
-            step_secs = measurement.median_secs
-            secs.append(math.inf if step_secs is None else step_secs)
-            if secs[-1] < best_secs:
-                best_secs, best_placement = secs[-1], placement.copy()
-                curve.append((len(secs), round(elapsed_secs, 4), secs[-1]))
-        learns_since_secs = clock()
-        return placements, measured
+            break
+        samples.add(placements, measured, elapsed_secs)
+        with timed("observe"):
+            placer.observe(placements, measured)
+    if ended == "nothing more" and not samples.secs:
+        raise ValueError(f"placer {placer.name!r} has nothing to propose")
+    spent = {f"{phase}_secs": round(secs, 3) for phase, secs in phases.items()}
+    return _found(samples, ended, search_secs=round(clock() - start_secs, 3), **spent)
 
-    for _ in propose_and_observe(placer, count, measure, ask=ask):
-        pass
-    steps = np.array(secs)
-    window = max(_WINDOW, math.ceil(len(secs) / _MAX_WINDOWS))
+
+def _found(samples: _Samples, ended: Ended, **spent: float) -> Found:
+    steps = np.array(samples.secs)
+    window = max(_WINDOW, math.ceil(len(steps) / _MAX_WINDOWS))
     return Found(
-        samples=len(secs),
+        samples=len(steps),
         failures=int(np.isinf(steps).sum()),
-        best_secs=None if best_placement is None else float(best_secs),
-        samples_to_best=samples_within(curve, 1.02),
+        best_secs=float(samples.curve[-1][2]) if samples.curve else None,
+        samples_to_best=_samples_within(samples.curve, 1.02),
         ended=ended,
-        search_secs=round(clock() - start_secs, 3),
-        **{f"{phase}_secs": round(spent, 3) for phase, spent in phases.items()},
-        curve=thinned(curve),
+        **spent,
+        curve=thinned(samples.curve),
         window=window,
         mean_secs=[_mean(steps[begin : begin + window]) for begin in range(0, len(steps), window)],
-        assignment=None if best_placement is None else best_placement.tolist(),
+        assignment=None if samples.best is None else samples.best.tolist(),
     )
 
 
-def samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
+def timed_auto(
+    problem: PlacementProblem, groups: GroupGraph, budget: SearchBudget, *, seed: int
+) -> Found:
+    """Searches as "auto" does before anything is measured, with all of the budget.
+
+    Args:
+        problem: what to place.
+        groups: its groups.
+        budget: when to end.
+        seed: of everything random.
+
+    Returns:
+        What was found. How many placements did not fit and what was sampled is not known, and only
+        simulating takes time.
+    """
+    clock = time.monotonic if budget.is_wall else time.process_time
+    curve: list[CurvePoint] = []
+    start_secs = clock()
+
+    def report(progress: AutoProgress) -> None:
+        best = progress.best
+        if not best.excess_bytes and (not curve or best.step_secs < curve[-1][2]):
+            elapsed_secs = round(clock() - start_secs, 4)
+            curve.append((progress.num_simulated, elapsed_secs, best.step_secs))
+
+    max_simulated = math.inf if budget.max_samples is None else budget.max_samples
+    result = refined_search(
+        problem,
+        groups,
+        max_secs=budget.max_secs,
+        max_simulated=max_simulated,
+        seed=seed,
+        threads=None if budget.is_wall else 1,
+        report=report,
+    )
+    search_secs = round(clock() - start_secs, 3)
+    best = result.best
+    fits = not best.excess_bytes and math.isfinite(best.step_secs)
+    if fits and (not curve or best.step_secs < curve[-1][2]):
+        curve.append((result.num_simulated, search_secs, best.step_secs))
+    is_short = result.num_simulated < max_simulated
+    return Found(
+        samples=result.num_simulated,
+        failures=None,
+        best_secs=best.step_secs if fits else None,
+        samples_to_best=_samples_within(curve, 1.02),
+        ended="nothing more" if result.is_optimal else "secs" if is_short else "samples",
+        search_secs=search_secs,
+        make_secs=0.0,
+        propose_secs=0.0,
+        observe_secs=0.0,
+        simulate_secs=search_secs,
+        curve=thinned(curve),
+        window=max(1, result.num_simulated),
+        mean_secs=[],
+        assignment=best.placement.tolist() if fits else None,
+    )
+
+
+def _samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
     """Samples until a step within a factor of the fastest; 0 if nothing fitted."""
     return next((n for n, _, secs in curve if secs <= factor * curve[-1][2]), 0)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from benchmarks.harness.pictures import save_picture
+from benchmarks.harness.placement_runs import Run
 from benchmarks.harness.provenance import package_versions
 from benchmarks.live import training_curves
 from benchmarks.live.training_picture import draw_training
@@ -25,10 +26,10 @@ from benchmarks.paper_figures.distribution import (
     learned_distributions,
     two_operations,
 )
-from benchmarks.paper_figures.kept_curves import Curve, draw_curves, read_curves
+from benchmarks.paper_figures.kept_curves import draw_curves, read_curves
 from benchmarks.problems.experts import expert_placements
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
-from tf_placer.files import write_bytes, write_json
+from tf_placer.files import write_json
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colours import DEVICE_COLOURS
@@ -41,8 +42,7 @@ from tf_placer.text.units import format_step
 __all__ = ["main"]
 
 _RESULTS = pathlib.Path("benchmarks/results")
-_KEPT: tuple[str, ...] = ("comparison/*_runs.jsonl.gz", "eagle_settings/*_runs.jsonl.gz")
-_KEPT += ("systems_on_k80/*_runs.jsonl.gz",)
+_KEPT = ("comparison/*_runs.jsonl.gz", "systems_on_k80/*_runs.jsonl.gz")
 _NMT_2, _NMT_4 = ("nmt_2", "4xK80"), ("nmt_4", "post-4xK80")
 _INCEPTION = ("inception_v3", "4xK80")
 _POST = ("post:published", "post_ce", "post_ppo:published", "policy_gradient:published")
@@ -167,14 +167,18 @@ def _draw_distribution(path: pathlib.Path) -> None:
 
 def _draw_learning(
     path: pathlib.Path,
-    curves: list[Curve],
+    runs: list[Run],
     problems: list[tuple[str, str]],
     placers: tuple[str, ...],
 ) -> None:
     def draw(figure: Any) -> None:
         panels = figure.subplots(len(problems), 2, squeeze=False, sharey="row")
         for row, (model, machine) in zip(panels, problems, strict=True):
-            of_problem = {c.placer: c for c in curves if (c.model, c.machine) == (model, machine)}
+            of_problem = {
+                run.key.label: run
+                for run in runs
+                if (run.key.model, run.key.machine) == (model, machine)
+            }
             shown = [name for name in placers if name in of_problem]
             colours = [DEVICE_COLOURS[placers.index(name)] for name in shown]
             draw_curves(row, [of_problem[name] for name in shown], colours)
@@ -233,9 +237,7 @@ def _write(
 
     figure = Figure(figsize=size, layout=layout)
     draw(figure)
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=100, facecolor="white")
-    write_bytes(path, content.getvalue())
+    save_picture(figure, path, dpi=100)
     print(path)
 
 

@@ -2,108 +2,80 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gzip
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Curve", "draw_curves", "read_curves"]
+import numpy as np
+
+from benchmarks.harness.kept_runs import KeptRuns
+from benchmarks.harness.placement_runs import Run
+
+__all__ = ["curve_points", "draw_curves", "read_curves"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    """How what a placer sampled became better.
-
-    Attributes:
-        model: of the catalogue.
-        machine: that it was placed on, simulated.
-        placer: with its options.
-        samples: of each point, how many were sampled until then.
-        secs: of each point, seconds of processor time until then.
-        mean_secs: of each point, the mean step of the samples since the last one; None where none
-            fitted.
-        best: samples, seconds and step whenever there was a better one.
-    """
-
-    model: str
-    machine: str
-    placer: str
-    samples: tuple[int, ...]
-    secs: tuple[float, ...]
-    mean_secs: tuple[float | None, ...]
-    best: tuple[tuple[int, float, float], ...]
-
-
-def read_curves(paths: Sequence[pathlib.Path]) -> list[Curve]:
-    """Reads the runs that learn; of equal ones, that with seed 0 and the most samples.
+def read_curves(paths: Sequence[pathlib.Path]) -> list[Run]:
+    """Reads the runs that learn, with seed 0; of equal ones, that with the most points.
 
     Args:
-        paths: files with a run per line, compressed.
+        paths: files of kept runs.
 
     Raises:
         OSError: a file cannot be read.
-        KeyError, ValueError: a line is no run.
+        ValueError: a line is no run.
     """
-    best: dict[tuple[str, str, str], Curve] = {}
+    best: dict[tuple[str, str, str], tuple[int, Run]] = {}
     for path in paths:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            for line in lines:
-                value = json.loads(line)
-                curve = _curve(value)
-                if curve is None or value["key"]["seed"] != 0 or value["key"]["small"]:
-                    continue
-                key = curve.model, curve.machine, curve.placer
-                if key not in best or len(curve.samples) > len(best[key].samples):
-                    best[key] = curve
-    return list(best.values())
+        for run in KeptRuns(path).runs:
+            if run.found is None or not run.found.mean_secs or run.key.seed or run.key.small:
+                continue
+            key, count = (run.key.model, run.key.machine, run.key.label), len(run.found.mean_secs)
+            if key not in best or count > best[key][0]:
+                best[key] = count, run
+    return [run for _, run in best.values()]
 
 
-def _curve(value: dict[str, Any]) -> Curve | None:
-    key, found = value["key"], value.get("found")
-    if not found or not found.get("mean_secs"):
-        return None
-    samples = tuple(
-        min(found["window"] * (i + 1), found["samples"]) for i in range(len(found["mean_secs"]))
-    )
+def curve_points(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Computes the points of a learning curve.
+
+    Returns:
+        Of each window of samples: how many were sampled until its end, the seconds of processor
+        time until then, and the mean step of its samples, NaN where none fitted.
+    """
+    found = run.found
+    assert found is not None
+    windows = np.arange(1, len(found.mean_secs) + 1)
+    samples = np.minimum(found.window * windows, found.samples)
     # A placer takes about as long for every sample.
-    pace_secs = found["search_secs"] / max(found["samples"], 1)
-    return Curve(
-        key["model"],
-        key["machine"],
-        " ".join([key["placer"], *(f"{name}={option}" for name, option in key["options"])]),
-        samples,
-        tuple(each * pace_secs for each in samples),
-        tuple(found["mean_secs"]),
-        tuple((number, secs, step) for number, secs, step in found["curve"]),
-    )
+    secs = samples * (found.search_secs / max(found.samples, 1))
+    return samples, secs, np.array(found.mean_secs, np.float64)
 
 
-def draw_curves(panels: Sequence[Any], curves: Sequence[Curve], colours: Sequence[str]) -> None:
+def draw_curves(panels: Sequence[Any], runs: Sequence[Run], colours: Sequence[str]) -> None:
     """Draws curves against samples, and against time.
 
     Args:
         panels: two axes of matplotlib.
-        curves: a line each: points are means of what was sampled, thin lines the best so far.
+        runs: a line each: points are means of what was sampled, thin lines the best so far.
         colours: of the curves.
     """
-    for axes, by_time in zip(panels, (False, True), strict=True):
-        for curve, colour in zip(curves, colours, strict=False):
-            x = curve.secs if by_time else curve.samples
-            means = [float("nan") if mean is None else mean for mean in curve.mean_secs]
-            axes.plot(x, means, marker=".", color=colour, label=curve.placer)
-            if curve.best:
-                numbers, secs, steps = zip(*curve.best, strict=True)
-                at = secs if by_time else numbers
+    for column, (axes, label) in enumerate(
+        zip(panels, ("samples", "s of processor time"), strict=True)
+    ):
+        for run, colour in zip(runs, colours, strict=True):
+            *points, means = curve_points(run)
+            x = points[column]
+            axes.plot(x, means, marker=".", color=colour, label=run.key.label)
+            if run.found is not None and run.found.curve:
+                *reached, steps = zip(*run.found.curve, strict=True)
+                at = reached[column]
                 axes.step(
                     [*at, max(x[-1], at[-1])], [*steps, steps[-1]], where="post", color=colour,
                     linewidth=0.8, linestyle=":",
                 )  # fmt: skip
         axes.set_yscale("log")
-        axes.set_xlabel("s of processor time" if by_time else "samples")
-    for axes in panels:
         # Some placers sample a hundred times as fast as others.
         axes.set_xscale("log")
+        axes.set_xlabel(label)
     panels[0].set_ylabel("s a step")
     panels[0].legend(fontsize=7)

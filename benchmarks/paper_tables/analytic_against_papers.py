@@ -3,30 +3,25 @@
 Builds the models with the papers' settings, computes what a step costs on machines that are not
 there, simulates the step with everything on one GPU (or on the CPU), and puts step time and memory
 next to what was published. Nothing is fitted to a model: the numbers of a class of devices are the
-same for all of them. Also prints what is assumed.
+same for all of them. `tf_placer.costs.analytic` says how costs are computed, and
+`tf_placer/machines/data/machines.json` where those numbers are from.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import platform
-import sys
 import textwrap
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import tensorflow as tf
 
-from benchmarks.models.catalogue import build_model
-from graph_passes.kernel_work import kernel_work
-from tf_placer.costs import analytic
+from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.table_file import write_table
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.catalogue import described_machine
-from tf_placer.machines.machine import Machine
-from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_step
@@ -37,6 +32,7 @@ _COLOCRL = "Device Placement Optimization with Reinforcement Learning, Table 2"
 _POST = "Post: Device Placement with Cross-Entropy Minimization and PPO, Table 1"
 _TENSORFLOW = "TensorFlow's benchmarks of 2017, K80, batch 32: 29.3 images/s"
 _OUT_OF_MEMORY = None
+_MODELS = {"RNNLM": "rnnlm_2", "NMT": "nmt_2", "Inception-V3": "inception_v3"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,18 +66,6 @@ _PUBLISHED = (
     _Published("Inception-V3", "1xK80", "CPU", 26.21, _COLOCRL),
 )
 
-_MODEL_ASSUMPTIONS = (
-    "RNNLM: 2 LSTM layers of 2048 units, 40 steps, batch 64, one softmax layer per step, Adam. The "
-    "paper does not say the vocabulary: 10,000.",
-    "NMT: 2 LSTM layers of 1024 units in encoder and decoder, attention of 1024 units, 40 steps "
-    "each, batch 64, 32,000 words on both sides, one softmax layer per step, Adam. Post does not "
-    "say sizes and lengths: the same.",
-    "Inception-V3: batch 32 of 299 x 299 pixels, fused batch normalisation, auxiliary classifier, "
-    "RMSProp.",
-    "Variables are ref variables, as in the TensorFlow of the papers. No gradient clipping.",
-    "Memory is what tensors hold at once, without the fragmentation and the reserve of allocators.",
-)
-
 _DIFFERENCES = (
     "The three published times of Inception-V3 on such a GPU are as 1 : 1.6 : 4.2: the code "
     "weighs more than the hardware. What is computed is nearest to TensorFlow's own "
@@ -98,63 +82,25 @@ _DIFFERENCES = (
 
 
 def main() -> None:
-    """Prints the comparison and what is assumed."""
-    models = {"RNNLM": "rnnlm_2", "NMT": "nmt_2", "Inception-V3": "inception_v3"}
-    graphs = []
+    """Prints the comparison."""
     rows = []
-    for name, entry in models.items():
+    for name, entry in _MODELS.items():
         model = build_model(entry)
         source = read_source(model.graph, [model.train_op, model.loss])
-        machines = dict.fromkeys(p.machine for p in _PUBLISHED if p.model == name)
+        of_model = [published for published in _PUBLISHED if published.model == name]
         costed = {
-            machine: cost_graph(source, described_machine(machine), steps=1) for machine in machines
+            machine: cost_graph(source, described_machine(machine), steps=1)
+            for machine in dict.fromkeys(published.machine for published in of_model)
         }
-        graphs.append(_graph_row(name, next(iter(costed.values()))))
-        rows += [_row(p, costed[p.machine]) for p in _PUBLISHED if p.model == name]
-    print(
-        table(
-            ["model", "operations", "kernels", "TFLOP of contractions", "touched", "variables"],
-            graphs,
-            "lrrrrr",
-        )
-    )
-    print()
-    print(
-        table(
-            ["model", "on", "step", "published", "ratio", "holds", "of", "fits", "published by"],
-            rows,
-            "llrrrrrll",
-        )
-    )
-    print("\nratio: simulated by published. Assumed of the models:")
-    for text in _MODEL_ASSUMPTIONS:
-        print(textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  "))
-    print("\nWhere it differs:")
-    for text in _DIFFERENCES:
-        print(textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  "))
-    print("\n" + (analytic.__doc__ or "").partition("References:")[0].strip())
-    for known in described_machine("1xK80").classes:
-        print("\n" + textwrap.fill(f"{known.name}: {known.source}", 100))
-    command = " ".join(["python -m benchmarks.paper_tables.analytic_against_papers", *sys.argv[1:]])
-    print(
-        f"\ncommand: {command}\nversions: Python {platform.python_version()}, TensorFlow "
-        f"{tf.__version__}, NumPy {np.__version__}"
-    )
-
-
-def _graph_row(name: str, costed: CostedGraph) -> list[str]:
-    """Formats what a step of a graph does."""
-    graph = costed.grouped.op_graph
-    work = kernel_work(graph)
-    problem, _ = costed.placed(None)
-    return [
-        name,
-        f"{problem.num_operations:,}",
-        f"{work.repeats.sum():,.0f}",
-        f"{(work.flops * work.repeats).sum() / 1e12:.2f}",
-        format_bytes(int((work.touched_bytes * work.repeats).sum())),
-        format_bytes(int(problem.resident_bytes.sum())),
+        rows += [_row(published, costed[published.machine]) for published in of_model]
+    headers = ["model", "on", "step", "published", "ratio", "holds", "of", "fits", "published by"]
+    notes = [f"{MODELS[entry].title}: {MODELS[entry].note}" for entry in _MODELS.values()]
+    lines = [
+        textwrap.fill(text, 100, initial_indent="- ", subsequent_indent="  ")
+        for text in (*notes, *_DIFFERENCES)
     ]
+    title = "\nratio: simulated by published. Models, and where it differs:"
+    write_table("\n".join([table(headers, rows, "llrrrrrll"), title, *lines]))
 
 
 def _row(published: _Published, costed: CostedGraph) -> list[str | None]:
@@ -163,8 +109,10 @@ def _row(published: _Published, costed: CostedGraph) -> list[str | None]:
     if published.device == "CPU":
         row = np.zeros_like(row)
     step = Simulator(problem).trace(row)
-    device = _device(costed.machine, published.device)
-    fits = _fits(problem, step.peak_bytes)
+    kinds = [device.type for device in costed.machine.devices]
+    device = kinds.index(published.device)
+    capacities = [each.memory_bytes for each in problem.devices]
+    fits = (step.peak_bytes <= capacities).all()
     ratio = None
     if published.step_secs is not None:
         ratio = f"{step.step_secs / published.step_secs:.2f}"
@@ -175,19 +123,10 @@ def _row(published: _Published, costed: CostedGraph) -> list[str | None]:
         "out of memory" if published.step_secs is None else format_step(published.step_secs),
         ratio,
         format_bytes(int(step.peak_bytes[device])),
-        format_bytes(problem.devices[device].memory_bytes),
+        format_bytes(capacities[device]),
         "yes" if fits else "no",
         published.source,
     ]
-
-
-def _device(machine: Machine, device_type: str) -> int:
-    return next(i for i, device in enumerate(machine.devices) if device.type == device_type)
-
-
-def _fits(problem: PlacementProblem, peak_bytes: np.ndarray) -> bool:
-    capacities = [device.memory_bytes for device in problem.devices]
-    return bool((peak_bytes <= capacities).all())
 
 
 if __name__ == "__main__":

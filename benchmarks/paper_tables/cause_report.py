@@ -1,41 +1,25 @@
-"""What placements lose where: tables in Markdown and CSV, and a picture."""
+"""What placements lose where: a page of tables."""
 
 from __future__ import annotations
 
-import csv
-import dataclasses
 import math
-import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from benchmarks.paper_tables.cause_placements import FOUND, ONE_GPU, Against, Placed
-from benchmarks.paper_tables.report import seconds
+from benchmarks.harness.found_steps import seconds
+from benchmarks.paper_tables.cause_placements import FOUND, ONE_GPU, Placed
 from benchmarks.paper_tables.step_causes import StepCauses
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes
 
-__all__ = [
-    "causes_markdown",
-    "write_causes_csv",
-]
+__all__ = ["causes_markdown"]
 
 
-def causes_markdown(
-    placed: Sequence[Placed],
-    cut: Sequence[Placed],
-    against: Sequence[Against],
-    made_by: Mapping[str, Any],
-) -> str:
+def causes_markdown(placed: Sequence[Placed]) -> str:
     """Formats a page with everything.
 
     Args:
         placed: all placements of all problems.
-        cut: what partitioners make of finer parts; may be empty.
-        against: published steps beside ours; may be empty.
-        made_by: as `provenance` gives it.
     """
-    versions = ", ".join(f"{name} {version}" for name, version in made_by["versions"].items())
     parts = [
         "# Why placements take as long as they do",
         "Simulated steps of full-size models; nothing here is measured. The seconds above the "
@@ -49,34 +33,15 @@ def causes_markdown(
         "fast.",
         "## Problems",
         _summary(placed),
+        "## Every placement",
     ]
-    if cut:
-        parts += [
-            "## Partitioners, by what they cut",
-            "Groups are what all placers here place; colocation groups are what TensorFlow keeps "
-            "together; TensorFlow would not run placements of single operations, which tear "
-            "variables from their updates.",
-            _cut(cut),
-        ]
-    if against:
-        parts += [
-            "## Splits against one GPU, published and here",
-            "The step by that of everything on one GPU, and how many times longer all transfers "
-            "would have to take here for ours to be as much as published.",
-            _against(against),
-        ]
-    parts.append("## Every placement")
     for problem in dict.fromkeys(each.problem for each in placed):
         of_problem = [each for each in placed if each.problem == problem]
         parts += [f"### {problem}", _details(of_problem)]
         failed = [f"- {each.label}: {each.failure}" for each in of_problem if each.failure]
         if failed:
             parts.append("\n".join(failed))
-    parts.append(
-        f"Made by `{made_by['command']}` at commit {made_by['commit'] or 'unknown'} with "
-        f"{versions}."
-    )
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _summary(placed: Sequence[Placed]) -> str:
@@ -107,41 +72,6 @@ def _summary(placed: Sequence[Placed]) -> str:
     return markdown_table(headers, rows, "lrrllrll")
 
 
-def _cut(cut: Sequence[Placed]) -> str:
-    rows = [
-        [
-            each.problem,
-            each.placer,
-            each.parts,
-            _step(each),
-            f"{each.to_bound:.2f}",
-            format_bytes(_causes(each).sent_bytes),
-            f"{_causes(each).num_transfers:,}",
-            _causes(each).cause,
-        ]
-        for each in sorted(cut, key=lambda each: (each.problem, each.placer))
-        if each.causes
-    ]
-    headers = ["problem", "placer", "cuts", "s per step", "/ bound", "sent", "transfers", "cause"]
-    return markdown_table(headers, rows, "lllrrrrl")
-
-
-def _against(against: Sequence[Against]) -> str:
-    rows = [
-        [
-            each.table,
-            each.problem,
-            each.method,
-            f"{each.published:.2f}",
-            f"{each.ours:.2f}",
-            _factor(each.factor),
-        ]
-        for each in against
-    ]
-    headers = ["table", "problem", "method", "published", "ours", "transfers would take"]
-    return markdown_table(headers, rows, "lllrrr")
-
-
 def _details(of_problem: Sequence[Placed]) -> str:
     rows = []
     for each in sorted(
@@ -157,7 +87,6 @@ def _details(of_problem: Sequence[Placed]) -> str:
                 f"{each.to_bound:.2f}",
                 causes.cause,
                 ", ".join(f"{name} {secs:.3f}" for name, secs in causes.losses.items()),
-                f"{causes.path_needed:.0%} + {causes.path_busy:.0%} + {causes.path_sent:.0%}",
                 " ".join(f"{share:.0%}" for share in causes.busy),
                 format_bytes(causes.sent_bytes),
                 f"{causes.num_transfers:,}",
@@ -166,46 +95,8 @@ def _details(of_problem: Sequence[Placed]) -> str:
             ]
         )
     headers = ["placement", "s per step", "/ bound", "cause", "lost to, s"]
-    headers += ["path: needed + keeps busy + sent", "devices busy", "sent", "transfers"]
-    headers += ["fullest", "until one GPU"]
-    return markdown_table(headers, rows, "lrrllrlrrrr")
-
-
-def write_causes_csv(path: pathlib.Path, placed: Sequence[Placed]) -> None:
-    """Writes a line for each placement.
-
-    Args:
-        path: where to.
-        placed: all placements.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    fields = [field.name for field in dataclasses.fields(StepCauses)]
-    names = ["model", "machine", "parts", "placer", "found_by", "cause", "to_bound"]
-    names += [*fields, "lost_to_transfers_secs", "lost_to_turns_secs", "lost_to_load_secs"]
-    names += ["break_even", "failure"]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        for each in placed:
-            line: dict[str, object] = {
-                name: getattr(each, name)
-                for name in ("model", "machine", "parts", "placer", "found_by", "failure")
-            }
-            if each.causes is not None:
-                transfers, turns, load = each.causes.losses.values()
-                line |= dataclasses.asdict(each.causes)
-                line |= {
-                    "cause": each.causes.cause,
-                    "to_bound": each.to_bound,
-                    "busy": " ".join(f"{share:.4f}" for share in each.causes.busy),
-                    "lost_to_transfers_secs": transfers,
-                    "lost_to_turns_secs": turns,
-                    "lost_to_load_secs": load,
-                    "break_even": each.break_even,
-                }
-            writer.writerow(line)
+    headers += ["devices busy", "sent", "transfers", "fullest", "until one GPU"]
+    return markdown_table(headers, rows, "lrrlllrrrr")
 
 
 def _causes(each: Placed) -> StepCauses:

@@ -3,35 +3,28 @@
 Every model of the tables on its machine, under the placements that take seconds to find, and under
 the fastest that a run in `--runs_dir` has found: the simulated step, how far it is from the lower
 bound, and what it loses where (see `benchmarks.paper_tables.step_causes`). Nothing is measured, so
-that the result does not depend on what else the computer does. Writes causes.md, causes.csv, a
-picture of all causes (causes.png), and what made them (provenance.json).
+that the result does not depend on what else the computer does. Writes causes.md.
+
+Why partitions do so much worse in the papers it cannot tell. Cutting colocation groups instead of
+groups sends 5 to 7 times as many tensors: that Scotch and MinCut then lose to one GPU is explained,
+but not by how much. For the published ratios, transfers would have to take 17 to 406 times as long.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import pathlib
 import time
 
 from benchmarks.comparison.comparison import PROBLEMS
 from benchmarks.harness.placement_runs import Run
-from benchmarks.harness.provenance import provenance
-from benchmarks.paper_tables.cause_picture import plot_causes
-from benchmarks.paper_tables.cause_placements import (
-    ONE_GPU,
-    Against,
-    Placed,
-    against_published,
-    backward_on_first,
-    place_all,
-    single_operations,
-)
-from benchmarks.paper_tables.cause_report import causes_markdown, write_causes_csv
+from benchmarks.paper_tables.cause_placements import ONE_GPU, Placed, place_all
+from benchmarks.paper_tables.cause_report import causes_markdown
 from benchmarks.paper_tables.published_tables import TABLES
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
-from tf_placer.files import read_json, write_json
+from benchmarks.table_file import write_table
+from tf_placer.files import read_json
 from tf_placer.text.units import format_duration
 
 __all__ = ["PLACERS", "main", "problem_keys"]
@@ -51,10 +44,6 @@ PLACERS = (
     "random",
 )
 """The placers whose placements are taken apart; of those that propose several, the fastest."""
-
-_PARTITIONERS = ("scotch", "mincut", "metis")
-# The problems whose partitions are also made of finer parts, to see what that changes.
-_CUT_FINER = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80")
 
 
 def problem_keys() -> list[ProblemKey]:
@@ -84,61 +73,23 @@ def _best_run(runs_dir: pathlib.Path, key: ProblemKey, digest: str) -> Run | Non
 
 def main() -> None:
     """Takes all placements apart and writes what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--problems", help="MODEL:MACHINE by comma (default: all of the tables and comparisons)"
-    )
-    parser.add_argument(
-        "--placers", default=",".join(PLACERS), help="by comma (default: %(default)s)"
-    )
-    parser.add_argument("--small", action="store_true", help="models of small size")
-    parser.add_argument(
-        "--runs_dir",
-        default="runs/tables",
-        help="where problems are kept, and found placements are",
-    )
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs_dir", default="runs/tables", help="for problems and placements")
     parser.add_argument("--out_dir", default="benchmarks/results/table_causes")
     args = parser.parse_args()
-    keys = [dataclasses.replace(key, small=args.small) for key in problem_keys()]
-    if args.problems:
-        pairs = [text.partition(":")[::2] for text in args.problems.split(",")]
-        keys = [ProblemKey(model, machine, small=args.small) for model, machine in pairs]
+    keys = problem_keys()
     problems_dir = pathlib.Path(args.runs_dir, "problems")
-    finer: list[ProblemKey] = [
-        dataclasses.replace(key, granularity="fine")
-        for key in keys
-        if f"{key.model}:{key.machine}" in _CUT_FINER
-    ]
-    broken = make_problems([*keys, *finer], problems_dir)
-    keys = [key for key in [*keys, *finer] if key.model not in broken]
+    broken = make_problems(keys, problems_dir)
+    keys = [key for key in keys if key.model not in broken]
     placed: list[Placed] = []
-    cut: list[Placed] = []
-    against: list[Against] = []
     start_secs = time.monotonic()
     for number, key in enumerate(keys, 1):
         problem = read_paper_problem(key, problems_dir)
-        if key.granularity == "coarse":
-            found = _best_run(pathlib.Path(args.runs_dir), key, problem.digest)
-            placed += place_all(key, problem, args.placers.split(","), found)
-            against += against_published(key, problem)
-            if dataclasses.replace(key, granularity="fine") in finer:
-                cut += [each for each in placed if each.of(key) and each.placer in _PARTITIONERS]
-        else:
-            cut += place_all(key, problem, _PARTITIONERS, parts="colocation groups")
-            alone = single_operations(problem)
-            cut += place_all(key, alone, _PARTITIONERS, parts="single operations")
-            cut.append(backward_on_first(key, problem, alone))
+        found = _best_run(pathlib.Path(args.runs_dir), key, problem.digest)
+        placed += place_all(key, problem, PLACERS, found)
         eta_secs = (time.monotonic() - start_secs) / number * (len(keys) - number)
         print(f"[{number}/{len(keys)}] {key.folder} | {format_duration(eta_secs)} left", flush=True)
-    out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    made_by = provenance()
-    write_json(out / "provenance.json", made_by)
-    page = causes_markdown(placed, cut, against, made_by)
-    (out / "causes.md").write_text(page, encoding="utf-8")
-    write_causes_csv(out / "causes.csv", [*placed, *(each for each in cut if each not in placed)])
-    plot_causes(out / "causes.png", placed)
-    print(page)
+    write_table(causes_markdown(placed), pathlib.Path(args.out_dir, "causes.md"))
 
 
 if __name__ == "__main__":

@@ -3,37 +3,37 @@
 Builds each model at full size in a process of its own, computes what a step costs on a machine of
 the catalogue, and simulates it with everything on the first GPU, and on the CPU what has no kernel
 there. Prints a Markdown table beside the numbers that the papers print, and writes it with the
-reasons for the differences.
+reasons for the differences. table.json keeps what was counted: delete it when models change.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import pathlib
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.models.catalogue import MODELS, build_model
 from benchmarks.paper_tables.published import COLOCRL, find_published
+from benchmarks.table_file import write_table
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.catalogue import described_machine
-from tf_placer.machines.machine import MachineError
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = ["ModelCounts", "count_model", "main", "model_table"]
 
 _LIMIT_SECS = 3600.0
+_MACHINE = "1xK80"
 # The models of the only table of counts that there is.
 _PUBLISHED = {"rnnlm_2": "RNNLM", "nmt_2": "NMT", "inception_v3": "Inception-V3"}
 _REASONS: Mapping[str, str] = {
@@ -158,37 +158,35 @@ def _published(name: str, method: str, metric: str) -> str:
     return "" if found is None or found.value is None else f"{found.value:,.0f}"
 
 
-def _write_counts(name: str, machine: str, path: str) -> None:
+def _write_counts(name: str, path: str) -> None:
     """Counts one model, in a process of its own, and writes the counts."""
-    write_json(path, dataclasses.asdict(count_model(name, machine)))
+    write_json(path, dataclasses.asdict(count_model(name, _MACHINE)))
 
 
-def _count_all(args: argparse.Namespace, names: Sequence[str]) -> list[ModelCounts]:
+def _count_all(names: Sequence[str]) -> list[ModelCounts]:
     """Counts the models one after the other; says which could not be counted."""
-    counts = {}
+    counts = []
     with tempfile.TemporaryDirectory() as directory:
         paths = [os.path.join(directory, f"{name}.json") for name in names]
         calls = [
-            Call(_write_counts, (name, args.machine, path), _LIMIT_SECS)
+            Call(_write_counts, (name, path), _LIMIT_SECS)
             for name, path in zip(names, paths, strict=True)
         ]
-        for number, ended in enumerate(run_calls(calls, args.jobs), 1):
-            name = names[ended.index]
-            problem = "" if ended.problem is None else f": {ended.problem}"
-            print(f"[{number}/{len(names)}] {name}{problem}", file=sys.stderr, flush=True)
+        for ended in run_calls(calls, 1):
+            print(
+                f"{names[ended.index]}: {ended.problem or 'counted'}", file=sys.stderr, flush=True
+            )
             if ended.problem is None:
-                counts[name] = ModelCounts(**read_json(paths[ended.index]))
-    return [counts[name] for name in names if name in counts]
+                counts.append(ModelCounts(**read_json(paths[ended.index])))
+    return counts
 
 
-def _text(args: argparse.Namespace, counts: Sequence[ModelCounts], made: Mapping[str, Any]) -> str:
-    """Formats the table, what is assumed, and what made it."""
-    machine = described_machine(args.machine)
-    gpu = next(device for device in machine.devices if device.type == "GPU")
+def _page(counts: Sequence[ModelCounts], commit: str) -> str:
+    """Formats the table, what is assumed, and at which commit models were counted."""
     lines = [
-        f"Models of full size. Step and memory are computed: everything on one {gpu.model} of "
-        f"`{args.machine}`, and on the CPU what has no kernel there. Memory is what tensors hold "
-        "at once, without the fragmentation and the reserve of allocators.",
+        "Models of full size. Step and memory are computed: everything on one K80 of "
+        f"`{_MACHINE}`, and on the CPU what has no kernel there. Memory is what tensors hold at "
+        "once, without the fragmentation and the reserve of allocators.",
         "",
         model_table(counts),
         "",
@@ -206,39 +204,24 @@ def _text(args: argparse.Namespace, counts: Sequence[ModelCounts], made: Mapping
         *(f"- {MODELS[each.name].title}: {MODELS[each.name].note}" for each in counts),
         "",
     ]
-    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
-    return "\n".join([*lines, f"Command: `{made['command']}`", "", f"Versions: {versions}", ""])
+    return "\n".join([*lines, f"Counted at commit {commit}."])
 
 
 def main() -> None:
-    """Prints the table and writes it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default=",".join(MODELS), help="by comma (default: all)")
-    parser.add_argument("--machine", default="1xK80", help="of the catalogue (default 1xK80)")
-    parser.add_argument("--jobs", type=int, default=1, help="models at a time (default 1)")
-    parser.add_argument("--out_dir", default="benchmarks/results/models")
-    args = parser.parse_args()
-    names = args.models.split(",")
-    for name in names:
-        if name not in MODELS:
-            parser.error(f"no model {name!r}; there are: {', '.join(MODELS)}")
-    try:
-        described_machine(args.machine)
-    except MachineError as error:
-        parser.error(str(error))
-    counts = _count_all(args, names)
-    made = provenance()
-    text = _text(args, counts, made)
-    print(text)
-    out_dir = pathlib.Path(args.out_dir)
-    out_dir.mkdir(parents=True, exist_ok=True)
-    (out_dir / "table.md").write_text(text)
-    values = [dataclasses.asdict(each) for each in counts]
-    write_json(
-        out_dir / "table.json", {"format": 1, **made, "machine": args.machine, "models": values}
-    )
-    if len(counts) < len(names):
-        raise SystemExit(f"{len(names) - len(counts)} models could not be counted")
+    """Counts the models that are missing, prints the table and writes it."""
+    args = run_parser(__doc__, "models").parse_args()
+    path = pathlib.Path(args.out_dir, "table.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = read_json(path) if path.exists() else {"models": []}
+    counts = {each["name"]: ModelCounts(**each) for each in kept["models"]}
+    missing = [name for name in MODELS if name not in counts]
+    if missing and not args.only_kept:
+        counts |= {each.name: each for each in _count_all(missing)}
+        models = [dataclasses.asdict(each) for each in counts.values()]
+        kept = {"format": 1, **provenance(), "machine": _MACHINE, "models": models}
+        write_json(path, kept)
+    ordered = [counts[name] for name in MODELS if name in counts]
+    write_table(_page(ordered, kept["commit"]), path.parent / "table.md")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The tables of the papers: which model on which machine, which method, which placer that is here.
 
 References:
-    Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017, tables
-    1 and 2 and section 4.3. Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization
+    Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017, table 2
+    and section 4.3. Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization
     and Proximal Policy Optimization, NeurIPS 2018, table 1. Lan, Chen, Li, EAGLE: Expedited Device
     Placement with Automatic Grouping for Large Models, tables I to IV.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from benchmarks.paper_tables.published import COLOCRL, EAGLE, POST, Published, find_published
 
-__all__ = ["COUNT_ROWS", "COUNT_TABLE", "TABLES", "Column", "Gain", "PaperTable", "Row"]
+__all__ = ["TABLES", "Column", "Gain", "PaperTable", "Row"]
 
 _Options = tuple[tuple[str, str], ...]
 
@@ -310,16 +310,6 @@ _EAGLE_TABLES = (
         ),
     ),
 )
-
-COUNT_TABLE = "colocrl_1"
-"""The name of the table of counts, which needs no runs."""
-
-COUNT_ROWS: tuple[tuple[str, str], ...] = (
-    ("RNNLM", "rnnlm_2"),
-    ("NMT", "nmt_2"),
-    ("Inception-V3", "inception_v3"),
-)
-"""Its rows: the model as the paper prints it, and its name in the catalogue."""
 
 TABLES: Mapping[str, PaperTable] = {
     table.name: table for table in (_COLOCRL_2, _COLOCRL_LARGE, _POST_1, *_EAGLE_TABLES)

@@ -1,26 +1,17 @@
-"""The tables of the papers with ours beside what was published, in Markdown and CSV."""
+"""The tables of the papers with ours beside what was published."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from benchmarks.harness.found_steps import best_secs, seconds, step_text
 from benchmarks.harness.placement_runs import Run
 from benchmarks.paper_tables.published import Published
 from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
 from tf_placer.text.markdown import markdown_table
 
-__all__ = [
-    "Cell",
-    "Cells",
-    "bound_secs",
-    "seconds",
-    "table_cells",
-    "table_markdown",
-    "write_table_csv",
-]
+__all__ = ["Cell", "table_cells", "table_markdown"]
 
 _OUT_OF_MEMORY = "OOM"
 
@@ -40,25 +31,12 @@ class Cell:
     @property
     def best_secs(self) -> float | None:
         """The fastest step of all seeds; None if there is none."""
-        best = [run.found.best_secs for run in self.runs if run.found is not None]
-        return min((secs for secs in best if secs is not None), default=None)
+        return best_secs(self.runs)
 
     @property
     def published_secs(self) -> float | None:
         """The printed step; None if nothing was printed or it was out of memory."""
         return None if self.published is None else self.published.value
-
-    @property
-    def state(self) -> str:
-        """One of "found", "out of memory", "no answer in time", "failed" and "none"."""
-        if self.best_secs is not None:
-            return "found"
-        if not self.runs:
-            return "none"
-        found = [run.found for run in self.runs if run.found is not None]
-        if not found:
-            return "failed"
-        return "out of memory" if any(each.samples for each in found) else "no answer in time"
 
     @property
     def cut_samples(self) -> int | None:
@@ -68,11 +46,7 @@ class Cell:
 
     def text(self) -> str:
         """Ours, and what was published in brackets: "0.895 (1.57)"."""
-        best_secs = self.best_secs
-        if best_secs is not None:
-            ours = seconds(best_secs)
-        else:
-            ours = _OUT_OF_MEMORY if self.state == "out of memory" else self.state
+        ours = step_text(self.runs)
         if self.cut_samples is not None:
             ours += " †"
         return ours if self.published is None else f"{ours} ({_printed(self.published)})"
@@ -80,11 +54,6 @@ class Cell:
 
 Cells = Sequence[Mapping[str, Cell]]
 """For each row of a table, the cell by the title of the column."""
-
-
-def seconds(secs: float) -> str:
-    """Seconds with three digits: "0.0671", "12.3"."""
-    return f"{secs:#.3g}".removesuffix(".")
 
 
 def table_cells(
@@ -108,22 +77,12 @@ def table_cells(
     ]
 
 
-def bound_secs(cells: Iterable[Cell]) -> float | None:
-    """Finds the lower bound of some cells, the least of several; None if none is known.
-
-    The bounds of one model differ because finer groups can be placed better.
-    """
-    bounds = [run.lower_bound_secs for cell in cells for run in cell.runs]
-    return min((secs for secs in bounds if secs is not None), default=None)
-
-
-def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
+def table_markdown(table: PaperTable, cells: Cells) -> str:
     """Formats a page with the table.
 
     Args:
         table: which table.
         cells: for each row, the cell by the title of the column.
-        footer: what made it.
     """
     headers = ["model", "GPUs", *(column.title for column in table.columns)]
     headers += ["fastest baseline", "lower bound", "fastest / bound"]
@@ -138,7 +97,7 @@ def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
             if cell.best_secs is not None and cell.best_secs == fastest_secs:
                 text = text.replace(seconds(fastest_secs), f"**{seconds(fastest_secs)}**", 1)
             line.append(text)
-        bound = bound_secs(of_row.values())
+        bound = _bound_secs(of_row.values())
         ratio = None if fastest_secs is None or not bound else fastest_secs / bound
         line.append(_fastest_baseline(table, of_row))
         line.append("" if bound is None else seconds(bound))
@@ -158,58 +117,16 @@ def table_markdown(table: PaperTable, cells: Cells, footer: str) -> str:
         *([table.note] if table.note else []),
         markdown_table(headers, lines, alignment),
     ]
-    parts += _remarks(table, cells)
-    return "\n\n".join([*parts, footer]) + "\n"
+    return "\n\n".join([*parts, *_remarks(table, cells)])
 
 
-def write_table_csv(path: pathlib.Path, table: PaperTable, cells: Cells) -> None:
-    """Writes a line for each cell.
+def _bound_secs(cells: Iterable[Cell]) -> float | None:
+    """Finds the lower bound of some cells, the least of several; None if none is known.
 
-    Args:
-        path: where to.
-        table: which table.
-        cells: for each row, the cell by the title of the column.
-
-    Raises:
-        OSError: it cannot be written.
+    The bounds of one model differ because finer groups can be placed better.
     """
-    lines = [
-        _csv_line(table, row, column, of_row[column.title])
-        for row, of_row in zip(table.rows, cells, strict=True)
-        for column in table.columns
-    ]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
-
-
-def _csv_line(table: PaperTable, row: Row, column: Column, cell: Cell) -> dict[str, object]:
-    placer, options = column.placer_for(row) or ("", ())
-    printed = cell.published
-    found = [run.found for run in cell.runs if run.found is not None]
-    return {
-        "table": table.name,
-        "title": row.title,
-        "model": row.model,
-        "machine": row.machine,
-        "method": column.title,
-        "placer": placer,
-        "options": " ".join(f"{name}={value}" for name, value in options),
-        "seeds": " ".join(str(run.key.seed) for run in cell.runs),
-        "published_secs": printed and printed.value,
-        "published_out_of_memory": printed and printed.out_of_memory,
-        "published_note": printed and printed.note,
-        "ours_secs": cell.best_secs,
-        "state": cell.state,
-        "samples": sum(each.samples for each in found),
-        "failures": sum(each.failures or 0 for each in found),
-        "ended_by": " ".join(sorted({each.ended for each in found})),
-        "search_secs": round(sum(each.search_secs for each in found), 3),
-        "lower_bound_secs": bound_secs([cell]),
-        "problem_digest": " ".join(sorted({run.problem_digest[:12] for run in cell.runs})),
-        "message": " ".join(run.failure for run in cell.runs if run.failure),
-    }
+    bounds = [run.lower_bound_secs for cell in cells for run in cell.runs]
+    return min((secs for secs in bounds if secs is not None), default=None)
 
 
 def _printed(published: Published) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
-from tf_placer.simulation.step_report import StepReport, step_report
+from tf_placer.simulation.step_report import step_report
 
 __all__ = ["Cause", "StepCauses", "break_even_factor", "step_causes", "with_slower_links"]
 
@@ -53,9 +53,6 @@ class StepCauses:
         chain_secs: the longest chain of operations on the devices that they are on, if neither
             transfers nor other operations hold it up.
         on_cpu: whether the larger of the last two is, for the most part, the work of a CPU.
-        path_needed: share of the critical path in operations whose result comes next.
-        path_busy: share of it in operations that keep a device busy that something waits for.
-        path_sent: share of it in transfers.
         busy: for each device, the share of the step in which it works.
         sent_bytes: what goes from device to device.
         num_transfers: how many tensors and signals do.
@@ -70,9 +67,6 @@ class StepCauses:
     busiest_secs: float
     chain_secs: float
     on_cpu: bool
-    path_needed: float
-    path_busy: float
-    path_sent: float
     busy: Sequence[float]
     sent_bytes: int
     num_transfers: int
@@ -140,7 +134,6 @@ def step_causes(problem: PlacementProblem, placement: np.ndarray, bound_secs: fl
         secs = sum(item.secs for item in chain.critical_path if item.device in cpu_names)
         on_cpu = secs > chain.step_secs / 2
     fullest = max(report.devices, key=lambda device: device.peak_bytes / device.memory_bytes)
-    needed, busy, sent = _path_shares(report)
     return StepCauses(
         step_secs=report.step_secs,
         bound_secs=float(bound_secs),
@@ -149,9 +142,6 @@ def step_causes(problem: PlacementProblem, placement: np.ndarray, bound_secs: fl
         busiest_secs=float(work_secs[busiest]),
         chain_secs=chain.step_secs,
         on_cpu=on_cpu,
-        path_needed=needed,
-        path_busy=busy,
-        path_sent=sent,
         busy=[_share(device.busy_secs, report.step_secs) for device in report.devices],
         sent_bytes=int(trace.transfers.bytes.sum()),
         num_transfers=len(trace.transfers.tensors),
@@ -178,7 +168,7 @@ def with_slower_links(problem: PlacementProblem, factor: float) -> PlacementProb
 
 
 def break_even_factor(
-    problem: PlacementProblem, placement: np.ndarray, other: np.ndarray, ratio: float = 1.0
+    problem: PlacementProblem, placement: np.ndarray, other: np.ndarray
 ) -> float | None:
     """Finds how many times longer transfers may take until another placement is as fast.
 
@@ -186,7 +176,6 @@ def break_even_factor(
         problem: what is placed.
         placement: int32 [num_groups], the faster placement.
         other: int32 [num_groups], the other one.
-        ratio: until the step of the first is so many times that of the other.
 
     Returns:
         The factor within 1 %; infinite if 10,000 times are not enough; None if it is so already.
@@ -195,7 +184,7 @@ def break_even_factor(
     def is_faster(factor: float) -> bool:
         simulator = Simulator(with_slower_links(problem, factor), memory=False, threads=1)
         secs = simulator.simulate(np.stack([placement, other])).step_secs
-        return bool(secs[0] < ratio * secs[1])
+        return bool(secs[0] < secs[1])
 
     if not is_faster(1.0):
         return None
@@ -208,24 +197,6 @@ def break_even_factor(
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if is_faster(middle) else (low, middle)
     return low
-
-
-def _path_shares(report: StepReport) -> tuple[float, float, float]:
-    """Shares of the critical path: operations needed, devices kept busy, transfers."""
-    needed_secs = busy_secs = sent_secs = 0.0
-    path = report.critical_path
-    for item, after in zip(path, [*path[1:], None], strict=True):
-        if item.kind != "compute":
-            sent_secs += item.secs
-        elif after is not None and after.waited_for == "device":
-            busy_secs += item.secs
-        else:
-            needed_secs += item.secs
-    return (
-        _share(needed_secs, report.step_secs),
-        _share(busy_secs, report.step_secs),
-        _share(sent_secs, report.step_secs),
-    )
 
 
 def _is_cpu(problem: PlacementProblem, device: int) -> bool:

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ __all__ = [
     "PaperProblem",
     "ProblemKey",
     "make_problems",
-    "problem_digest",
     "problem_path",
     "read_paper_problem",
     "write_parts",
@@ -99,17 +98,12 @@ class PaperProblem:
 def make_problems(
     keys: Iterable[ProblemKey],
     problems_dir: str | os.PathLike[str],
-    *,
-    jobs: int = 1,
-    report: Callable[[str], None] = print,
 ) -> dict[str, str]:
-    """Makes the problems that are not there yet, each model in a process of its own.
+    """Makes the problems that are not there yet, each model in a process of its own; prints which.
 
     Args:
         keys: which problems.
         problems_dir: where their folders go.
-        jobs: models to make at a time; one of full size takes some GiB of memory.
-        report: is told what was made.
 
     Returns:
         What went wrong, one sentence by the name of each model that could not be made.
@@ -128,13 +122,15 @@ def make_problems(
     sizes = sorted({(key.model, key.small) for key in missing})
     keys_of = [[key for key in missing if (key.model, key.small) == size] for size in sizes]
     calls = [Call(_make_model, (own, os.fspath(problems_dir)), _LIMIT_SECS) for own in keys_of]
-    for number, ended in enumerate(run_calls(calls, jobs), 1):
+    for number, ended in enumerate(run_calls(calls, jobs=1), 1):
         model, small = sizes[ended.index]
         places = ", ".join(sorted({key.machine for key in keys_of[ended.index]}))
-        report(f"[{number}/{len(sizes)}] costs of {model}{' (small)' * small} on {places}")
+        print(
+            f"[{number}/{len(sizes)}] costs of {model}{' (small)' * small} on {places}", flush=True
+        )
         if ended.problem is not None:
             failures[model] = f"the problems of {model} could not be made: {ended.problem}"
-            report(failures[model])
+            print(failures[model], flush=True)
     return failures
 
 
@@ -158,16 +154,6 @@ def read_paper_problem(key: ProblemKey, problems_dir: str | os.PathLike[str]) ->
 def problem_path(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> pathlib.Path:
     """Names the problem file of a problem that `make_problems` made."""
     return pathlib.Path(problems_dir, key.folder, _PROBLEM)
-
-
-def problem_digest(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> str:
-    """Reads the digest of a problem that `make_problems` made.
-
-    Raises:
-        OSError, ValueError: it is not there, or not whole.
-    """
-    digest: str = read_json(pathlib.Path(problems_dir, key.folder, _ABOUT))["digest"]
-    return digest
 
 
 def write_parts(

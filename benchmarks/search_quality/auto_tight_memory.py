@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import optimize, sparse
 
-from benchmarks.harness.numbered_runs import NumberedRun, in_ranges, run_command
+from benchmarks.search_quality.random_problems import in_ranges, run_command
 from benchmarks.search_quality.random_steps import random_step
 from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -26,6 +26,7 @@ from tf_placer.text.markdown import markdown_table
 
 __all__ = ["TightRun", "main", "packed_placement", "run_one", "table_of_runs", "tight_problem"]
 
+_SEED = 0
 _GROUPS = (10, 400)
 _DEVICES = (2, 8)
 _FULL = (0.85, 0.98)
@@ -39,10 +40,11 @@ _ENDS = (20, 60, 150, _GROUPS[1])
 
 
 @dataclasses.dataclass(frozen=True)
-class TightRun(NumberedRun):
+class TightRun:
     """What a search of one problem came to.
 
     Attributes:
+        number: which problem.
         groups: how many groups it has.
         devices: how many devices.
         full: the share of all memory that the weights fill.
@@ -55,6 +57,7 @@ class TightRun(NumberedRun):
         search_secs: what the search took.
     """
 
+    number: int
     groups: int
     devices: int
     full: float
@@ -65,6 +68,11 @@ class TightRun(NumberedRun):
     start_fits: bool
     excess_bytes: int
     search_secs: float
+
+    @property
+    def key(self) -> int:
+        """Which run it is."""
+        return self.number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -176,22 +184,20 @@ def _integer_program(
 
 
 def run_one(
-    seed: int,
     number: int,
-    max_secs: float,
+    max_secs: float = 2.0,
     max_simulated: float = np.inf,
     max_groups: int = _GROUPS[1],
 ) -> TightRun:
     """Draws a random problem that something fits, and has "auto" search it.
 
     Args:
-        seed: of all problems.
         number: which problem.
         max_secs: of the search.
         max_simulated: of the search.
         max_groups: the most groups of the problem.
     """
-    random = np.random.default_rng([seed, number])
+    random = np.random.default_rng([_SEED, number])
     drawn = 0
     packed = None
     while packed is None:
@@ -252,15 +258,7 @@ def _page(runs: Sequence[TightRun]) -> str:
 
 def main() -> None:
     """Runs what has not run yet, and writes the table."""
-    run_command(
-        "auto_tight_memory",
-        (__doc__ or "").splitlines()[0],
-        TightRun,
-        200,
-        run_one,
-        lambda run: f"{run.excess_bytes:,} bytes too many" if run.excess_bytes else "",
-        _page,
-    )
+    run_command("auto_tight_memory", __doc__, TightRun, 200, run_one, _page)
 
 
 if __name__ == "__main__":

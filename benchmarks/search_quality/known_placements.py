@@ -1,50 +1,37 @@
-"""How good the placements are that placers find where a good one is known, by size and by time.
+"""How good the placements are that "auto" finds where a good one is known, by size and by time.
 
-Every problem of `benchmarks.problems.known` is searched by every placer, for each number of
-seconds on the clock, with all cores. What is done is kept in `--out_dir`, so the benchmark goes on
-where it stopped.
+Every problem of `benchmarks.problems.known` is searched for each number of seconds on the clock,
+with all cores. What is done is kept in `--out_dir`, so the benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import functools
 import itertools
 import math
 import os
 import pathlib
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import geometric_mean
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.harness.numbered_runs import read_runs, write_runs
-from benchmarks.harness.pictures import save_picture
-from benchmarks.harness.provenance import provenance
-from benchmarks.harness.run_placers import check_placer, make_run_placer
-from benchmarks.harness.timed_auto import timed_auto
-from benchmarks.harness.timed_search import Found, SearchBudget, timed_search
+from benchmarks.harness.arguments import run_parser
+from benchmarks.harness.csv_runs import kept_or_run
+from benchmarks.harness.timed_search import SearchBudget, timed_auto
 from benchmarks.problems.known import FAMILIES, KnownProblem, known_problem
-from benchmarks.problems.paper import PaperProblem
-from tf_placer.placers import AUTO, PLACERS, is_learned
-from tf_placer.problem.problem_groups import group_graph, legal_devices
+from benchmarks.table_file import write_table
+from tf_placer.placers import AUTO
+from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.markdown import markdown_table
 
-__all__ = [
-    "KnownRun",
-    "draw_growth",
-    "known_secs",
-    "main",
-    "quality_table",
-    "run_one",
-    "size_table",
-]
+__all__ = ["KnownRun", "known_secs", "main", "quality_table", "run_one", "size_table"]
 
+_SIZES = (1000, 4000, 20_000, 96_000)
+_TIMES, _SEEDS = (5.0, 15.0, 60.0), (0,)
 _WITHIN = 1.02
 
 
@@ -82,9 +69,9 @@ class KnownRun:
     simulated: int
 
     @property
-    def key(self) -> tuple[str, int, str, float, int]:
+    def key(self) -> tuple[int, float, int, str]:
         """Which run it is."""
-        return self.family, self.size, self.placer, self.max_secs, self.seed
+        return self.seed, self.max_secs, self.size, self.family
 
 
 def known_secs(known: KnownProblem) -> float:
@@ -93,95 +80,75 @@ def known_secs(known: KnownProblem) -> float:
     return float(simulator.simulate(known.placement[None]).step_secs[0])
 
 
-def run_one(family: str, size: int, placer: str, max_secs: float, seed: int) -> KnownRun:
-    """Has a placer search a problem, on all cores.
+def run_one(key: tuple[int, float, int, str]) -> KnownRun:
+    """Has "auto" search a problem, on all cores.
 
     Args:
-        family: of the problem.
-        size: about how many operations.
-        placer: its name.
-        max_secs: seconds on the clock.
-        seed: of the problem and of the placer.
+        key: the seed of problem and search, its seconds on the clock, about how many operations,
+            and the family.
 
     Raises:
-        ImportError, OSError: something that the placer needs is not installed.
-        ValueError: there is no such family or placer, or a number is out of range.
+        ValueError: there is no such family, or a number is out of range.
     """
-    check_placer(placer, {})
+    seed, max_secs, size, family = key
     known = known_problem(family, size, seed)
     fastest_secs = known_secs(known)
     start_secs = time.monotonic()
-    problem = PaperProblem(
-        groups=group_graph(known.problem),
-        legal=legal_devices(known.problem),
-        problem=known.problem,
-        digest="",
-        num_graph_operations=known.problem.num_operations,
-    )
+    groups = group_graph(known.problem)
     preparing_secs = time.monotonic() - start_secs
-    budget = SearchBudget(max_secs, is_wall=True)
-    if placer == AUTO:
-        found = timed_auto(problem, budget, seed=seed)
-    else:
-        make = functools.partial(make_run_placer, placer, {}, family, problem, seed=seed)
-        found = timed_search(known.problem, make, budget)
+    found = timed_auto(known.problem, groups, SearchBudget(max_secs, is_wall=True), seed=seed)
     took_secs = time.monotonic() - start_secs
+    reached = (secs for _, secs, best in found.curve if best <= _WITHIN * fastest_secs)
     return KnownRun(
         family=family,
         size=size,
-        placer=placer,
+        placer=AUTO,
         max_secs=max_secs,
         seed=seed,
         operations=known.problem.num_operations,
         bound_secs=float(lower_bounds(known.problem).step_secs),
         known_secs=fastest_secs,
         ratio=(found.best_secs or math.inf) / fastest_secs,
-        within_secs=preparing_secs + _secs_until(found, _WITHIN * fastest_secs),
+        within_secs=preparing_secs + next(reached, math.inf),
         took_secs=round(took_secs, 2),
         simulated=found.samples,
     )
 
 
-def _secs_until(found: Found, step_secs: float) -> float:
-    """Finds when a step that is short enough was found."""
-    return next((secs for _, secs, best in found.curve if best <= step_secs), math.inf)
-
-
 def quality_table(runs: Sequence[KnownRun]) -> str:
     """Tabulates the steps that were found by the known ones, in Markdown.
 
-    There is a row for each family and size, and a column for each placer and time.
+    There is a row for each family and size, and a column for each time.
     """
-    columns = sorted({(run.placer != AUTO, run.placer, run.max_secs) for run in runs})
+    times = sorted({run.max_secs for run in runs})
+
+    def cells(some: Sequence[KnownRun], mean_of: Callable[[list[float]], float]) -> list[str]:
+        of_times = [[run.ratio for run in some if run.max_secs == secs] for secs in times]
+        return [f"{mean_of(ratios):.3f}" if ratios else "" for ratios in of_times]
+
     rows = []
-    for family, size in _in_order((run.family, run.size) for run in runs):
+    for size, family in itertools.product(sorted({run.size for run in runs}), FAMILIES):
         some = [run for run in runs if (run.family, run.size) == (family, size)]
-        cells = [_cell(some, placer, secs) for _, placer, secs in columns]
-        bound = geometric_mean([run.known_secs / run.bound_secs for run in some])
-        rows.append([family, f"{some[0].operations:,}", f"{bound:.3f}", *cells])
-    every = [_cell(runs, placer, secs) for _, placer, secs in columns]
-    worst = [
-        f"{max(run.ratio for run in runs if (run.placer, run.max_secs) == (placer, secs)):.3f}"
-        for _, placer, secs in columns
-    ]
-    rows += [["all", "", "", *every], ["worst", "", "", *worst]]
-    headers = [f"{placer} {secs:g} s" for _, placer, secs in columns]
-    return markdown_table(
-        ["family", "operations", "known / bound", *headers], rows, "lrr" + "r" * len(columns)
-    )
+        if some:
+            bound = geometric_mean([run.known_secs / run.bound_secs for run in some])
+            about = [family, f"{some[0].operations:,}", f"{bound:.3f}"]
+            rows.append([*about, *cells(some, geometric_mean)])
+    rows += [["all", "", "", *cells(runs, geometric_mean)], ["worst", "", "", *cells(runs, max)]]
+    headers = ["family", "operations", "known / bound", *(f"{AUTO} {secs:g} s" for secs in times)]
+    return markdown_table(headers, rows, "lrr" + "r" * len(times))
 
 
 def size_table(runs: Sequence[KnownRun]) -> str:
-    """Tabulates what "auto" found, by size and time, over all families, in Markdown.
+    """Tabulates what was found by size and time, over all families, in Markdown.
 
     The steps by the known ones (geometric mean and longest) and by the lower bound, on how many
     problems, and after which seconds, one was at most 2 % longer than the known one, and how long
     the longest search took.
     """
     rows = []
-    for size, max_secs, some in _searches_of_auto(runs):
-        secs = [run.within_secs for run in some]
-        reached = sum(map(math.isfinite, secs))
+    for size, max_secs in sorted({(run.size, run.max_secs) for run in runs}):
+        some = [run for run in runs if (run.size, run.max_secs) == (size, max_secs)]
+        secs = sorted(run.within_secs for run in some)
         rows.append(
             [
                 f"{size:,}",
@@ -189,8 +156,11 @@ def size_table(runs: Sequence[KnownRun]) -> str:
                 f"{geometric_mean([run.ratio for run in some]):.3f}",
                 f"{max(run.ratio for run in some):.3f}",
                 f"{geometric_mean([r.ratio * r.known_secs / r.bound_secs for r in some]):.3f}",
-                f"{reached} of {len(some)}",
-                *(f"{each:.1f} s" if math.isfinite(each) else "-" for each in _typical(secs)),
+                f"{sum(map(math.isfinite, secs))} of {len(some)}",
+                *(
+                    f"{each:.1f} s" if math.isfinite(each) else "-"
+                    for each in (secs[len(secs) // 2], secs[-1])
+                ),
                 f"{max(run.took_secs for run in some):.1f} s",
             ]
         )
@@ -199,112 +169,22 @@ def size_table(runs: Sequence[KnownRun]) -> str:
     return markdown_table(headers, rows, "r" * len(headers))
 
 
-def draw_growth(runs: Sequence[KnownRun], path: str | os.PathLike[str]) -> None:
-    """Draws after how many seconds "auto" was within 2 % of the known steps, by size.
-
-    A line for each time that searches had: the median over all problems, and dashed the last.
-    Without matplotlib, there is no picture.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        print("no picture: pip install 'tf_placer[report]'")
-        return
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    every = _searches_of_auto(runs)
-    for number, max_secs in enumerate(sorted({max_secs for _, max_secs, _ in every})):
-        searches = [(size, some) for size, secs, some in every if secs == max_secs]
-        sizes = [size for size, _ in searches]
-        typical = [_typical([run.within_secs for run in some]) for _, some in searches]
-        medians, lasts = zip(*typical, strict=True)
-        color, of_searches = f"C{number}", f"searches of {max_secs:g} s"
-        axes.plot(sizes, medians, ".-", color=color, label=f"median, {of_searches}")
-        axes.plot(sizes, lasts, ".--", color=color, label=f"last, {of_searches}")
-    axes.set(xscale="log", yscale="log", xlabel="operations")
-    axes.set_ylabel(f"seconds until at most {_WITHIN - 1.0:.0%} above the known step")
-    axes.legend()
-    save_picture(figure, path)
-
-
-def _searches_of_auto(runs: Sequence[KnownRun]) -> list[tuple[int, float, list[KnownRun]]]:
-    """Lists sizes and times in order, each with the runs of "auto"."""
-    own = [run for run in runs if run.placer == AUTO]
-    return [
-        (size, secs, [run for run in own if (run.size, run.max_secs) == (size, secs)])
-        for size, secs in sorted({(run.size, run.max_secs) for run in own})
-    ]
-
-
-def _typical(secs: Sequence[float]) -> tuple[float, float]:
-    """Picks the median and the last."""
-    ordered = sorted(secs)
-    return ordered[len(ordered) // 2], ordered[-1]
-
-
-def _cell(runs: Sequence[KnownRun], placer: str, max_secs: float) -> str:
-    ratios = [run.ratio for run in runs if (run.placer, run.max_secs) == (placer, max_secs)]
-    return f"{geometric_mean(ratios):.3f}" if ratios else ""
-
-
-def _in_order(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    names = list(FAMILIES)
-    return sorted(set(pairs), key=lambda pair: (pair[1], names.index(pair[0])))
-
-
 def main() -> None:
     """Makes the runs that are missing, and writes the tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    simple = [name for name in PLACERS if not is_learned(name)]
-    parser.add_argument("--families", default=",".join(FAMILIES), help="by comma (default: all)")
-    parser.add_argument("--sizes", default="1000,4000,20000,96000", help="operations, by comma")
-    parser.add_argument(
-        "--placers", default=",".join(simple), help="by comma (default: all that do not learn)"
-    )
-    parser.add_argument("--max_secs", default="15", help="of a search, by comma (default 15)")
-    parser.add_argument("--seeds", type=int, default=1, help="how many (default 1)")
-    parser.add_argument("--out_dir", default="benchmarks/results/known_placements")
+    parser = run_parser(__doc__, "known_placements")
     args = parser.parse_args()
+    keys = list(itertools.product(_SEEDS, _TIMES, _SIZES, FAMILIES))
     out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    kept = {run.key: run for run in read_runs(KnownRun, out / "runs.csv")}
-    wanted = [
-        (family, int(size), placer, float(secs), seed)
-        for seed, secs, placer, size, family in itertools.product(
-            range(args.seeds),
-            args.max_secs.split(","),
-            args.placers.split(","),
-            args.sizes.split(","),
-            args.families.split(","),
-        )
-    ]
-    missing = [key for key in wanted if key not in kept]
-    for number, key in enumerate(missing, 1):
-        try:
-            kept[key] = run = run_one(*key)
-        except (ImportError, OSError, ValueError) as error:
-            parser.error(f"{key[2]} on {key[0]}: {error}")
-        write_runs(KnownRun, out / "runs.csv", list(kept.values()))
-        line = f"{number}/{len(missing)}: {run.placer} on {run.family} of {run.operations:,}"
-        print(f"{line}: {run.ratio:.4f}", file=sys.stderr, flush=True)
-    runs = [kept[key] for key in wanted]
-    made_by = provenance()
+    runs = kept_or_run(KnownRun, out / "runs.csv", keys, run_one, only_kept=args.only_kept)
     text = (
         f"# Placements found beside known ones\n\n{quality_table(runs)}\n\nThe fastest simulated "
         "step that was found by that of the known placement; geometric means. Known / bound: the "
         f"known step by the lower bound.\n\n{size_table(runs)}\n\nThe steps that `auto` found by "
         "the known ones and by the lower bound, all families together; on how many problems, and "
         "after which time, it found one that is at most 2 % longer than the known one; longest "
-        f"search: everything included. Made by `{made_by['command']}` at commit "
-        f"{made_by['commit'] or 'unknown'} on {made_by['processor']}, {made_by['cores']} cores."
+        f"search: everything included."
     )
-    print(text)
-    (out / "table.md").write_text(text + "\n")
-    if any(run.placer == AUTO for run in runs):
-        draw_growth(runs, out / "growth.png")
+    write_table(text, out / "table.md")
 
 
 if __name__ == "__main__":

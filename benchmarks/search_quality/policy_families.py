@@ -22,11 +22,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.kept_runs import KeptRuns
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_placers import make_run_placer
 from benchmarks.harness.timed_search import SearchBudget, timed_search
 from benchmarks.problems.paper import PaperProblem, ProblemKey, read_paper_problem
 from benchmarks.search_quality.policy_training import FAMILIES
+from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 
 __all__ = ["families_markdown", "main"]
@@ -34,12 +34,12 @@ __all__ = ["families_markdown", "main"]
 _AT_ONCE, _LEARNING = 16, 200
 _COLUMNS = ("expert", "at once", "after 200 samples", "untrained, 200 samples")
 _LIMIT_SECS = 600.0
+_AUTO_RUNS = "benchmarks/results/comparison/60-core-secs_runs.jsonl.gz"
 
 
 def families_markdown(
     found: Mapping[tuple[str, str], Sequence[float | None]],
     auto: Mapping[str, float],
-    made_by: str,
 ) -> str:
     """Makes the page.
 
@@ -47,7 +47,6 @@ def families_markdown(
         found: by family and problem, the fastest steps in seconds in the order of the columns; None
             where nothing fitted.
         auto: the fastest step that `auto` found, by problem.
-        made_by: line about what made it.
     """
     rows = []
     fitted: list[list[float]] = []
@@ -71,9 +70,6 @@ def families_markdown(
             "nothing fitted. The last line has geometric means.",
             "",
             markdown_table(headers, rows, "ll" + "r" * (len(headers) - 2)),
-            "",
-            made_by,
-            "",
         ]
     )
 
@@ -84,10 +80,9 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1000, help="of each policy (default 1000)")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems")
     parser.add_argument("--weights_dir", default="runs/policies", help="for policies")
-    parser.add_argument("--auto", default="benchmarks/results/comparison", help="kept runs of auto")
     parser.add_argument("--out_dir", default="benchmarks/results/policy_families")
     args = parser.parse_args()
-    kept = KeptRuns(pathlib.Path(args.auto, "60-core-secs_runs.jsonl.gz"))
+    kept = KeptRuns(_AUTO_RUNS)
     found: dict[tuple[str, str], list[float | None]] = {}
     auto: dict[str, float] = {}
     for family, texts in FAMILIES.items():
@@ -106,17 +101,8 @@ def main() -> None:
             )
             found[family, text] = _placed(model, problem, str(weights))
             print(family, text, found[family, text], flush=True)
-    by = provenance()
-    versions = ", ".join(f"{name} {version}" for name, version in by["versions"].items())
-    made_by = (
-        f"Made by `{by['command']}` at commit {by['commit'] or 'unknown'} with {versions}; "
-        f"{args.updates} updates of each policy, seed 0."
-    )
-    out = pathlib.Path(args.out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    page = families_markdown(found, auto, made_by)
-    (out / "families.md").write_text(page, encoding="utf-8")
-    print(page)
+    page = f"{families_markdown(found, auto)}\n\n{args.updates} updates of each policy, seed 0."
+    write_table(page, pathlib.Path(args.out_dir, "families.md"))
 
 
 def _trained_without(family: str, args: argparse.Namespace) -> pathlib.Path:

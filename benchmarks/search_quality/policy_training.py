@@ -45,6 +45,7 @@ HELD_OUT = ("language models", "transformers", "nasnet")
 """The families that the shipped policy has not seen."""
 
 _SHIPPED = "tf_placer/placers/learned/data/graph_neural.weights.h5"
+_GENERATED = 20
 _GENERATED_GROUPS, _GENERATED_DEVICES = (20, 150), (2, 8)
 
 
@@ -85,11 +86,7 @@ def main() -> None:
         default=",".join(HELD_OUT),
         help="families that are not seen, by comma (default: %(default)s)",
     )
-    parser.add_argument(
-        "--generated", type=int, default=20, help="how many generated steps (default 20)"
-    )
     parser.add_argument("--updates", type=int, default=2000, help="default 2000")
-    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     parser.add_argument("--runs_dir", default="runs/tables", help="for problems")
     parser.add_argument("--output", default=_SHIPPED, help="default: %(default)s")
     args = parser.parse_args()
@@ -101,12 +98,12 @@ def main() -> None:
     if failures := make_problems(keys, problems_dir):
         sys.exit("\n".join(failures.values()))
     problems = [problem_path(key, problems_dir) for key in keys]
-    problems += [_generated(number, problems_dir) for number in range(args.generated)]
+    problems += [_generated(number, problems_dir) for number in range(_GENERATED)]
     pathlib.Path(args.output).parent.mkdir(parents=True, exist_ok=True)
     tf_placer(
         [
             *("pretrain", "--problems", *map(str, problems), "--output", args.output),
-            *("--updates", str(args.updates), "--seed", str(args.seed)),
+            *("--updates", str(args.updates), "--seed", "0"),
         ]
     )
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 # TensorFlow and NumPy are imported only where inputs are made, in a process of their own: Linux
 # counts what a process holds when it starts a command as memory of the command.
-from benchmarks.harness.numbered_runs import read_runs, write_runs
+from benchmarks.harness.csv_runs import read_runs, write_runs
 from benchmarks.harness.provenance import commit
 from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table

@@ -3,7 +3,7 @@ import heapq
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from benchmarks.distributed.planning import plan, samples_between, slowest_share
+from benchmarks.distributed.planning import plan, slowest_share
 
 
 def played(controllers, batch_size, updates, *, slowest_secs, learn_secs, apply_secs):
@@ -54,14 +54,6 @@ class PlanningTest(parameterized.TestCase):
         costs = {"trial_secs": 10.0, "slowest": 1.2, "learn_secs": 1.0, "apply_secs": apply_secs}
         found = plan(controllers * size, size, updates * size, **costs)
         self.assertLess(abs(found.wall_secs / secs - 1.0), 0.02)
-
-    def test_what_is_not_known_of_many_controllers_is_a_span(self):
-        self.assertEqual(samples_between(0, 100.0, 120.0, 4), (100.0, 100.0))
-        self.assertEqual(samples_between(2, 100.0, 120.0, 4), (100.0, 120.0))
-        self.assertEqual(samples_between(4, 100.0, 120.0, 4), (120.0, 120.0))
-        # As many samples, or as many batches of each.
-        self.assertEqual(samples_between(40, 100.0, 120.0, 4), (120.0, 1200.0))
-        self.assertEqual(samples_between(1, 100.0, 90.0, 1), (90.0, 90.0))
 
     def test_the_slowest_of_a_batch_takes_so_much_longer(self):
         self.assertAlmostEqual(slowest_share([1.0, 3.0, 2.0, 2.0, 9.0], 2), 5.0 / 4.0)

@@ -8,7 +8,6 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks.harness.run_placers import (
-    check_placer,
     make_run_placer,
     run_granularity,
     uses_seed,
@@ -33,9 +32,6 @@ class RunPlacersTest(absltest.TestCase):
     def test_a_single_gpu_gets_all_but_what_must_be_elsewhere(self):
         self.assertEqual(_proposed("single_gpu"), [[0, 1, 1, 1, 1, 1]])
 
-    def test_a_placer_of_the_registry_is_made(self):
-        self.assertLen(_proposed("single_device", problem=_problem("chain")), 2)
-
     def test_the_experts_of_a_model_are_those_of_its_rules(self):
         rules = {"a": np.array([0, 1, 2, 1, 1, 1]), "b": np.array([0, 2, 2, 2, 2, 2])}
         with mock.patch.object(experts, "expert_placements", return_value=rules):
@@ -43,25 +39,6 @@ class RunPlacersTest(absltest.TestCase):
             self.assertEqual(_proposed("model_expert", {"rule": "b"}), [rules["b"].tolist()])
             with self.assertRaisesRegex(ValueError, "no rule 'c' for rnnlm_2; there are a, b"):
                 _proposed("model_expert", {"rule": "c"})
-
-    def test_a_model_without_experts_is_an_error(self):
-        with (
-            mock.patch.object(experts, "expert_placements", return_value={}),
-            self.assertRaisesRegex(ValueError, "nobody has a rule for rnnlm_2"),
-        ):
-            _proposed("model_expert")
-
-    def test_unknown_placers_and_options_are_named(self):
-        check_placer("single_gpu", {})
-        check_placer("model_expert", {"rule": "expert_merged"})
-        check_placer("random", {})
-        with self.assertRaisesRegex(ValueError, "no placer 'single_gpus'"):
-            check_placer("single_gpus", {})
-        with self.assertRaisesRegex(ValueError, "no placer 'single_gpus'"):
-            _proposed("single_gpus")
-        for name in ("single_gpu", "model_expert", "random"):
-            with self.assertRaisesRegex(ValueError, "has no option 'rate'"):
-                check_placer(name, {"rate": "1"})
 
     def test_placers_that_group_operations_get_operations(self):
         self.assertEqual(run_granularity("hierarchical", {}), "fine")

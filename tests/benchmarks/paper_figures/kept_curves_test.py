@@ -1,51 +1,43 @@
-import gzip
-import json
+"""Tests of learning curves of kept runs."""
+
+from __future__ import annotations
+
 import pathlib
 
 from absl.testing import absltest
 
-from benchmarks.paper_figures.kept_curves import read_curves
+from benchmarks.harness.kept_runs import KeptRuns
+from benchmarks.harness.placement_runs import RunKey
+from benchmarks.paper_figures.kept_curves import curve_points, read_curves
+from tests.benchmarks.made_up_runs import run
 
 
-def run(placer: str = "post", seed: int = 0, samples: int = 250, **found):
-    key = {"model": "nmt_2", "machine": "4xK80", "placer": placer, "options": [["a", "b"]]}
-    return {
-        "key": {**key, "seed": seed, "small": False},
-        "found": {
-            "samples": samples,
-            "search_secs": 50.0,
-            "window": 100,
-            "mean_secs": [3.0, None, 2.0],
-            "curve": [[5, 1.0, 2.5]],
-            **found,
-        },
-    }
+def made(seed=0, mean_secs=(3.0, None, 2.0), placer="post"):
+    key = RunKey("nmt_2", "4xK80", placer, seed=seed)
+    return run(key, 2.0, samples=250, search_secs=50.0, mean_secs=list(mean_secs))
 
 
 class KeptCurvesTest(absltest.TestCase):
-    def write(self, name: str, *runs) -> pathlib.Path:
-        path = pathlib.Path(self.create_tempdir().full_path, name)
-        with gzip.open(path, "wt") as file:
-            file.write("".join(json.dumps(each) + "\n" for each in runs))
-        return path
+    def write(self, name, *runs):
+        kept = KeptRuns(pathlib.Path(self.create_tempdir().full_path, name))
+        for each in runs:
+            kept.add(each)
+        return kept.path
 
     def test_points_are_where_windows_end(self):
-        [curve] = read_curves([self.write("a.gz", run())])
-        self.assertEqual(curve.placer, "post a=b")
-        self.assertEqual(curve.samples, (100, 200, 250))
-        self.assertEqual(curve.secs, (20.0, 40.0, 50.0))
-        self.assertEqual(curve.mean_secs, (3.0, None, 2.0))
-        self.assertEqual(curve.best, ((5, 1.0, 2.5),))
+        samples, secs, means = curve_points(made())
+        self.assertEqual(samples.tolist(), [100, 200, 250])
+        self.assertEqual(secs.tolist(), [20.0, 40.0, 50.0])
+        self.assertEqual(str(means.tolist()), "[3.0, nan, 2.0]")
 
-    def test_of_equal_runs_the_longest_counts(self):
-        short = run(mean_secs=[9.0], samples=100)
-        paths = [self.write("a.gz", run(), run(seed=1)), self.write("b.gz", short)]
+    def test_of_equal_runs_the_longest_with_seed_0_counts(self):
+        longest = made(seed=1, mean_secs=[1.0] * 9)
+        paths = [self.write("a.gz", made(), longest), self.write("b.gz", made(mean_secs=[9.0]))]
         [curve] = read_curves(paths)
-        self.assertLen(curve.mean_secs, 3)
+        self.assertEqual(curve.found.mean_secs, [3.0, None, 2.0])
 
-    def test_runs_that_failed_or_learn_nothing_have_no_curve(self):
-        failed = {**run(), "found": None}
-        self.assertEqual(read_curves([self.write("a.gz", failed, run(mean_secs=[]))]), [])
+    def test_runs_without_samples_have_no_curve(self):
+        self.assertEqual(read_curves([self.write("a.gz", made(mean_secs=[]))]), [])
 
 
 if __name__ == "__main__":

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
-import pathlib
 
 from absl.testing import absltest
 
-from benchmarks.paper_tables.cause_picture import plot_causes
-from benchmarks.paper_tables.cause_placements import FOUND, Against, Placed
-from benchmarks.paper_tables.cause_report import causes_markdown, write_causes_csv
+from benchmarks.paper_tables.cause_placements import FOUND, Placed
+from benchmarks.paper_tables.cause_report import causes_markdown
 from benchmarks.paper_tables.step_causes import StepCauses
-
-_MADE_BY = {
-    "command": "python -m benchmarks.paper_tables.causes",
-    "commit": "",
-    "versions": {"a": "1"},
-}
 
 
 def _causes(step_secs, fits=True, **changes):
@@ -27,9 +18,6 @@ def _causes(step_secs, fits=True, **changes):
         "busiest_secs": step_secs,
         "chain_secs": 0.5,
         "on_cpu": False,
-        "path_needed": 0.25,
-        "path_busy": 0.75,
-        "path_sent": 0.0,
         "busy": [0.0, 1.0],
         "sent_bytes": 2048,
         "num_transfers": 1234,
@@ -41,12 +29,12 @@ def _causes(step_secs, fits=True, **changes):
 
 _SENDS = _causes(3.0, free_secs=1.5, busiest_secs=1.5)
 _PLACED = [
-    Placed("nmt_2", "2xK80", "groups", "single_gpu", causes=_causes(0.5, fits=False)),
-    Placed("nmt_2", "2xK80", "groups", "metis", causes=_SENDS, break_even=4.0),
-    Placed("nmt_2", "2xK80", "groups", "m_etf", causes=_causes(2.0), break_even=math.inf),
-    Placed("nmt_2", "2xK80", "groups", "scotch", failure="not installed"),
-    Placed("nmt_2", "2xK80", "groups", FOUND, "auto", causes=_causes(1.04), break_even=12345.0),
-    Placed("bert", "2xK80", "groups", "single_gpu", causes=_causes(9.0, fits=False)),
+    Placed("nmt_2", "2xK80", "single_gpu", causes=_causes(0.5, fits=False)),
+    Placed("nmt_2", "2xK80", "metis", causes=_SENDS, break_even=4.0),
+    Placed("nmt_2", "2xK80", "m_etf", causes=_causes(2.0), break_even=math.inf),
+    Placed("nmt_2", "2xK80", "scotch", failure="not installed"),
+    Placed("nmt_2", "2xK80", FOUND, "auto", causes=_causes(1.04), break_even=12345.0),
+    Placed("bert", "2xK80", "single_gpu", causes=_causes(9.0, fits=False)),
 ]
 
 
@@ -57,7 +45,7 @@ def _lines(title, page):
 class MarkdownTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self.page = causes_markdown(_PLACED, [], [], _MADE_BY)
+        self.page = causes_markdown(_PLACED)
 
     def test_a_problem_has_its_fastest_that_fits_and_all_that_do_not(self):
         self.assertEqual(
@@ -79,53 +67,6 @@ class MarkdownTest(absltest.TestCase):
 
     def test_failures_are_listed(self):
         self.assertIn("- scotch: not installed", self.page)
-
-    def test_partitions_of_finer_parts_have_a_table_if_there_are_any(self):
-        self.assertNotIn("Partitioners", self.page)
-        cut = [Placed("nmt_2", "2xK80", "single operations", "metis", causes=_causes(4.0))]
-        lines = _lines("## Partitioners", causes_markdown(_PLACED, cut, [], _MADE_BY))
-        self.assertEqual(
-            lines[0],
-            "| nmt_2 on 2xK80 | metis | single operations | 4.00 | 4.00 | 2.000 KiB | 1,234 | "
-            "imbalance |",
-        )
-
-    def test_published_steps_have_a_table_if_there_are_any(self):
-        against = [
-            Against("post_1", "nmt_2 on 2xK80", "Metis", 4.0, 0.75, 33.25),
-            Against("post_1", "nmt_2 on 2xK80", "Expert", 0.5, 0.75, None),
-        ]
-        page = causes_markdown(_PLACED, [], against, _MADE_BY)
-        self.assertEqual(
-            _lines("## Splits", page)[:2],
-            [
-                "| post_1 | nmt_2 on 2xK80 | Metis | 4.00 | 0.75 | 33.2 × |",
-                "| post_1 | nmt_2 on 2xK80 | Expert | 0.50 | 0.75 |  |",
-            ],
-        )
-
-
-class FilesTest(absltest.TestCase):
-    def test_the_csv_has_every_placement(self):
-        path = pathlib.Path(self.create_tempdir().full_path) / "causes.csv"
-        write_causes_csv(path, _PLACED)
-        with open(path, newline="") as file:
-            rows = list(csv.DictReader(file))
-        self.assertLen(rows, len(_PLACED))
-        self.assertEqual(rows[1]["lost_to_transfers_secs"], "1.5")
-        self.assertEqual(rows[1]["cause"], "transfers")
-        self.assertEqual(rows[3]["failure"], "not installed")
-        self.assertEqual(rows[3]["step_secs"], "")
-
-    def test_a_picture_is_drawn(self):
-        path = pathlib.Path(self.create_tempdir().full_path) / "causes.png"
-        plot_causes(path, _PLACED)
-        try:
-            import matplotlib  # noqa: F401
-        except ImportError:
-            self.assertFalse(path.exists())
-        else:
-            self.assertTrue(path.read_bytes().startswith(b"\x89PNG"))
 
 
 if __name__ == "__main__":

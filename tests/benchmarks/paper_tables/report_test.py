@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import pathlib
-
 from absl.testing import absltest
 
 from benchmarks.harness.placement_runs import RunKey
-from benchmarks.paper_tables.picture import plot_table
 from benchmarks.paper_tables.published import POST
 from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
-from benchmarks.paper_tables.report import (
-    Cell,
-    bound_secs,
-    seconds,
-    table_cells,
-    table_markdown,
-    write_table_csv,
-)
+from benchmarks.paper_tables.report import table_cells, table_markdown
 from tests.benchmarks.made_up_runs import failed_run, run
 
 _TABLE = PaperTable(
@@ -66,7 +55,7 @@ def _runs(row, column):
 
 
 def _lines():
-    page = table_markdown(_TABLE, table_cells(_TABLE, _runs), "made by hand")
+    page = table_markdown(_TABLE, table_cells(_TABLE, _runs))
     return [line for line in page.splitlines() if line.startswith("| ")], page
 
 
@@ -90,57 +79,11 @@ class TableReportTest(absltest.TestCase):
             "Policy Gradient, NMT (2-layer) on post-2xK80: after 61 of 2400 samples", page
         )
 
-    def test_the_page_says_what_failed_and_what_made_it(self):
+    def test_the_page_says_what_failed(self):
         _, page = _lines()
         self.assertStartsWith(page, "# Post, some of table 1\n")
         self.assertIn("- CE only, RNNLM on post-2xK80: pip install something", page)
         self.assertIn("Some of it.", page)
-        self.assertEndsWith(page, "\nmade by hand\n")
-
-    def test_the_best_seed_and_the_least_bound_count(self):
-        cell = table_cells(_TABLE, _runs)[0]["Post"]
-        self.assertEqual(cell.best_secs, 0.4)
-        self.assertEqual(bound_secs([cell]), 0.2)
-        self.assertIsNone(bound_secs([Cell(None, ())]))
-
-    def test_states_tell_why_there_is_no_step(self):
-        rnnlm, nmt = table_cells(_TABLE, _runs)
-        self.assertEqual([cell.state for cell in rnnlm.values()], ["found"] * 4 + ["failed"])
-        self.assertEqual(
-            [cell.state for cell in nmt.values()],
-            ["out of memory", "none", "found", "found", "no answer in time"],
-        )
-
-    def test_seconds_have_three_digits(self):
-        self.assertEqual(
-            [seconds(secs) for secs in (0.06712, 1.5, 12.34, 123.4, 0.000123)],
-            ["0.0671", "1.50", "12.3", "123", "0.000123"],
-        )
-
-    def test_the_csv_has_every_cell(self):
-        path = pathlib.Path(self.create_tempdir().full_path) / "table.csv"
-        write_table_csv(path, _TABLE, table_cells(_TABLE, _runs))
-        with open(path, newline="") as file:
-            rows = list(csv.DictReader(file))
-        self.assertLen(rows, 10)
-        by_cell = {(row["model"], row["method"]): row for row in rows}
-        post = by_cell["rnnlm_4", "Post"]
-        self.assertEqual((post["ours_secs"], post["published_secs"]), ("0.4", "0.44"))
-        self.assertEqual((post["seeds"], post["samples"]), ("0 1", "200"))
-        single = by_cell["nmt_2", "Single GPU"]
-        self.assertEqual((single["state"], single["ours_secs"]), ("out of memory", ""))
-        self.assertEqual(single["published_out_of_memory"], "True")
-        self.assertEqual(by_cell["rnnlm_4", "CE only"]["message"], "pip install something")
-        self.assertEqual(by_cell["nmt_2", "Expert"]["state"], "none")
-
-    def test_a_picture_is_drawn_where_matplotlib_is(self):
-        try:
-            import matplotlib  # noqa: F401 (whether it is there)
-        except ImportError:
-            self.skipTest("needs matplotlib")
-        path = pathlib.Path(self.create_tempdir().full_path) / "table.png"
-        plot_table(path, _TABLE, table_cells(_TABLE, _runs))
-        self.assertStartsWith(path.read_bytes(), b"\x89PNG")
 
 
 if __name__ == "__main__":

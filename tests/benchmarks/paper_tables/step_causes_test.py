@@ -67,9 +67,6 @@ class CauseTest(absltest.TestCase):
         causes = _causes(_two_chains(), [1, 1, 1, 1])
         self.assertEqual(causes.cause, "imbalance")
         np.testing.assert_allclose(list(causes.losses.values()), [0.0, 0.0, 2.0], atol=1e-9)
-        # Half of the time the path waits for the other chain.
-        self.assertAlmostEqual(causes.path_needed + causes.path_busy, 1.0)
-        self.assertGreater(causes.path_busy, 0.2)
 
     def test_everything_on_the_cpu_is_a_slow_device(self):
         self.assertEqual(_causes(_two_chains(), [0, 0, 0, 0]).cause, "slow device")
@@ -88,7 +85,6 @@ class CauseTest(absltest.TestCase):
         self.assertEqual(causes.cause, "transfers")
         self.assertAlmostEqual(causes.step_secs, 0.4 + 3 * 0.11)
         self.assertAlmostEqual(causes.losses["transfers"], 3 * 0.11)
-        self.assertAlmostEqual(causes.path_sent, 0.33 / 0.73)
         self.assertEqual((causes.sent_bytes, causes.num_transfers), (3 * _SENT, 3))
 
     def test_parts_that_could_run_at_once_but_follow_each_other_lose_to_turns(self):
@@ -109,9 +105,7 @@ class CauseTest(absltest.TestCase):
         self.assertEqual(causes.fullest, "/device:GPU:0")
 
     def test_what_no_placement_can_avoid_is_not_lost_to_turns(self):
-        causes = StepCauses(
-            9.0, 6.0, True, 8.0, 5.0, 4.0, False, 0.5, 0.5, 0.0, [1.0], 0, 0, "GPU:0", 0.5
-        )
+        causes = StepCauses(9.0, 6.0, True, 8.0, 5.0, 4.0, False, [1.0], 0, 0, "GPU:0", 0.5)
         self.assertEqual(causes.losses, {"transfers": 1.0, "turns": 2.0, "imbalance": 0.0})
 
     def test_losses_add_up_for_every_kind_of_problem(self):
@@ -130,8 +124,6 @@ class CauseTest(absltest.TestCase):
                 self.assertAlmostEqual(
                     sum(causes.losses.values()), causes.step_secs - causes.bound_secs
                 )
-                shares = causes.path_needed + causes.path_busy + causes.path_sent
-                self.assertAlmostEqual(shares, 1.0)
 
     def test_where_an_operation_may_not_go_is_refused(self):
         problem = _problem([[1.0, math.inf]], [])
@@ -155,8 +147,6 @@ class LinksTest(absltest.TestCase):
         factor = break_even_factor(problem, apart, together)
         self.assertBetween(factor, 0.5 / 0.11 / 1.011, 0.5 / 0.11)
         self.assertIsNone(break_even_factor(problem, together, apart))
-        factor = break_even_factor(problem, apart, together, 3.0)
-        self.assertBetween(factor, 2.5 / 0.11 / 1.011, 2.5 / 0.11)
 
     def test_what_sends_nothing_stays_faster(self):
         problem = _two_chains()

@@ -30,16 +30,6 @@ class SmallProblemsTest(parameterized.TestCase):
     def test_the_fastest_step_is_the_one_worked_out_by_hand(self, name, expected_secs):
         self.assertAlmostEqual(all_step_secs(SMALL_PROBLEMS[name])[0], expected_secs, places=9)
 
-    @parameterized.parameters(("two chains", 2), ("chain", 2), ("fork and join", 6), ("memory", 2))
-    def test_placements_are_as_fast_with_equal_devices_exchanged(self, name, multiple):
-        secs = all_step_secs(SMALL_PROBLEMS[name])
-        self.assertEqual(is_optimal(secs, secs[0]).sum() % multiple, 0)
-
-    @parameterized.parameters(*SMALL_PROBLEMS)
-    def test_random_search_needs_more_than_a_hundred_placements_on_average(self, name):
-        secs = all_step_secs(SMALL_PROBLEMS[name])
-        self.assertBetween(len(secs) / is_optimal(secs, secs[0]).sum(), 100, 300)
-
     @parameterized.parameters(*SMALL_PROBLEMS)
     def test_tries_every_legal_placement_once(self, name):
         problem = SMALL_PROBLEMS[name]

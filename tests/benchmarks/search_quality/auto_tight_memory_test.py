@@ -1,13 +1,9 @@
-import dataclasses
-
 import numpy as np
 from absl.testing import absltest
 
 from benchmarks.search_quality.auto_tight_memory import (
-    TightRun,
     packed_placement,
     run_one,
-    table_of_runs,
     tight_problem,
 )
 from tests.tf_placer.simulation.traces import make_problem
@@ -48,33 +44,8 @@ class AutoTightMemoryTest(absltest.TestCase):
 
     def test_auto_fits_in_what_the_check_fits_in(self):
         for number in range(10):
-            run = run_one(0, number, 600.0, max_simulated=2000, max_groups=60)
+            run = run_one(number, 600.0, max_simulated=2000, max_groups=60)
             self.assertEqual(run.excess_bytes, 0, run)
-
-    def test_the_same_seed_and_number_are_the_same_problem(self):
-        first, second = (run_one(0, 1, 600.0, 100, max_groups=30) for _ in range(2))
-        self.assertEqual(
-            dataclasses.replace(first, search_secs=0.0, check_secs=0.0),
-            dataclasses.replace(second, search_secs=0.0, check_secs=0.0),
-        )
-
-    def test_the_table_counts_what_fits(self):
-        runs = [
-            TightRun(number, groups, 4, 0.9, 1.0, 2.0, 1, 0.5, fits, excess, 1.0)
-            for number, (groups, fits, excess) in enumerate(
-                [(10, True, 0), (20, False, 0), (21, False, 7), (400, True, 0)]
-            )
-        ]
-        lines = table_of_runs(runs).splitlines()[2:]
-        self.assertEqual(
-            [[cell.strip() for cell in line.split("|")[1:5]] for line in lines],
-            [
-                ["up to 20", "2", "2", "1"],
-                ["up to 60", "1", "0", "0"],
-                ["up to 400", "1", "1", "1"],
-                ["all", "4", "3", "2"],
-            ],
-        )
 
 
 if __name__ == "__main__":

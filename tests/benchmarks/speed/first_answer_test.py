@@ -9,7 +9,7 @@ import pathlib
 
 import tensorflow as tf
 
-from benchmarks.harness.numbered_runs import read_runs, write_runs
+from benchmarks.harness.csv_runs import read_runs, write_runs
 from benchmarks.harness.provenance import commit
 from benchmarks.speed import first_answer
 from benchmarks.speed.first_answer import CommandRun
