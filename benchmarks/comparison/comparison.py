@@ -24,8 +24,8 @@ from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import Run, RunKey
 from benchmarks.harness.run_placers import ALL_PLACERS, uses_seed
+from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget
-from benchmarks.table_file import write_table
 
 __all__ = ["COMPARISONS", "PROBLEMS", "Comparison", "main"]
 

@@ -23,8 +23,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
+from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget
-from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration
 

@@ -22,9 +22,9 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
+from benchmarks.harness.table_file import write_table
 from benchmarks.models import branches, language_model, resnet, small
 from benchmarks.models.training_model import TrainingModel
-from benchmarks.table_file import write_table
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.environments.session import SessionEnvironment

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 import tf_placer
 from benchmarks.harness.statistics import ratio_and_interval
-from benchmarks.table_file import write_table
+from benchmarks.harness.table_file import write_table
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import trace_step

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchmarks.harness.statistics import ratio_and_interval
+from benchmarks.harness.table_file import write_table
 from benchmarks.live.training_curves import (
     EXPERT,
     FOUND,
@@ -17,7 +18,6 @@ from benchmarks.live.training_curves import (
     Curves,
     Found,
 )
-from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_step
 

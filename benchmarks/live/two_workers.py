@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 
 import tf_placer
-from benchmarks.table_file import write_table
+from benchmarks.harness.table_file import write_table
 from tf_placer.search.distributed.tallies import workers_table
 from tf_placer.search.distributed.workers import require_ray
 from tf_placer.search.trial_log import read_log

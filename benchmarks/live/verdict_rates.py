@@ -16,8 +16,8 @@ import pathlib
 import statistics
 from collections.abc import Sequence
 
+from benchmarks.harness.table_file import write_table
 from benchmarks.live.noisy_machine import NOISE_MODELS, NoisyMachine
-from benchmarks.table_file import write_table
 from tf_placer.environments.paired_steps import log_speedup
 from tf_placer.live.confirmation import confirm
 from tf_placer.text.table import table

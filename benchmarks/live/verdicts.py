@@ -26,8 +26,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 
 import tf_placer
+from benchmarks.harness.table_file import write_table
 from benchmarks.models import language_model
-from benchmarks.table_file import write_table
 from graph_passes.placement import read_placement
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.files import read_json, write_json

@@ -17,8 +17,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
+from benchmarks.harness.table_file import write_table
 from benchmarks.models.catalogue import MODELS, build_model
-from benchmarks.table_file import write_table
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.catalogue import described_machine

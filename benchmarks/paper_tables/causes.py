@@ -19,11 +19,11 @@ import time
 
 from benchmarks.comparison.comparison import PROBLEMS
 from benchmarks.harness.placement_runs import Run
+from benchmarks.harness.table_file import write_table
 from benchmarks.paper_tables.cause_placements import ONE_GPU, Placed, place_all
 from benchmarks.paper_tables.cause_report import causes_markdown
 from benchmarks.paper_tables.published_tables import TABLES
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
-from benchmarks.table_file import write_table
 from tf_placer.files import read_json
 from tf_placer.text.units import format_duration
 

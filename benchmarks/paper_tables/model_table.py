@@ -22,9 +22,9 @@ import numpy as np
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
+from benchmarks.harness.table_file import write_table
 from benchmarks.models.catalogue import MODELS, build_model
 from benchmarks.paper_tables.published import COLOCRL, find_published
-from benchmarks.table_file import write_table
 from tf_placer.files import read_json, write_json
 from tf_placer.machines.catalogue import described_machine
 from tf_placer.text.markdown import markdown_table

@@ -17,10 +17,10 @@ from benchmarks.harness.arguments import add_pool_arguments, run_parser
 from benchmarks.harness.kept_runs import kept_or_made
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.run_placers import uses_seed
+from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget
 from benchmarks.paper_tables.published_tables import TABLES, Column, Row
 from benchmarks.paper_tables.report import table_cells, table_markdown
-from benchmarks.table_file import write_table
 
 __all__ = ["main", "row_keys"]
 

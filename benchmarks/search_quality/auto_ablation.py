@@ -20,8 +20,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import kept_or_run
+from benchmarks.harness.table_file import write_table
 from benchmarks.problems.paper import PaperProblem, ProblemKey, make_problems, read_paper_problem
-from benchmarks.table_file import write_table
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.coarse_groups import coarse_problem

@@ -19,9 +19,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import kept_or_run
+from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget, timed_auto
 from benchmarks.problems.known import FAMILIES, KnownProblem, known_problem
-from benchmarks.table_file import write_table
 from tf_placer.placers import AUTO
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.lower_bounds import lower_bounds

@@ -23,10 +23,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from benchmarks.harness.kept_runs import KeptRuns
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.run_placers import make_run_placer
+from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget, timed_search
 from benchmarks.problems.paper import PaperProblem, ProblemKey, read_paper_problem
 from benchmarks.search_quality.policy_training import FAMILIES
-from benchmarks.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 
 __all__ = ["families_markdown", "main"]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.csv_runs import KeyedRun, kept_or_run
-from benchmarks.table_file import write_table
+from benchmarks.harness.table_file import write_table
 
 __all__ = ["in_ranges", "run_command"]
 

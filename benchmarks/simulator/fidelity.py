@@ -37,8 +37,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.harness.statistics import spearman
+from benchmarks.harness.table_file import write_table
 from benchmarks.models import inception_v3, small
-from benchmarks.table_file import write_table
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.costed_graph import cost_graph

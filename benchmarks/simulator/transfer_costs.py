@@ -25,7 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.table_file import write_table
+from benchmarks.harness.table_file import write_table
 from tf_placer.costs.link_calibration import calibrate_links
 from tf_placer.costs.tensor_streams import make_factor, make_values, tensor_stream
 from tf_placer.environments.environment import Failure

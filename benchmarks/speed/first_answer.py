@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 # counts what a process holds when it starts a command as memory of the command.
 from benchmarks.harness.csv_runs import read_runs, write_runs
 from benchmarks.harness.provenance import commit
-from benchmarks.table_file import write_table
+from benchmarks.harness.table_file import write_table
 from tf_placer.text.markdown import markdown_table
 
 __all__ = [

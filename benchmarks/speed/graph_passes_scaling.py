@@ -21,9 +21,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness.table_file import write_table
 from benchmarks.models import language_model
 from benchmarks.models.training_model import TrainingModel
-from benchmarks.table_file import write_table
 from graph_passes.annotate import Annotate
 from graph_passes.colocation import FindColocationGroups
 from graph_passes.fingerprint import graph_fingerprint

@@ -15,8 +15,8 @@ import time
 import numpy as np
 
 from benchmarks.harness.provenance import package_versions
+from benchmarks.harness.table_file import write_table
 from benchmarks.problems.synthetic import unrolled_lstm
-from benchmarks.table_file import write_table
 from tf_placer.files import write_json
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem

@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
+from benchmarks.harness.table_file import write_table
 from benchmarks.problems.synthetic import unrolled_lstm
-from benchmarks.table_file import write_table
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
 
