@@ -1,4 +1,4 @@
-"""What became of placements: records in files with a line for each batch, and a table."""
+"""Outcomes of placements: records in files with a line for each batch, and a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Counts", "append_counts", "placements_table", "read_counts"]
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What became of the placements of one kind.
+    """The outcomes of placements of one kind.
 
     Attributes:
         kind: its name.
@@ -60,7 +60,7 @@ class Counts:
 
 
 def read_counts(path: pathlib.Path, fingerprint: str | None = None) -> Counts:
-    """Adds up what `count_kind` wrote.
+    """Adds up the lines that `count_kind` wrote.
 
     Args:
         path: the file; its name is that of the kind.
@@ -71,8 +71,7 @@ def read_counts(path: pathlib.Path, fingerprint: str | None = None) -> Counts:
         without placements counts only if nothing came after it.
     """
     total, last_problem = Counts(path.stem, fingerprint or ""), ""
-    lines = path.read_text().splitlines() if path.exists() else []
-    for line in lines:
+    for line in path.read_text().splitlines() if path.exists() else []:
         try:
             counts = Counts(**json.loads(line))
         except (TypeError, ValueError):
@@ -80,13 +79,12 @@ def read_counts(path: pathlib.Path, fingerprint: str | None = None) -> Counts:
         if fingerprint is None and counts.fingerprint != total.fingerprint:
             total = Counts(path.stem, counts.fingerprint)
         if counts.fingerprint == total.fingerprint:
-            last_problem = "" if counts.placements else counts.problem
-            total = total.plus(counts if counts.placements else _without_problem(counts))
+            if counts.placements:
+                last_problem = ""
+            else:
+                last_problem, counts = counts.problem, dataclasses.replace(counts, problem="")
+            total = total.plus(counts)
     return dataclasses.replace(total, problem=total.problem or last_problem)
-
-
-def _without_problem(counts: Counts) -> Counts:
-    return dataclasses.replace(counts, problem="")
 
 
 def append_counts(path: pathlib.Path, counts: Counts) -> None:
@@ -98,12 +96,12 @@ def append_counts(path: pathlib.Path, counts: Counts) -> None:
 
 
 def placements_table(all_counts: Iterable[Counts]) -> str:
-    """Formats what became of all placements, in Markdown; the last row adds up."""
+    """Formats the outcomes of all placements, in Markdown; the last row adds up."""
     found = list(all_counts)
-    total = Counts("all")
-    for counts in found:
-        total = total.plus(counts)
-    total = Counts("all", placements=total.placements, accepted=total.accepted, equal=total.equal)
+    sums = {
+        name: sum(getattr(counts, name) for counts in found)
+        for name in ("placements", "accepted", "equal")
+    }
     rows = [
         [
             counts.kind,
@@ -112,7 +110,7 @@ def placements_table(all_counts: Iterable[Counts]) -> str:
             *(format_step(s) if s else "" for s in (counts.planned_secs, counts.measured_secs)),
             counts.problem,
         ]
-        for counts in (*found, total)
+        for counts in (*found, Counts("all", **sums))
     ]
     headers = ["kind", "operations", "groups", "placements", "accepted", "equal"]
     return markdown_table([*headers, "planned", "measured", "problem"], rows, "lrrrrrrrl")

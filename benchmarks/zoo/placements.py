@@ -30,15 +30,15 @@ from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.zoo.counts import Counts, append_counts, placements_table, read_counts
 from tf_placer.files import write_text
-from tf_placer.text.units import format_duration
 
 if TYPE_CHECKING:
     from benchmarks.zoo.graph_parts import StepGraph
+    from benchmarks.zoo.placed_runs import PlacedGraph, Values
 
 __all__ = ["count_kind", "main"]
 
 _BATCH = 25
-_LIMIT_SECS = 6 * 3600.0
+_LIMIT_SECS = 3600.0
 # Its first device is a CPU.
 _MACHINE = "2xK80"
 _TIMED_STEPS = 20
@@ -47,14 +47,13 @@ _GRANULARITIES = ("coarse", "fine")
 _REFUSED = "refused: "
 
 
-def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
+def count_kind(kind: str, placements: int, path: str) -> None:
     """Runs the placements of a kind that are missing, and writes a line for each few of them.
 
     Args:
         kind: its name.
         placements: how many there are to be.
         path: of the file with a line of JSON for each batch.
-        seed: of the placements.
     """
     import tensorflow as tf
 
@@ -62,49 +61,32 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
     from benchmarks.zoo.placed_runs import PlacedGraph, script_values
     from graph_passes.errors import GraphError
     from graph_passes.fingerprint import graph_fingerprint
-    from tf_placer.environments.loaded_graph import SessionFailed
-    from tf_placer.live.equal_values import describe_difference
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
     made = KINDS[kind]()
     graph_def = made.graph.as_graph_def()
-    fingerprint = graph_fingerprint(graph_def)
+    fresh = Counts(kind, graph_fingerprint(graph_def), len(graph_def.node))
     file = pathlib.Path(path)
-    before = read_counts(file, fingerprint)
-    done = before.placements
+    before = read_counts(file, fresh.fingerprint)
     try:
         placed = [PlacedGraph(made, granularity=each) for each in _GRANULARITIES]
     except GraphError as error:
-        append_counts(
-            file, Counts(kind, fingerprint, len(graph_def.node), problem=f"{_REFUSED}{error}")
-        )
+        append_counts(file, dataclasses.replace(fresh, problem=f"{_REFUSED}{error}"))
         return
-    expected = script_values(made)
-    fresh = Counts(
-        kind,
-        fingerprint,
+    fresh = dataclasses.replace(
+        fresh,
         operations=int(placed[0].source.op_graph.needed.sum()),
         groups=placed[0].grouped.num_decisions,
     )
+    expected = None if made.is_racy else script_values(made)
+    done = before.placements
     while done < placements:
         # A batch that was cut short by the number of placements begins one of its own.
-        random = np.random.default_rng([seed, zlib.crc32(kind.encode()), done])
+        random = np.random.default_rng([0, zlib.crc32(kind.encode()), done])
         graph = placed[done // _BATCH % len(placed)]
         batch, start_secs = fresh, time.process_time()
         for number in range(done, min(done + _BATCH, placements)):
-            placement = graph.random_placement(random)
-            problem = ""
-            accepted, equal = 0, 0
-            try:
-                values = graph.values(placement)
-                accepted = 1
-                different = None if made.is_racy else describe_difference(expected, values)
-                equal = int(different is None)
-                problem = f"placement {number}: {different}" if different else ""
-            except SessionFailed as error:
-                problem = f"placement {number}: {error.stage}: {error.message.splitlines()[0]}"
-            one = Counts(kind, placements=1, accepted=accepted, equal=equal, problem=problem)
-            batch = batch.plus(one)
+            batch = batch.plus(_run(graph, random, expected, f"placement {number}: "))
         batch = dataclasses.replace(batch, cpu_secs=time.process_time() - start_secs)
         append_counts(file, batch)
         done += batch.placements
@@ -112,63 +94,49 @@ def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
         append_counts(file, _planned(made, fresh))
 
 
-def _count_kinds(kinds: Sequence[str], placements: int, runs: str, seed: int = 0) -> None:
-    """Runs the placements of several kinds that are missing, and says where it stands.
+def _run(
+    graph: PlacedGraph, random: np.random.Generator, expected: Values | None, name: str
+) -> Counts:
+    """Runs one placement; a problem begins with its name."""
+    from tf_placer.environments.loaded_graph import SessionFailed
+    from tf_placer.live.equal_values import describe_difference
 
-    Args:
-        kinds: their names.
-        placements: how many there are to be of each.
-        runs: the directory with a file for each kind.
-        seed: of the placements.
-    """
-    start_secs = time.monotonic()
-    for done, kind in enumerate(kinds, 1):
-        path = pathlib.Path(runs, f"{kind}.jsonl")
-        count_kind(kind, placements, str(path), seed)
-        counts = read_counts(path)
-        left_secs = (time.monotonic() - start_secs) / done * (len(kinds) - done)
-        parts = [
-            f"{done}/{len(kinds)}",
-            f"{format_duration(left_secs)} left",
-            f"{kind}: {counts.equal} of {counts.placements} equal",
-            counts.problem,
-        ]
-        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
+    try:
+        values = graph.values(graph.random_placement(random))
+    except SessionFailed as error:
+        problem = f"{name}{error.stage}: {error.message.splitlines()[0]}"
+        return Counts("", placements=1, problem=problem)
+    different = None if expected is None else describe_difference(expected, values)
+    problem = "" if different is None else f"{name}{different}"
+    return Counts("", placements=1, accepted=1, equal=int(different is None), problem=problem)
 
 
 def _planned(made: StepGraph, counts: Counts) -> Counts:
-    """Adds what a step takes on one CPU, as planned and as measured."""
-    try:
-        planned_secs, measured_secs = _step_secs(made)
-    except Exception as error:  # What fails is to be counted, whatever it is.
-        return dataclasses.replace(counts, problem=f"not planned: {type(error).__name__}: {error}")
-    return dataclasses.replace(counts, planned_secs=planned_secs, measured_secs=measured_secs)
-
-
-def _step_secs(made: StepGraph) -> tuple[float, float]:
-    """Computes what a step takes on one CPU of a described machine, and measures it on this one."""
+    """Adds a step on one CPU, as planned for a described machine and as measured on this one."""
     from benchmarks.zoo.placed_runs import PlacedGraph
     from tf_placer.costs.costed_graph import cost_graph
     from tf_placer.machines.lookup import find_machine
     from tf_placer.simulation.simulator import Simulator
 
-    placed = PlacedGraph(made, num_devices=1)
-    problem = cost_graph(placed.source, find_machine(_MACHINE), steps=0).problem()
-    on_first = np.zeros(problem.num_groups, np.int32)
-    planned_secs = float(Simulator(problem, threads=1).simulate(on_first[None]).step_secs[0])
-    on_first = np.zeros(len(placed.legal), np.int32)
-    return planned_secs, min(placed.traced(on_first, _TIMED_STEPS)["step_secs"])
+    try:
+        placed = PlacedGraph(made, num_devices=1)
+        problem = cost_graph(placed.source, find_machine(_MACHINE), steps=0).problem()
+        on_first = np.zeros((1, problem.num_groups), np.int32)
+        planned_secs = float(Simulator(problem, threads=1).simulate(on_first).step_secs[0])
+        traced = placed.traced(np.zeros(len(placed.legal), np.int32), _TIMED_STEPS)
+    except Exception as error:  # A failure is to be counted, whatever it is.
+        return dataclasses.replace(counts, problem=f"not planned: {type(error).__name__}: {error}")
+    return dataclasses.replace(
+        counts, planned_secs=planned_secs, measured_secs=min(traced["step_secs"])
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the placements that are missing and writes the table."""
+    """Runs the placements that are missing, each kind in a process, and writes the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--placements", type=int, default=100_000, help="default %(default)s")
     parser.add_argument("--kinds", help="by comma (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="with another one, name another --runs_dir (default 0)"
-    )
     parser.add_argument("--runs_dir", default="runs/zoo", help="what is done (default %(default)s)")
     parser.add_argument("--output", default="benchmarks/results/zoo", metavar="DIR")
     args = parser.parse_args(argv)
@@ -178,40 +146,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     kinds = args.kinds.split(",") if args.kinds else [*KINDS]
     if unknown := set(kinds) - KINDS.keys():
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}")
-    output = pathlib.Path(args.output)
-    runs = pathlib.Path(args.runs_dir)
+    output, runs = pathlib.Path(args.output), pathlib.Path(args.runs_dir)
     for directory in (output, runs):
         directory.mkdir(parents=True, exist_ok=True)
     each = math.ceil(args.placements / len(kinds))
-    paths = {kind: runs / f"{kind}.jsonl" for kind in kinds}
-    shares = [kinds[job :: args.jobs] for job in range(args.jobs)]
-    while shares:
-        calls = [
-            Call(_count_kinds, (share, each, str(runs), args.seed), _LIMIT_SECS) for share in shares
-        ]
-        left = []
-        for ended in run_calls(calls, args.jobs):
-            if ended.problem is None:
-                continue
-            # The process has died of the first kind that is not done.
-            found = [read_counts(paths[kind]) for kind in shares[ended.index]]
-            first, *others = [counts for counts in found if not _is_done(counts, each)] or found[
-                -1:
-            ]
-            print(f"{first.kind}: {ended.problem}", file=sys.stderr, flush=True)
-            append_counts(
-                paths[first.kind], Counts(first.kind, first.fingerprint, problem=ended.problem)
-            )
-            left.append([counts.kind for counts in others])
-        shares = [share for share in left if share]
-    _write_page(output, [read_counts(path) for path in paths.values()], provenance())
-
-
-def _is_done(counts: Counts, placements: int) -> bool:
-    """Whether nothing is to be done for a kind, or nothing can be."""
-    if counts.placements < placements:
-        return counts.problem.startswith(_REFUSED)
-    return bool(counts.planned_secs or counts.problem)
+    paths = [runs / f"{kind}.jsonl" for kind in kinds]
+    calls = [
+        Call(count_kind, (kind, each, str(path)), _LIMIT_SECS)
+        for kind, path in zip(kinds, paths, strict=True)
+    ]
+    for ended in run_calls(calls, args.jobs):
+        path = paths[ended.index]
+        counts = read_counts(path)
+        if ended.problem is not None:
+            append_counts(path, Counts(counts.kind, counts.fingerprint, problem=ended.problem))
+        problem = ended.problem or counts.problem
+        line = f"{counts.kind}: {counts.equal} of {counts.placements} equal"
+        print(", ".join(filter(None, (line, problem))), file=sys.stderr, flush=True)
+    _write_page(output, [read_counts(path) for path in paths], provenance())
 
 
 def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, Any]) -> None:
