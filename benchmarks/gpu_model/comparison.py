@@ -3,65 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
 
 from benchmarks.gpu_model.cases import Case, Cases
 from benchmarks.gpu_model.measurement import MeasuredCase, Measurement
 from tf_placer.machines.machine import DeviceClass
 
-__all__ = [
-    "Comparison",
-    "Fit",
-    "KindRow",
-    "ModelRow",
-    "Ratio",
-    "compare",
-    "modeled_secs",
-]
+__all__ = ["Comparison", "Fit", "KindRow", "ModelRow", "compare", "modeled_secs"]
 
-TF32 = "tf32"
-FLOAT32 = "float32"
+_TF32 = "tf32"
+_FLOAT32 = "float32"
 # Work that takes less than this share of a launch says what a launch takes, and nothing else.
 _SMALL_SHARE = 0.1
 
-
-def modeled_secs(flops: float, touched_bytes: float, known: DeviceClass) -> float:
-    """Computes the seconds of an operation as `tf_placer.costs.analytic` does."""
-    return known.launch_secs + _work_secs(flops, touched_bytes, known)
+_Number = TypeVar("_Number", float, np.ndarray)
 
 
-def _work_secs(flops: float, touched_bytes: float, known: DeviceClass) -> float:
-    return max(
-        flops / (known.peak_flops * known.compute_fraction),
-        touched_bytes / (known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Ratio:
-    """The measured time of an operation beside the modeled one.
-
-    Attributes:
-        key: of the case.
-        kind: its kind.
-        call: the call of PyTorch that stood for it.
-        measured_secs: with inputs from memory; TF32 where it was measured.
-        modeled_secs: what the model says.
-        weight: the share of all models' modeled steps that it has.
-    """
-
-    key: str
-    kind: str
-    call: str
-    measured_secs: float
-    modeled_secs: float
-    weight: float
-
-    @property
-    def value(self) -> float:
-        """Measured by modeled."""
-        return self.measured_secs / self.modeled_secs
+def modeled_secs(flops: _Number, touched_bytes: _Number, known: DeviceClass) -> _Number:
+    """Computes the seconds of operations as `tf_placer.costs.analytic` does."""
+    by_flops = flops / (known.peak_flops * known.compute_fraction)
+    rate = known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction
+    return known.launch_secs + np.maximum(by_flops, touched_bytes / rate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,10 +38,10 @@ class KindRow:
         cases: the number of operations measured.
         weight: the share of the measured operations' modeled time, all models alike.
         overall: the sum of measured by the sum of modeled seconds, weighted.
-        median: of measured by modeled seconds.
-        low: the tenth part has at most this.
-        high: the tenth part has at least this.
+        quantiles: of measured by modeled seconds: the tenth part has at most the first, half have
+            at most the second, and the tenth part has at least the third.
         worst: the operation that is farthest off.
+        worst_ratio: its measured by its modeled seconds.
         reached: the share of the peak or bandwidth that the work reaches, whichever bounds it, for
             operations whose work takes longer than a launch; None if there are none.
     """
@@ -85,10 +50,9 @@ class KindRow:
     cases: int
     weight: float
     overall: float
-    median: float
-    low: float
-    high: float
-    worst: Ratio
+    quantiles: tuple[float, float, float]
+    worst: MeasuredCase
+    worst_ratio: float
     reached: float | None
 
 
@@ -104,7 +68,7 @@ class ModelRow:
         measured_secs: with inputs from memory, contractions with TF32 where it was measured.
         cached_secs: the same with inputs that caches may hold.
         float32_secs: with inputs from memory, without TF32.
-        host_secs: what PyTorch's host takes to start the operations.
+        host_secs: the time that PyTorch's host takes to start the operations.
     """
 
     name: str
@@ -145,13 +109,11 @@ class Comparison:
         kinds: by kind, the heaviest first.
         models: by model.
         fit: the numbers that fit.
-        ratios: of each operation.
     """
 
     kinds: tuple[KindRow, ...]
     models: tuple[ModelRow, ...]
     fit: Fit
-    ratios: tuple[Ratio, ...]
 
 
 def compare(measurement: Measurement, cases: Cases, known: DeviceClass) -> Comparison:
@@ -162,157 +124,116 @@ def compare(measurement: Measurement, cases: Cases, known: DeviceClass) -> Compa
         cases: the file of cases that it is of.
         known: the class.
     """
-    totals = _modeled_totals(cases, known)
-    weights = {
-        each.case.key: sum(
-            runs * modeled_secs(each.case.flops, each.case.touched_bytes, known) / totals[name]
-            for name, runs in each.case.runs.items()
-            if name in totals
-        )
-        for each in measurement.cases
-    }
-    whole = sum(weights.values()) or 1.0
-    ratios = {
-        each.case.key: Ratio(
-            each.case.key,
-            each.case.kind,
-            each.call,
-            _preferred(each.secs),
-            modeled_secs(each.case.flops, each.case.touched_bytes, known),
-            weights[each.case.key] / whole,
-        )
-        for each in measurement.cases
-    }
-    fit = _fit(measurement.cases, ratios, known)
-    kinds = []
-    for kind in dict.fromkeys(each.kind for each in ratios.values()):
-        of_kind = [each for each in measurement.cases if each.case.kind == kind]
-        kinds.append(_kind_row(kind, of_kind, ratios, known, fit))
+    modeled = _Modeled(measurement.cases, cases, known)
+    kinds = [modeled.kind_row(kind) for kind in dict.fromkeys(modeled.kinds)]
     return Comparison(
         tuple(sorted(kinds, key=lambda row: -row.weight)),
         tuple(
-            _model_row(name, measurement.cases, cases, known, fit)
-            for name in cases.model_secs
-            if any(name in each.case.runs for each in measurement.cases)
+            modeled.model_row(number, name, cases.covered[name])
+            for number, name in enumerate(cases.model_secs)
+            if modeled.runs[:, number].any()
         ),
-        fit,
-        tuple(ratios.values()),
+        modeled.fit,
     )
-
-
-def _modeled_totals(cases: Cases, known: DeviceClass) -> dict[str, float]:
-    totals = dict.fromkeys(cases.model_secs, 0.0)
-    for case in cases.cases:
-        for name, runs in case.runs.items():
-            if name in totals:
-                totals[name] += runs * modeled_secs(case.flops, case.touched_bytes, known)
-    return totals
 
 
 def _preferred(secs: Mapping[str, float]) -> float:
-    return secs.get(TF32, secs[FLOAT32])
+    return secs.get(_TF32, secs[_FLOAT32])
 
 
-def _fit(measured: Sequence[MeasuredCase], ratios: Mapping[str, Ratio], known: DeviceClass) -> Fit:
-    """Fits launches to the smallest operations, and fractions to those that take longer.
+class _Modeled:
+    """The measured operations as arrays, an element for each, with what the model says of them."""
 
-    The fractions are the work of all operations divided by their seconds beyond a launch, so that
-    with them the sum over all steps is what was measured.
-    """
-    small = [
-        ratios[each.case.key].measured_secs
-        for each in measured
-        if _work_secs(each.case.flops, each.case.touched_bytes, known)
-        < _SMALL_SHARE * known.launch_secs
-    ]
-    launch_secs = statistics.median(small) if small else None
-    base = known.launch_secs if launch_secs is None else launch_secs
-    large = [each for each in measured if _takes_longer_than_launch(each.case, known)]
-    by_flops = [each for each in large if _is_bound_by_flops(each.case, known)]
-    by_bytes = [each for each in large if not _is_bound_by_flops(each.case, known)]
-    return Fit(
-        _reached(by_flops, ratios, known, base),
-        _reached(by_bytes, ratios, known, base),
-        launch_secs,
-    )
-
-
-def _takes_longer_than_launch(case: Case, known: DeviceClass) -> bool:
-    return _work_secs(case.flops, case.touched_bytes, known) > known.launch_secs
-
-
-def _is_bound_by_flops(case: Case, known: DeviceClass) -> bool:
-    return _work_secs(case.flops, 0.0, known) >= _work_secs(0.0, case.touched_bytes, known)
-
-
-def _reached(
-    measured: Sequence[MeasuredCase],
-    ratios: Mapping[str, Ratio],
-    known: DeviceClass,
-    launch_secs: float,
-) -> float | None:
-    """Computes the share of the peak, or of the bandwidth, that operations reach together."""
-    ideal_secs = actual_secs = 0.0
-    for each in measured:
-        ratio, case = ratios[each.case.key], each.case
-        runs = ratio.weight / ratio.modeled_secs
-        if _is_bound_by_flops(case, known):
-            ideal = case.flops / known.peak_flops
-        else:
-            ideal = case.touched_bytes / known.memory_bandwidth_bytes_per_sec
-        ideal_secs += runs * ideal
-        actual_secs += runs * max(ratio.measured_secs - launch_secs, 0.0)
-    return ideal_secs / actual_secs if actual_secs > 0 else None
-
-
-def _kind_row(
-    kind: str,
-    measured: Sequence[MeasuredCase],
-    ratios: Mapping[str, Ratio],
-    known: DeviceClass,
-    fit: Fit,
-) -> KindRow:
-    of_kind = [ratios[each.case.key] for each in measured]
-    values = sorted(ratio.value for ratio in of_kind)
-    runs = [ratio.weight / ratio.modeled_secs for ratio in of_kind]
-    summed = sum(n * ratio.measured_secs for n, ratio in zip(runs, of_kind, strict=True))
-    weight = sum(ratio.weight for ratio in of_kind)
-    large = [each for each in measured if _takes_longer_than_launch(each.case, known)]
-    base = known.launch_secs if fit.launch_secs is None else fit.launch_secs
-    return KindRow(
-        kind=kind,
-        cases=len(of_kind),
-        weight=weight,
-        overall=summed / weight if weight else statistics.median(values),
-        median=statistics.median(values),
-        low=values[len(values) // 10],
-        high=values[-1 - len(values) // 10],
-        worst=max(of_kind, key=lambda ratio: max(ratio.value, 1 / ratio.value)),
-        reached=_reached(large, ratios, known, base),
-    )
-
-
-def _model_row(
-    name: str, measured: Sequence[MeasuredCase], cases: Cases, known: DeviceClass, fit: Fit
-) -> ModelRow:
-    fitted = fit.applied(known)
-    of_model = [(each, each.case.runs[name]) for each in measured if name in each.case.runs]
-
-    def modeled(device: DeviceClass) -> float:
-        return sum(
-            n * modeled_secs(each.case.flops, each.case.touched_bytes, device)
-            for each, n in of_model
+    def __init__(self, measured: Sequence[MeasuredCase], cases: Cases, known: DeviceClass) -> None:
+        self.measured, self.known = measured, known
+        self.kinds = np.array([each.case.kind for each in measured])
+        self.flops, self.touched_bytes, self.runs = _work([each.case for each in measured], cases)
+        self.secs = np.array([_preferred(each.secs) for each in measured])
+        self.modeled = modeled_secs(self.flops, self.touched_bytes, known)
+        work_secs = self.modeled - known.launch_secs
+        self.is_large = work_secs > known.launch_secs
+        self.is_bound_by_flops = self.flops / (known.peak_flops * known.compute_fraction) >= (
+            self.touched_bytes / (known.memory_bandwidth_bytes_per_sec * known.bandwidth_fraction)
+        )
+        flops, touched_bytes, runs = _work(cases.cases, cases)
+        # Of all cases, also those that were not measured.
+        self.model_secs = modeled_secs(flops, touched_bytes, known) @ runs
+        # How often all models, scaled to equal steps, run each operation.
+        self.frequencies = (self.runs / self.model_secs).sum(axis=1)
+        self.frequencies /= (self.frequencies * self.modeled).sum()
+        small = self.secs[work_secs < _SMALL_SHARE * known.launch_secs]
+        launch_secs = float(np.median(small)) if len(small) else None
+        self.launch_secs = known.launch_secs if launch_secs is None else launch_secs
+        self.fit = Fit(
+            self.reached(self.is_bound_by_flops), self.reached(~self.is_bound_by_flops), launch_secs
         )
 
-    # The file of cases knows the rest of the step only for the class that chose the cases.
-    share_of_cases = modeled(known) / _modeled_totals(cases, known)[name]
-    return ModelRow(
-        name=name,
-        covered=share_of_cases * cases.covered[name],
-        modeled_secs=modeled(known),
-        fitted_secs=modeled(fitted),
-        measured_secs=sum(n * _preferred(each.secs) for each, n in of_model),
-        cached_secs=sum(n * _preferred(each.cached_secs) for each, n in of_model),
-        float32_secs=sum(n * each.secs[FLOAT32] for each, n in of_model),
-        host_secs=sum(n * _preferred(each.host_secs) for each, n in of_model),
+    def reached(self, chosen: np.ndarray) -> float | None:
+        """Computes the share of the peak, or of the bandwidth, that operations reach together.
+
+        That is the work of those that take longer than a launch, divided by their seconds beyond a
+        launch, so that with it the sum over all steps is what was measured.
+        """
+        chosen = chosen & self.is_large
+        ideal = np.where(
+            self.is_bound_by_flops,
+            self.flops / self.known.peak_flops,
+            self.touched_bytes / self.known.memory_bandwidth_bytes_per_sec,
+        )
+        actual = np.maximum(self.secs - self.launch_secs, 0.0)
+        actual_secs = (self.frequencies * actual)[chosen].sum()
+        return (
+            float((self.frequencies * ideal)[chosen].sum() / actual_secs) if actual_secs else None
+        )
+
+    def kind_row(self, kind: str) -> KindRow:
+        """Compares the operations of a kind."""
+        chosen = self.kinds == kind
+        ratios = self.secs[chosen] / self.modeled[chosen]
+        order, tenth = np.sort(ratios), len(ratios) // 10
+        weight = (self.frequencies * self.modeled)[chosen].sum()
+        worst = int(np.argmax(np.maximum(ratios, 1 / ratios)))
+        return KindRow(
+            kind=kind,
+            cases=len(ratios),
+            weight=float(weight),
+            overall=float((self.frequencies * self.secs)[chosen].sum() / weight),
+            quantiles=(float(order[tenth]), float(np.median(order)), float(order[-1 - tenth])),
+            worst=self.measured[np.flatnonzero(chosen)[worst]],
+            worst_ratio=float(ratios[worst]),
+            reached=self.reached(chosen),
+        )
+
+    def model_row(self, number: int, name: str, covered: float) -> ModelRow:
+        """Compares a step of a model, of which the file of cases covers a share."""
+        runs = self.runs[:, number]
+        fitted = modeled_secs(self.flops, self.touched_bytes, self.fit.applied(self.known))
+        cached, host, float32 = (
+            np.array(values) @ runs
+            for values in (
+                [_preferred(each.cached_secs) for each in self.measured],
+                [_preferred(each.host_secs) for each in self.measured],
+                [each.secs[_FLOAT32] for each in self.measured],
+            )
+        )
+        modeled = self.modeled @ runs
+        return ModelRow(
+            name=name,
+            # The file of cases knows the rest of the step only for the class that chose the cases.
+            covered=float(modeled / self.model_secs[number] * covered),
+            modeled_secs=float(modeled),
+            fitted_secs=float(fitted @ runs),
+            measured_secs=float(self.secs @ runs),
+            cached_secs=float(cached),
+            float32_secs=float(float32),
+            host_secs=float(host),
+        )
+
+
+def _work(of: Sequence[Case], cases: Cases) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lists flops and bytes of operations, and their runs, [operations, models]."""
+    return (
+        np.array([case.flops for case in of]),
+        np.array([case.touched_bytes for case in of]),
+        np.array([[case.runs.get(name, 0.0) for name in cases.model_secs] for case in of]),
     )

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 
 from absl.testing import absltest
 
 from benchmarks.gpu_model.cases import Case, Cases, Tensor
-from benchmarks.gpu_model.compare import class_of_device
+from benchmarks.gpu_model.compare import class_of_device, comparison_page
 from benchmarks.gpu_model.comparison import compare, modeled_secs
 from benchmarks.gpu_model.measurement import read_measurement
-from benchmarks.gpu_model.report import comparison_page
 from tf_placer.machines.machine import DeviceClass
 
 # Operations take 10 us and 1 us for each 1e6 flops or 1e5 bytes.
@@ -56,7 +54,7 @@ class ComparisonTest(absltest.TestCase):
         found = compare(self.read(secs), CASES, CLASS)
         for row in found.kinds:
             self.assertAlmostEqual(row.overall, 1.0)
-            self.assertAlmostEqual(row.median, 1.0)
+            self.assertAlmostEqual(row.quantiles[1], 1.0)
         self.assertAlmostEqual(found.fit.compute_fraction, 0.5, places=4)
         self.assertAlmostEqual(found.fit.bandwidth_fraction, 0.5, places=4)
         self.assertAlmostEqual(found.fit.launch_secs, 1e-5, places=9)
@@ -86,7 +84,7 @@ class ComparisonTest(absltest.TestCase):
         measurement = self.read({PRODUCT.key: {"float32": 1e-3}, SUM.key: "out of memory"})
         self.assertEqual((measurement.missing, list(measurement.failures)), (1, [SUM.key]))
         found = compare(measurement, CASES, CLASS)
-        page = comparison_page(found, measurement, CLASS, {"command": "python x"})
+        page = comparison_page(found, measurement, CLASS, "python x")
         self.assertIn("# NVIDIA toy beside the class toy of the catalogue", page)
         self.assertIn("1 failed or have no call, 1 were not reached", page)
         self.assertIn("out of memory", page)
@@ -95,18 +93,9 @@ class ComparisonTest(absltest.TestCase):
         found = self.read({PRODUCT.key: {"float32": 1e-3}}, more='\n{"case": "Mat')
         self.assertLen(found.cases, 1)
 
-    def test_other_files_are_refused_by_line(self):
-        path = self.measure({PRODUCT.key: {"float32": 1e-3}}, more="\n[]\n{}")
-        with self.assertRaisesRegex(ValueError, "measured.jsonl, line 4: no row of"):
-            read_measurement(path, CASES.cases)
-        path = self.measure({PRODUCT.key: {"float32": 0.0}}, more="\n{}")
-        with self.assertRaisesRegex(ValueError, "line 3: .*seconds must be positive"):
-            read_measurement(path, CASES.cases)
-        with self.assertRaisesRegex(ValueError, "has none of the cases"):
+    def test_other_files_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "has no device, or none of the cases"):
             read_measurement(self.measure({"Mul() ->": {"float32": 1e-3}}), CASES.cases)
-        path.write_text("")
-        with self.assertRaisesRegex(ValueError, "does not name a device"):
-            read_measurement(path, CASES.cases)
 
     def test_class_is_found_by_the_name_of_the_device(self):
         def name(device, *given):
@@ -118,13 +107,6 @@ class ComparisonTest(absltest.TestCase):
         self.assertEqual(class_of_device({"type": "cpu", "name": "AMD"}).name, "CPU")
         with self.assertRaisesRegex(ValueError, "no class of devices 'Unheard-of'.*H100"):
             name("Unheard-of")
-
-    def test_weights_of_kinds_add_up(self):
-        secs = {each.key: {"float32": 1e-3} for each in CASES.cases}
-        more = dataclasses.replace(CASES, model_secs={**CASES.model_secs, "unmeasured": 1.0})
-        found = compare(self.read(secs), more, CLASS)
-        self.assertAlmostEqual(sum(row.weight for row in found.kinds), 1.0)
-        self.assertLen(found.models, 2)
 
 
 if __name__ == "__main__":
