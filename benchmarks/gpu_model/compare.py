@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.gpu_model.cases import read_cases
-from benchmarks.gpu_model.comparison import Comparison, compare
+from benchmarks.gpu_model.comparison import Comparison
 from benchmarks.gpu_model.measurement import Measurement, read_measurement
 from benchmarks.harness.provenance import provenance
 from tf_placer.files import write_bytes, write_text
@@ -104,7 +104,7 @@ def comparison_page(
         missing=measurement.missing,
         models=_models_table(comparison),
         kinds=_kinds_table(comparison),
-        fit=_fit_table(comparison, known),
+        fit=_fit_table(comparison.fitted, known),
         limits=_limits_table(measurement, known),
         worst=_worst_table(comparison),
     )
@@ -126,46 +126,43 @@ def _models_table(comparison: Comparison) -> str:
     headers += ["cached inputs", "host", "fitted", "ratio"]
     rows = [
         [
-            row.name,
-            f"{100 * row.covered:.0f} %",
-            format_step(row.modeled_secs),
-            format_step(row.measured_secs),
-            f"{row.measured_secs / row.modeled_secs:.2f}",
-            format_step(row.float32_secs),
-            format_step(row.cached_secs),
-            format_step(row.host_secs),
-            format_step(row.fitted_secs),
-            f"{row.measured_secs / row.fitted_secs:.2f}",
+            row["model"],
+            f"{100 * row['covered']:.0f} %",
+            format_step(row["modeled"]),
+            format_step(row["measured"]),
+            f"{row['measured'] / row['modeled']:.2f}",
+            *(format_step(row[name]) for name in headers[5:9]),
+            f"{row['measured'] / row['fitted']:.2f}",
         ]
-        for row in comparison.models
+        for row in comparison.models()
     ]
     return markdown_table(headers, rows, "l" + "r" * 9)
 
 
 def _kinds_table(comparison: Comparison) -> str:
     headers = ["kind", "operations", "of modeled time", "sum", "median", "10 %", "90 %", "reached"]
-    rows = []
-    for row in comparison.kinds:
-        low, median, high = row.quantiles
-        ratios = [f"{each:.2f}" for each in (row.overall, median, low, high)]
-        share = f"{100 * row.weight:.1f} %"
-        rows.append([row.kind, str(row.cases), share, *ratios, _optional(row.reached)])
+    rows = [
+        [
+            row["kind"],
+            str(row["operations"]),
+            f"{100 * row['of modeled time']:.1f} %",
+            *("" if row[name] is None else f"{row[name]:.2f}" for name in headers[3:]),
+        ]
+        for row in comparison.kinds()
+    ]
     return markdown_table(headers, rows, "l" + "r" * 7)
 
 
-def _fit_table(comparison: Comparison, known: DeviceClass) -> str:
-    fit = comparison.fit
-    launch = "" if fit.launch_secs is None else format_step(fit.launch_secs)
+def _fit_table(fitted: DeviceClass, known: DeviceClass) -> str:
     rows = [
-        [name, _optional(getattr(known, name)), _optional(getattr(fit, name))]
-        for name in ("compute_fraction", "bandwidth_fraction")
+        [name, *(form(getattr(each, name)) for each in (known, fitted))]
+        for name, form in (
+            ("compute_fraction", "{:.2f}".format),
+            ("bandwidth_fraction", "{:.2f}".format),
+            ("launch_secs", format_step),
+        )
     ]
-    rows.append(["launch_secs", format_step(known.launch_secs), launch])
     return markdown_table(["", "catalogue", "fitted"], rows, "lrr")
-
-
-def _optional(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
 
 
 def _limits_table(measurement: Measurement, known: DeviceClass) -> str:
@@ -191,8 +188,8 @@ def _limits_table(measurement: Measurement, known: DeviceClass) -> str:
 
 def _worst_table(comparison: Comparison) -> str:
     rows = [
-        [row.kind, f"{row.worst_ratio:.2f}", row.worst.case.key[:_SHORT_KEY], row.worst.call]
-        for row in comparison.kinds
+        [row["kind"], f"{row['ratio']:.2f}", row["worst"].case.key[:_SHORT_KEY], row["worst"].call]
+        for row in comparison.kinds()
     ]
     return markdown_table(["kind", "ratio", "operation", "call"], rows, "lrll")
 
@@ -210,7 +207,7 @@ def main() -> None:
         known = class_of_device(measurement.device, args.machine_class)
     except (OSError, ValueError) as error:
         parser.exit(1, f"{error}\n")
-    comparison = compare(measurement, cases, known)
+    comparison = Comparison(measurement.cases, cases, known)
     page = comparison_page(comparison, measurement, known, provenance()["command"])
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)

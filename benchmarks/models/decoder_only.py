@@ -26,7 +26,12 @@ from benchmarks.models.transformer import (
 
 tf1 = tf.compat.v1
 
-__all__ = ["build", "build_causal"]
+__all__ = ["build"]
+
+
+def _feed_forward(value: tf.Tensor, layer: int, length: int) -> tuple[tf.Tensor, None]:
+    del layer, length
+    return feed_forward(value), None
 
 
 def build(
@@ -38,34 +43,11 @@ def build(
     vocabulary: int = 50257,
     use_resource: bool = True,
     learning_rate: float = 3e-4,
+    second_layer: Callable[
+        [tf.Tensor, int, int], tuple[tf.Tensor, tf.Tensor | None]
+    ] = _feed_forward,
 ) -> TrainingModel:
-    """Builds the model with its gradients and updates in a graph of its own; see `build_causal`."""
-    return build_causal(
-        lambda value, _: (feed_forward(value), None),
-        layers=layers,
-        units=units,
-        heads=heads,
-        length=length,
-        batch=batch,
-        vocabulary=vocabulary,
-        use_resource=use_resource,
-        learning_rate=learning_rate,
-    )
-
-
-def build_causal(
-    second_layer: Callable[[tf.Tensor, int], tuple[tf.Tensor, tf.Tensor | None]],
-    *,
-    layers: int,
-    units: int,
-    heads: int,
-    length: int,
-    batch: int,
-    vocabulary: int,
-    use_resource: bool,
-    learning_rate: float,
-) -> TrainingModel:
-    """Builds a model whose blocks have layers of any kind after the attention.
+    """Builds the model with its gradients and updates in a graph of its own.
 
     There is no dropout, so that a step computes the same whenever and wherever it runs. Trained by
     Adam with weight decay, with gradients of norm 1 at most. It is fed "tokens", int32 [batch,
@@ -73,10 +55,7 @@ def build_causal(
     "softmax/logits:0", float32 [batch * length, vocabulary].
 
     Args:
-        second_layer: makes of normalized float32 [batch * length, units] and the number of the
-            block what is added to its value, of the same shape, and a loss of its own, float32 []
-            or None.
-        layers: how many blocks.
+        layers: blocks of attention and a second layer.
         units: width of the embeddings and of every block.
         heads: attention heads, a divisor of the units.
         length: tokens of a sequence.
@@ -84,6 +63,9 @@ def build_causal(
         vocabulary: number of tokens.
         use_resource: resource variables, or the ref variables of old training scripts.
         learning_rate: of the optimizer.
+        second_layer: makes of normalized float32 [batch * length, units], the number of the block
+            and the length what is added to its value, of the same shape, and a loss of its own,
+            float32 [] or None.
     """
     with model_graph(transformer_initializer(), use_resource=use_resource):
         tokens = tf1.placeholder(tf.int32, [batch, length + 1], name="tokens")
@@ -93,7 +75,8 @@ def build_causal(
         for layer in range(layers):
             with tf1.variable_scope(f"layer_{layer}"):
                 value += attention(layer_norm(value, "attention_norm"), length, heads, bias)
-                added, own_loss = second_layer(layer_norm(value, "feed_forward_norm"), layer)
+                normalized = layer_norm(value, "feed_forward_norm")
+                added, own_loss = second_layer(normalized, layer, length)
                 value += added
                 if own_loss is not None:
                     losses.append(own_loss)

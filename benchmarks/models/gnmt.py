@@ -14,8 +14,11 @@ References:
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
+from benchmarks.models import translation_model
 from benchmarks.models.recurrent import (
     AdditiveAttention,
     State,
@@ -25,9 +28,7 @@ from benchmarks.models.recurrent import (
     lstm_variables,
     softmax_variables,
 )
-from benchmarks.models.training import model_graph
 from benchmarks.models.training_model import TrainingModel
-from benchmarks.models.translation_model import build_translation
 
 tf1 = tf.compat.v1
 
@@ -39,43 +40,30 @@ _CLIP_NORM = 5.0
 _FIRST_RESIDUAL_LAYER = 2
 
 
-def build(
-    layers: int = 4,
-    units: int = 256,
-    source_steps: int = 50,
-    target_steps: int = 50,
-    batch: int = 256,
-    source_vocabulary: int = 32000,
-    target_vocabulary: int = 32000,
-    use_resource: bool = True,
-) -> TrainingModel:
+def build(**sizes: Any) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
-    The layers are those of the decoder and of the encoder, of which the lowest has a cell for each
-    direction; there are two at least. See `build_translation`.
+    There are two layers at least; the lowest one of the encoder has a cell for each direction.
+
+    Args:
+        **sizes: as `translation_model.build` takes them.
     """
-    with model_graph(
-        tf1.random_uniform_initializer(-_INIT_SCALE, _INIT_SCALE), use_resource=use_resource
-    ):
-        return build_translation(
-            lambda values: _encode(values, layers, units),
-            _decode,
-            _loss,
-            tf1.train.GradientDescentOptimizer(_LEARNING_RATE),
-            units=units,
-            steps=(source_steps, target_steps),
-            batch=batch,
-            vocabularies=(source_vocabulary, target_vocabulary),
-            clip_norm=_CLIP_NORM,
-        )
+    return translation_model.build(
+        **sizes,
+        learning_rate=_LEARNING_RATE,
+        clip_norm=_CLIP_NORM,
+        optimizer=tf1.train.GradientDescentOptimizer,
+        architecture=translation_model.Architecture(_INIT_SCALE, _encode, _decode, _loss),
+    )
 
 
-def _encode(values: list[tf.Tensor], layers: int, units: int) -> tuple[tf.Tensor, list[State]]:
+def _encode(values: list[tf.Tensor], layers: int) -> tuple[tf.Tensor, list[State]]:
     """Runs the encoder.
 
     Each layer of the decoder starts with the state of the layer of the encoder, of the lowest with
     that of the cell that read backward.
     """
+    units = int(values[0].shape[1])
     with tf1.variable_scope("encoder"):
         with tf1.variable_scope("layer_0"):
             forward, _ = lstm_layer(values, units, "forward")

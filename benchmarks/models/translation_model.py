@@ -9,6 +9,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -30,9 +31,29 @@ from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
-__all__ = ["build", "build_translation"]
+__all__ = ["Architecture", "build"]
 
 _INIT_SCALE = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """The parts in which encoder-decoders differ.
+
+    Attributes:
+        init_scale: variables start within this of 0.
+        encode: makes of embedded sentences and the number of layers the outputs of the encoder,
+            float32 [batch, source_steps, units], and the states that the layers of the decoder
+            start with.
+        decode: makes of embedded translations and of both the output of each step, float32 [batch,
+            units], before the softmax.
+        loss: makes the loss of these outputs, the fed targets and the target vocabulary.
+    """
+
+    init_scale: float
+    encode: Callable[[list[tf.Tensor], int], tuple[tf.Tensor, list[State]]]
+    decode: Callable[[list[tf.Tensor], tf.Tensor, list[State]], list[tf.Tensor]]
+    loss: Callable[[list[tf.Tensor], tf.Tensor, int], tf.Tensor]
 
 
 def build(
@@ -46,75 +67,53 @@ def build(
     use_resource: bool = True,
     learning_rate: float = 1e-3,
     clip_norm: float | None = None,
+    optimizer: Callable[[float], tf.compat.v1.train.Optimizer] = tf1.train.AdamOptimizer,
+    architecture: Architecture | None = None,
 ) -> TrainingModel:
-    """Builds the model with its gradients and updates by Adam in a graph of its own.
+    """Builds the model with its gradients and updates in a graph of its own.
 
     Each step of the decoder attends to the encoder with additive scores, and has a softmax layer of
-    its own. The layers are those of the encoder, and of the decoder; see `build_translation`.
-    """
-    with model_graph(
-        tf1.random_uniform_initializer(-_INIT_SCALE, _INIT_SCALE), use_resource=use_resource
-    ):
-        return build_translation(
-            lambda values: _encode(values, layers, units),
-            _decode,
-            _loss,
-            tf1.train.AdamOptimizer(learning_rate),
-            units=units,
-            steps=(source_steps, target_steps),
-            batch=batch,
-            vocabularies=(source_vocabulary, target_vocabulary),
-            clip_norm=clip_norm,
-        )
-
-
-def build_translation(
-    encode: Callable[[list[tf.Tensor]], tuple[tf.Tensor, list[State]]],
-    decode: Callable[[list[tf.Tensor], tf.Tensor, list[State]], list[tf.Tensor]],
-    loss_of: Callable[[list[tf.Tensor], tf.Tensor, int], tf.Tensor],
-    optimizer: tf.compat.v1.train.Optimizer,
-    *,
-    units: int,
-    steps: tuple[int, int],
-    batch: int,
-    vocabularies: tuple[int, int],
-    clip_norm: float | None,
-) -> TrainingModel:
-    """Builds an encoder-decoder in the current graph.
-
-    All sentences are as long as the graph is unrolled. It is fed "source", int32 [batch,
-    source_steps], and "target", int32 [batch, target_steps + 1]: the inputs of the decoder (teacher
-    forcing), and shifted by one, the targets.
+    its own, unless the architecture is another. All sentences are as long as the graph is unrolled.
+    It is fed "source", int32 [batch, source_steps], and "target", int32 [batch, target_steps + 1]:
+    the inputs of the decoder (teacher forcing), and shifted by one, the targets.
 
     Args:
-        encode: makes of the embedded sentences the outputs of the encoder, float32 [batch,
-            source_steps, units], and the states that the layers of the decoder start with.
-        decode: makes of embedded translations and of both the output of each step, float32 [batch,
-            units], before the softmax.
-        loss_of: makes the loss of these outputs, the fed targets and the target vocabulary.
-        optimizer: updates the variables.
+        layers: stacked LSTM layers of the encoder, and of the decoder.
         units: width of the embeddings, of every layer and of the attention.
-        steps: unrolled lengths of encoder and decoder, in tokens.
+        source_steps: unrolled length of the encoder, in tokens.
+        target_steps: unrolled length of the decoder, in tokens.
         batch: pairs of sentences per step.
-        vocabularies: number of source tokens and of target tokens, with the one that starts a
-            sentence.
+        source_vocabulary: number of source tokens.
+        target_vocabulary: number of target tokens, with the one that starts a sentence.
+        use_resource: resource variables, or the ref variables of old training scripts.
+        learning_rate: of the optimizer.
         clip_norm: the largest norm of all gradients together; no limit if None.
+        optimizer: makes it of the learning rate.
+        architecture: another than the one of this module.
     """
-    source = tf1.placeholder(tf.int32, [batch, steps[0]], name="source")
-    target = tf1.placeholder(tf.int32, [batch, steps[1] + 1], name="target")
-    encoded, states = encode(embed(source, vocabularies[0], units, "source_embedding"))
-    embedded = embed(target[:, :-1], vocabularies[1], units, "target_embedding")
-    loss = loss_of(decode(embedded, encoded, states), target, vocabularies[1])
+    parts = architecture or Architecture(_INIT_SCALE, _encode, _decode, _loss)
+    initializer = tf1.random_uniform_initializer(-parts.init_scale, parts.init_scale)
+    with model_graph(initializer, use_resource=use_resource):
+        source = tf1.placeholder(tf.int32, [batch, source_steps], name="source")
+        target = tf1.placeholder(tf.int32, [batch, target_steps + 1], name="target")
+        embedded = embed(source, source_vocabulary, units, "source_embedding")
+        encoded, states = parts.encode(embedded, layers)
+        embedded = embed(target[:, :-1], target_vocabulary, units, "target_embedding")
+        loss = parts.loss(parts.decode(embedded, encoded, states), target, target_vocabulary)
 
-    def draw(random: np.random.Generator) -> Mapping[str, np.ndarray]:
-        pairs = made_up_translations(vocabularies, steps, batch, random)
-        return dict(zip(("source", "target"), pairs, strict=True))
+        def draw(random: np.random.Generator) -> Mapping[str, np.ndarray]:
+            vocabularies, steps = (
+                (source_vocabulary, target_vocabulary),
+                (source_steps, target_steps),
+            )
+            pairs = made_up_translations(vocabularies, steps, batch, random)
+            return dict(zip(("source", "target"), pairs, strict=True))
 
-    return training_model(loss, train(loss, optimizer, clip_norm), draw)
+        return training_model(loss, train(loss, optimizer(learning_rate), clip_norm), draw)
 
 
-def _encode(values: list[tf.Tensor], layers: int, units: int) -> tuple[tf.Tensor, list[State]]:
-    states = []
+def _encode(values: list[tf.Tensor], layers: int) -> tuple[tf.Tensor, list[State]]:
+    units, states = int(values[0].shape[1]), []
     with tf1.variable_scope("encoder"):
         for layer in range(layers):
             values, state = lstm_layer(values, units, f"layer_{layer}")

@@ -7,7 +7,7 @@ from absl.testing import absltest
 
 from benchmarks.gpu_model.cases import Case, Cases, Tensor
 from benchmarks.gpu_model.compare import class_of_device, comparison_page
-from benchmarks.gpu_model.comparison import compare, modeled_secs
+from benchmarks.gpu_model.comparison import Comparison, modeled_secs
 from benchmarks.gpu_model.measurement import read_measurement
 from tf_placer.machines.machine import DeviceClass
 
@@ -51,39 +51,42 @@ class ComparisonTest(absltest.TestCase):
             each.key: {"float32": modeled_secs(each.flops, each.touched_bytes, CLASS)}
             for each in CASES.cases
         }
-        found = compare(self.read(secs), CASES, CLASS)
-        for row in found.kinds:
-            self.assertAlmostEqual(row.overall, 1.0)
-            self.assertAlmostEqual(row.quantiles[1], 1.0)
-        self.assertAlmostEqual(found.fit.compute_fraction, 0.5, places=4)
-        self.assertAlmostEqual(found.fit.bandwidth_fraction, 0.5, places=4)
-        self.assertAlmostEqual(found.fit.launch_secs, 1e-5, places=9)
-        self.assertEqual([row.name for row in found.models], ["one", "other"])
-        for row in found.models:
-            self.assertAlmostEqual(row.measured_secs, row.modeled_secs)
-        self.assertAlmostEqual(found.models[0].modeled_secs, 2 * 1.01e-3 + 1.1e-4)
-        self.assertAlmostEqual(found.models[0].covered, 1.0)
-        self.assertAlmostEqual(found.models[1].covered, 0.5)
+        found = Comparison(self.read(secs).cases, CASES, CLASS)
+        for row in found.kinds():
+            self.assertAlmostEqual(row["sum"], 1.0)
+            self.assertAlmostEqual(row["median"], 1.0)
+        self.assertAlmostEqual(sum(row["of modeled time"] for row in found.kinds()), 1.0)
+        self.assertAlmostEqual(found.fitted.compute_fraction, 0.5, places=4)
+        self.assertAlmostEqual(found.fitted.bandwidth_fraction, 0.5, places=4)
+        self.assertAlmostEqual(found.fitted.launch_secs, 1e-5, places=9)
+        one, other = found.models()
+        self.assertEqual((one["model"], other["model"]), ("one", "other"))
+        for row in (one, other):
+            self.assertAlmostEqual(row["measured"], row["modeled"])
+        self.assertAlmostEqual(one["modeled"], 2 * 1.01e-3 + 1.1e-4)
+        self.assertAlmostEqual(one["covered"], 1.0)
+        self.assertAlmostEqual(other["covered"], 0.5)
 
     def test_tf32_counts_where_it_was_measured(self):
         secs = {PRODUCT.key: {"float32": 8e-3, "tf32": 5.05e-4}, TINY.key: {"float32": 5e-6}}
-        found = compare(self.read(secs), CASES, CLASS)
-        by_kind = {row.kind: row for row in found.kinds}
-        self.assertAlmostEqual(by_kind["matrix product"].overall, 0.5)
+        found = Comparison(self.read(secs).cases, CASES, CLASS)
+        by_kind = {row["kind"]: row for row in found.kinds()}
+        self.assertAlmostEqual(by_kind["matrix product"]["sum"], 0.5)
         # 1e9 flops in 500 us beyond the launch of 5 us.
-        self.assertAlmostEqual(found.fit.compute_fraction, 1.0)
-        self.assertAlmostEqual(by_kind["matrix product"].reached, 1.0)
-        self.assertIsNone(found.fit.bandwidth_fraction)
-        self.assertIsNone(by_kind["element-wise"].reached)
-        other = found.models[1]
-        self.assertAlmostEqual(other.measured_secs, 5.05e-4 + 4 * 5e-6)
-        self.assertAlmostEqual(other.float32_secs, 8e-3 + 4 * 5e-6)
-        self.assertAlmostEqual(other.fitted_secs, other.measured_secs)
+        self.assertAlmostEqual(found.fitted.compute_fraction, 1.0)
+        self.assertAlmostEqual(by_kind["matrix product"]["reached"], 1.0)
+        # Nothing measured is bound by the bandwidth.
+        self.assertEqual(found.fitted.bandwidth_fraction, CLASS.bandwidth_fraction)
+        self.assertIsNone(by_kind["element-wise"]["reached"])
+        other = found.models()[1]
+        self.assertAlmostEqual(other["measured"], 5.05e-4 + 4 * 5e-6)
+        self.assertAlmostEqual(other["without TF32"], 8e-3 + 4 * 5e-6)
+        self.assertAlmostEqual(other["fitted"], other["measured"])
 
     def test_page_names_what_failed_and_what_was_not_reached(self):
         measurement = self.read({PRODUCT.key: {"float32": 1e-3}, SUM.key: "out of memory"})
         self.assertEqual((measurement.missing, list(measurement.failures)), (1, [SUM.key]))
-        found = compare(measurement, CASES, CLASS)
+        found = Comparison(measurement.cases, CASES, CLASS)
         page = comparison_page(found, measurement, CLASS, "python x")
         self.assertIn("# NVIDIA toy beside the class toy of the catalogue", page)
         self.assertIn("1 failed or have no call, 1 were not reached", page)
