@@ -6,13 +6,12 @@ same number of runs fetches the same values.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 
 from benchmarks.zoo import control_flow, feeding, layers, sequences, shared_names, training
 from benchmarks.zoo.graph_parts import StepGraph
 
-__all__ = ["KINDS", "describe"]
+__all__ = ["KINDS"]
 
 #: Builders of a graph of each kind, by name.
 KINDS: Mapping[str, Callable[[], StepGraph]] = {
@@ -23,8 +22,3 @@ KINDS: Mapping[str, Callable[[], StepGraph]] = {
     **feeding.KINDS,
     **shared_names.KINDS,
 }
-
-
-def describe(name: str) -> str:
-    """Describes graphs of a kind in a sentence."""
-    return (inspect.getdoc(KINDS[name]) or "").partition("\n")[0]

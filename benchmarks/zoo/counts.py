@@ -8,7 +8,6 @@ import pathlib
 from collections.abc import Iterable
 
 from tf_placer.text.markdown import markdown_table
-from tf_placer.text.units import format_step
 
 __all__ = ["Counts", "append_counts", "placements_table", "read_counts"]
 
@@ -27,8 +26,6 @@ class Counts:
         equal: how many of these computed the same.
         cpu_secs: processor time that they took.
         problem: the first error or difference; empty without one.
-        planned_secs: a step on one CPU as the costs of a described machine have it; 0 if unknown.
-        measured_secs: the fastest of some steps on one CPU of this computer; 0 if unknown.
     """
 
     kind: str
@@ -40,8 +37,6 @@ class Counts:
     equal: int = 0
     cpu_secs: float = 0.0
     problem: str = ""
-    planned_secs: float = 0.0
-    measured_secs: float = 0.0
 
     def plus(self, other: Counts) -> Counts:
         """Adds later placements of the same graph."""
@@ -54,8 +49,6 @@ class Counts:
             equal=self.equal + other.equal,
             cpu_secs=self.cpu_secs + other.cpu_secs,
             problem=self.problem or other.problem,
-            planned_secs=other.planned_secs or self.planned_secs,
-            measured_secs=other.measured_secs or self.measured_secs,
         )
 
 
@@ -107,10 +100,9 @@ def placements_table(all_counts: Iterable[Counts]) -> str:
             counts.kind,
             *(f"{number:,}" if number else "" for number in (counts.operations, counts.groups)),
             *(f"{n:,}" for n in (counts.placements, counts.accepted, counts.equal)),
-            *(format_step(s) if s else "" for s in (counts.planned_secs, counts.measured_secs)),
             counts.problem,
         ]
         for counts in (*found, Counts("all", **sums))
     ]
     headers = ["kind", "operations", "groups", "placements", "accepted", "equal"]
-    return markdown_table([*headers, "planned", "measured", "problem"], rows, "lrrrrrrrl")
+    return markdown_table([*headers, "problem"], rows, "lrrrrrl")

@@ -15,7 +15,6 @@ import dataclasses
 import math
 import os
 import pathlib
-import statistics
 import sys
 import time
 import zlib
@@ -32,19 +31,14 @@ from benchmarks.zoo.counts import Counts, append_counts, placements_table, read_
 from tf_placer.files import write_text
 
 if TYPE_CHECKING:
-    from benchmarks.zoo.graph_parts import StepGraph
     from benchmarks.zoo.placed_runs import PlacedGraph, Values
 
 __all__ = ["count_kind", "main"]
 
 _BATCH = 25
 _LIMIT_SECS = 3600.0
-# Its first device is a CPU.
-_MACHINE = "2xK80"
-_TIMED_STEPS = 20
 # Batches take turns.
 _GRANULARITIES = ("coarse", "fine")
-_REFUSED = "refused: "
 
 
 def count_kind(kind: str, placements: int, path: str) -> None:
@@ -67,11 +61,11 @@ def count_kind(kind: str, placements: int, path: str) -> None:
     graph_def = made.graph.as_graph_def()
     fresh = Counts(kind, graph_fingerprint(graph_def), len(graph_def.node))
     file = pathlib.Path(path)
-    before = read_counts(file, fresh.fingerprint)
+    done = read_counts(file, fresh.fingerprint).placements
     try:
         placed = [PlacedGraph(made, granularity=each) for each in _GRANULARITIES]
     except GraphError as error:
-        append_counts(file, dataclasses.replace(fresh, problem=f"{_REFUSED}{error}"))
+        append_counts(file, dataclasses.replace(fresh, problem=f"refused: {error}"))
         return
     fresh = dataclasses.replace(
         fresh,
@@ -79,7 +73,6 @@ def count_kind(kind: str, placements: int, path: str) -> None:
         groups=placed[0].grouped.num_decisions,
     )
     expected = None if made.is_racy else script_values(made)
-    done = before.placements
     while done < placements:
         # A batch that was cut short by the number of placements begins one of its own.
         random = np.random.default_rng([0, zlib.crc32(kind.encode()), done])
@@ -90,8 +83,6 @@ def count_kind(kind: str, placements: int, path: str) -> None:
         batch = dataclasses.replace(batch, cpu_secs=time.process_time() - start_secs)
         append_counts(file, batch)
         done += batch.placements
-    if not before.planned_secs:
-        append_counts(file, _planned(made, fresh))
 
 
 def _run(
@@ -109,26 +100,6 @@ def _run(
     different = None if expected is None else describe_difference(expected, values)
     problem = "" if different is None else f"{name}{different}"
     return Counts("", placements=1, accepted=1, equal=int(different is None), problem=problem)
-
-
-def _planned(made: StepGraph, counts: Counts) -> Counts:
-    """Adds a step on one CPU, as planned for a described machine and as measured on this one."""
-    from benchmarks.zoo.placed_runs import PlacedGraph
-    from tf_placer.costs.costed_graph import cost_graph
-    from tf_placer.machines.lookup import find_machine
-    from tf_placer.simulation.simulator import Simulator
-
-    try:
-        placed = PlacedGraph(made, num_devices=1)
-        problem = cost_graph(placed.source, find_machine(_MACHINE), steps=0).problem()
-        on_first = np.zeros((1, problem.num_groups), np.int32)
-        planned_secs = float(Simulator(problem, threads=1).simulate(on_first).step_secs[0])
-        traced = placed.traced(np.zeros(len(placed.legal), np.int32), _TIMED_STEPS)
-    except Exception as error:  # A failure is to be counted, whatever it is.
-        return dataclasses.replace(counts, problem=f"not planned: {type(error).__name__}: {error}")
-    return dataclasses.replace(
-        counts, planned_secs=planned_secs, measured_secs=min(traced["step_secs"])
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -169,17 +140,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, Any]) -> None:
     """Prints the table and writes it, with how it was made."""
     per_sec = sum(c.placements for c in found) / max(sum(c.cpu_secs for c in found), 1e-9)
-    ratios = [c.measured_secs / c.planned_secs for c in found if c.planned_secs]
-    ratio = f" ({statistics.median(ratios):.1f} times as long in the median)" if ratios else ""
     text = (
         f"# Random placements of {len(found)} kinds of graphs\n\n{placements_table(found)}\n\n"
         "Each placement ran in a session of its own, with soft placement off: initialisers, three "
         f"steps, and a read of all variables. {_BATCH} placements of the groups take turns with "
         f"{_BATCH} of every colocation group by itself. Equal are those whose fetched values and "
         "variables are the ones of the graph as its script runs it, within 0.2 % of the largest "
-        "value (5 % for types of two bytes); those of a race only have to run. Planned is a step "
-        f"on one CPU of {_MACHINE}, measured is the fastest of {_TIMED_STEPS} on one CPU of this "
-        f"computer{ratio}. {per_sec:.0f} placements per second of processor time. Made by "
+        "value (5 % for types of two bytes); those of a race only have to run. "
+        f"{per_sec:.0f} placements per second of processor time. Made by "
         f"`{made_by['command']}` at commit {made_by['commit'] or 'unknown'} on "
         f"{made_by['processor']}, {made_by['cores']} cores.\n"
     )

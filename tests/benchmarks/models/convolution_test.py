@@ -43,30 +43,6 @@ class ConvolutionLayersTest(tf.test.TestCase):
         mean, variance = value.mean((0, 1, 2)), value.var((0, 1, 2))
         self.assertAllClose(plain, (value - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
 
-    def test_chains_have_a_scope_for_each_layer_and_may_end_with_half_the_size(self):
-        layers = ConvolutionLayers()
-        with tf.Graph().as_default() as graph:
-            image = tf.zeros([2, 9, 9, 3])
-            chain = layers.chain(image, "chain", (4, 1), (5, (1, 7)))
-            shrunk = layers.shrinking_chain(image, "shrunk", (4, 1), (5, 3))
-            pooled = layers.pooled(image, 6, "pooled")
-            shapes = {v.op.name: tuple(v.shape) for v in tf1.trainable_variables()}
-            self.assertEqual(graph.get_operation_by_name("chain/conv_1/Conv2D").type, "Conv2D")
-        self.assertEqual(chain.shape, [2, 9, 9, 5])
-        self.assertEqual(shrunk.shape, [2, 4, 4, 5])
-        self.assertEqual(pooled.shape, [2, 9, 9, 6])
-        kernels = {name: shape for name, shape in shapes.items() if name.endswith("kernel")}
-        self.assertEqual(
-            kernels,
-            {
-                "chain/conv_0/kernel": (1, 1, 3, 4),
-                "chain/conv_1/kernel": (1, 7, 4, 5),
-                "shrunk/conv_0/kernel": (1, 1, 3, 4),
-                "shrunk/conv_1/kernel": (3, 3, 4, 5),
-                "pooled/conv_0/kernel": (1, 1, 3, 6),
-            },
-        )
-
 
 if __name__ == "__main__":
     tf.test.main()
