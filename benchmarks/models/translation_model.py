@@ -113,7 +113,8 @@ def build(
 
 
 def _encode(values: list[tf.Tensor], layers: int) -> tuple[tf.Tensor, list[State]]:
-    units, states = int(values[0].shape[1]), []
+    units = int(values[0].shape[1])
+    states = []
     with tf1.variable_scope("encoder"):
         for layer in range(layers):
             values, state = lstm_layer(values, units, f"layer_{layer}")
