@@ -128,12 +128,12 @@ class Case:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Case:
         """Reads what `Cases.write` wrote of it."""
-        tensors = {
-            side: tuple(Tensor(dtype, tuple(shape), *rest) for dtype, shape, *rest in value[side])
+        inputs, outputs = (
+            tuple(Tensor(dtype, tuple(shape), *rest) for dtype, shape, *rest in value[side])
             for side in ("inputs", "outputs")
-        }
-        work = float(value["flops"]), float(value["bytes"])
-        return cls(value["type"], *tensors.values(), value["attributes"], *work, value["runs"])
+        )
+        attributes, flops, touched_bytes = value["attributes"], value["flops"], value["bytes"]
+        return cls(value["type"], inputs, outputs, attributes, flops, touched_bytes, value["runs"])
 
     def to_json(self) -> dict[str, Any]:
         """Converts to what JSON can hold."""

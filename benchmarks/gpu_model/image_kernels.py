@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import torch
 
@@ -60,6 +61,7 @@ def _pooling(case: Case, device: torch.device) -> tuple[str, Run]:
     size, stride = (list(case.attributes[name][1:3]) for name in ("ksize", "strides"))
     sizes, padding, note = _padded(image, output, size, stride)
     images = make_values(sizes, device)
+    more: tuple[Any, ...]
     if case.op_type.startswith("Max"):
         forward = partial(_aten.max_pool2d_with_indices, images, size, stride, padding)
         made, places = forward()

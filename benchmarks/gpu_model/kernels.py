@@ -219,8 +219,14 @@ def _adam(note: str) -> Maker:
     def make(case: Case, device: torch.device) -> tuple[str, Run]:
         variable, first, second = make_inputs(case, device, 0, 1, 2)
         gradient = make_values(case.inputs[0].shape, device)
-        lists = ([variable], [gradient], [first], [second], [], [torch.ones((), device=device)])
-        run = partial(torch._fused_adam_, *lists, **settings, amsgrad=False, maximize=False)
+        step = torch.ones((), device=device)
+        run = partial(
+            torch._fused_adam_,
+            *([variable], [gradient], [first], [second], [], [step]),
+            **settings,
+            amsgrad=False,
+            maximize=False,
+        )
         return f"torch._fused_adam_{note}", run
 
     return make

@@ -109,8 +109,8 @@ def iterator_of_fed_arrays() -> StepGraph:
     x = tf1.placeholder(tf.float32, features.shape, name="features")
     y = tf1.placeholder(tf.int32, labels.shape, name="labels")
     iterator = tf1.data.make_initializable_iterator(_batches(x, y))
-    first = (iterator.initializer,)
-    return classified(*iterator.get_next(), {x: features, y: labels}, first)
+    value, taken = iterator.get_next()
+    return classified(value, taken, {x: features, y: labels}, (iterator.initializer,))
 
 
 @KINDS.default
@@ -123,7 +123,8 @@ def iterator_of_two_datasets() -> StepGraph:
     )
     first = iterator.make_initializer(train, name="train_initializer")
     iterator.make_initializer(test, name="test_initializer")
-    return classified(*iterator.get_next(), initializers=(first,))
+    value, taken = iterator.get_next()
+    return classified(value, taken, initializers=(first,))
 
 
 @KINDS.default
@@ -141,9 +142,9 @@ def iterator_by_handle() -> StepGraph:
         tf1.data.get_output_types(data[0]),
         tf1.data.get_output_shapes(data[0]),
     )
-    return classified(
-        *either.get_next(), initializers=tuple(each.initializer for each in iterators)
-    )
+    value, taken = either.get_next()
+    first = tuple(each.initializer for each in iterators)
+    return classified(value, taken, initializers=first)
 
 
 @KINDS.default
