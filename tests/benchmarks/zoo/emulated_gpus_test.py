@@ -11,9 +11,10 @@ import unittest
 from absl.testing import absltest
 
 from benchmarks.zoo.catalogue import KINDS
-from benchmarks.zoo.counts import read_counts
+from benchmarks.zoo.placements import Counts
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
+from tf_placer.files import read_json
 from tf_placer.machines.lookup import find_machine
 from tf_placer.native_pass.building import PassError
 
@@ -25,7 +26,7 @@ import sys
 from benchmarks.zoo.placements import count_kind
 
 for kind in sys.argv[2:]:
-    count_kind(kind, 1, f"{sys.argv[1]}/{kind}.jsonl")
+    count_kind(kind, 1, f"{sys.argv[1]}/{kind}.json")
 """
 
 
@@ -44,7 +45,7 @@ class EmulatedGpusTest(absltest.TestCase):
         environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "TF_ENABLE_ONEDNN_OPTS": "0"}
         command = [sys.executable, "-c", _RUN, str(runs), *kinds]
         subprocess.run(command, env=environ, check=True, capture_output=True)
-        counted = [read_counts(runs / f"{kind}.jsonl") for kind in kinds]
+        counted = [Counts(**read_json(runs / f"{kind}.json")) for kind in kinds]
         self.assertEqual([counts.problem for counts in counted if counts.problem], [])
         for counts in counted:
             self.assertEqual((counts.placements, counts.accepted, counts.equal), (1, 1, 1))
