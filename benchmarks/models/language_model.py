@@ -7,6 +7,8 @@ References:
 
 from __future__ import annotations
 
+from typing import Literal
+
 import tensorflow as tf
 
 from benchmarks.models.made_up_text import made_up_text
@@ -35,7 +37,7 @@ def build(
     vocabulary: int = 5000,
     use_resource: bool = True,
     learning_rate: float = 1e-3,
-    softmax: str = "batched",
+    softmax: Literal["batched", "per_step"] = "batched",
 ) -> TrainingModel:
     """Builds the model with its gradients and updates by Adam in a graph of its own.
 
