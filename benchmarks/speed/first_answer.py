@@ -149,10 +149,9 @@ def graph_cases(folder: pathlib.Path, operations: int) -> list[Case]:
     import numpy as np
 
     from benchmarks.models import language_model
-    from benchmarks.models.training_model import TrainingModel
     from tf_placer.inputs.graph_files import write_graph
 
-    def model(steps: int) -> TrainingModel:
+    def model(steps: int) -> language_model.LanguageModel:
         # Small tensors: starting, reading and deciding are what is measured, not the steps.
         return language_model.build(steps=steps, units=8, batch=2, vocabulary=20)
 
@@ -160,7 +159,7 @@ def graph_cases(folder: pathlib.Path, operations: int) -> list[Case]:
     made = model(_fitting_steps(operations, counts))
     graph_file, feeds_file = folder / f"graph_{operations}.pb", folder / f"feeds_{operations}.npz"
     write_graph(graph_file, made.graph.as_graph_def())
-    np.savez(feeds_file, tokens=next(made.feeds())["tokens:0"])
+    np.savez(feeds_file, tokens=next(made.batches()))
     given = (
         f"--input_graph={graph_file}",
         f"--feeds={feeds_file}",

@@ -27,7 +27,6 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.models import language_model
-from benchmarks.models.training_model import TrainingModel
 from graph_passes.annotate import Annotate
 from graph_passes.colocation import FindColocationGroups
 from graph_passes.fingerprint import graph_fingerprint
@@ -110,10 +109,10 @@ def _build(path: pathlib.Path, operations: int) -> None:
     per_step = (counts[1] - counts[0]) / 2
     model = _model(steps=2 + round((operations - counts[0]) / per_step))
     path.write_bytes(model.graph.as_graph_def().SerializeToString())
-    path.with_suffix(".json").write_text(json.dumps([model.train_op, model.loss, "tokens:0"]))
+    path.with_suffix(".json").write_text(json.dumps([model.train_op, model.loss, model.tokens]))
 
 
-def _model(steps: int) -> TrainingModel:
+def _model(steps: int) -> language_model.LanguageModel:
     # Small tensors: the passes look at shapes and never at values.
     return language_model.build(steps=steps, units=8, batch=2, vocabulary=20)
 
