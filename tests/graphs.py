@@ -160,7 +160,7 @@ def lstm() -> TestGraph:
     return TestGraph(
         model.graph,
         (model.train_op, model.loss),
-        {model.tokens: next(model.batches())},
+        next(model.feeds()),
         (model.initializer,),
     )
 

@@ -6,17 +6,17 @@ The script that measures them runs on a machine that has a GPU and PyTorch, and 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = ["CASES_PATH", "Case", "Cases", "Tensor", "kind_of", "order_by_value", "read_cases"]
 
-CASES_PATH = pathlib.Path(__file__).parent / "data" / "cases.json"
+CASES_PATH = pathlib.Path(__file__).parent / "data" / "cases.json.gz"
 
-_FORMAT = 1
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "matrix product": ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"),
     "convolution": ("Conv2D",),
@@ -58,12 +58,11 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
         *("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
     ),
 }
-_ELEMENT_WISE = "element-wise"
 
 
 def kind_of(op_type: str) -> str:
     """Names the kind of a type of operation; "element-wise" for all that is no other kind."""
-    return next((kind for kind, types in _KINDS.items() if op_type in types), _ELEMENT_WISE)
+    return next((kind for kind, types in _KINDS.items() if op_type in types), "element-wise")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +78,6 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     values: Any = None
-
-    def to_json(self) -> list[Any]:
-        """Converts to what JSON can hold."""
-        known = [] if self.values is None else [self.values]
-        return [self.dtype, list(self.shape), *known]
-
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Tensor:
-        """Reads what `to_json` made."""
-        dtype, shape, *known = value
-        return cls(str(dtype), tuple(int(size) for size in shape), known[0] if known else None)
 
     def __str__(self) -> str:
         known = "" if self.values is None else f"={self.values}"
@@ -131,30 +119,40 @@ class Case:
         """The kind of its type."""
         return kind_of(self.op_type)
 
+    def also_run(self, other: Case) -> Case:
+        """Adds the runs of the same operation elsewhere."""
+        names = {**self.runs, **other.runs}
+        runs = {name: self.runs.get(name, 0.0) + other.runs.get(name, 0.0) for name in names}
+        return dataclasses.replace(self, runs=runs)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Case:
+        """Reads what `Cases.write` wrote of it."""
+        inputs, outputs = (
+            tuple(Tensor(dtype, tuple(shape), *rest) for dtype, shape, *rest in value[side])
+            for side in ("inputs", "outputs")
+        )
+        attributes, flops, touched_bytes = value["attributes"], value["flops"], value["bytes"]
+        return cls(value["type"], inputs, outputs, attributes, flops, touched_bytes, value["runs"])
+
     def to_json(self) -> dict[str, Any]:
         """Converts to what JSON can hold."""
+
+        def lists(tensors: tuple[Tensor, ...]) -> list[list[Any]]:
+            return [
+                [each.dtype, each.shape, *([] if each.values is None else [each.values])]
+                for each in tensors
+            ]
+
         return {
             "type": self.op_type,
-            "inputs": [each.to_json() for each in self.inputs],
-            "outputs": [each.to_json() for each in self.outputs],
+            "inputs": lists(self.inputs),
+            "outputs": lists(self.outputs),
             "attributes": dict(self.attributes),
             "flops": self.flops,
             "bytes": self.touched_bytes,
             "runs": dict(self.runs),
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Case:
-        """Reads what `to_json` made."""
-        return cls(
-            str(value["type"]),
-            tuple(Tensor.from_json(each) for each in value["inputs"]),
-            tuple(Tensor.from_json(each) for each in value["outputs"]),
-            dict(value["attributes"]),
-            float(value["flops"]),
-            float(value["bytes"]),
-            {str(name): float(runs) for name, runs in value["runs"].items()},
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,48 +174,18 @@ class Cases:
     made_by: Mapping[str, Any]
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file with one case on each line, so that a change of one changes one line.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        head = {
-            "format": _FORMAT,
-            "machine_class": self.machine_class,
-            "model_secs": dict(self.model_secs),
-            "covered": dict(self.covered),
-            "made_by": dict(self.made_by),
-        }
-        lines = [json.dumps(case.to_json(), separators=(",", ":")) for case in self.cases]
-        body = ",\n".join(lines)
-        text = f'{json.dumps(head, indent=1)[:-2]},\n "cases": [\n{body}\n]\n}}\n'
-        pathlib.Path(path).write_text(text)
+        """Writes a compressed file of JSON."""
+        value = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        value["cases"] = [case.to_json() for case in self.cases]
+        # Without a time, the same cases make the same file.
+        content = gzip.compress(json.dumps(value, separators=(",", ":")).encode(), mtime=0)
+        pathlib.Path(path).write_bytes(content)
 
 
 def read_cases(path: str | os.PathLike[str] = CASES_PATH) -> Cases:
-    """Reads a file of cases.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no such file; the message names it.
-    """
-    text = pathlib.Path(path).read_text()
-    try:
-        value = json.loads(text)
-        if value["format"] != _FORMAT:
-            raise ValueError(f"format {value['format']}, not {_FORMAT}")
-        return Cases(
-            str(value["machine_class"]),
-            {str(name): float(secs) for name, secs in value["model_secs"].items()},
-            {str(name): float(share) for name, share in value["covered"].items()},
-            tuple(Case.from_json(each) for each in value["cases"]),
-            dict(value["made_by"]),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{os.fspath(path)}: no file of cases ({type(error).__name__}: {error}); make it by "
-            "python -m benchmarks.gpu_model.collect"
-        ) from None
+    """Reads what `Cases.write` wrote."""
+    value = json.loads(gzip.decompress(pathlib.Path(path).read_bytes()))
+    return Cases(**value | {"cases": tuple(map(Case.from_json, value["cases"]))})
 
 
 def order_by_value(cases: Iterable[Case], values: Mapping[str, float]) -> list[Case]:

@@ -34,6 +34,7 @@ _MODELS = (
     *("rnnlm_2", "nmt_2", "inception_v3", "resnet_50", "bert_base"),
     *("decoder_only", "nasnet_a", "two_towers"),
 )
+_MACHINE_CLASS = "H100"
 _SHARE = 0.95
 _MOST_VALUES = 16
 # Operations whose work depends on the values of their small inputs: axes, and numbers of copies.
@@ -93,7 +94,7 @@ def model_operations(name: str, *, small: bool = False) -> list[Case]:
             runs={name: float(work.repeats[kernel])},
         )
         same = found.get(case.key)
-        found[case.key] = case if same is None else _joined(same, case)
+        found[case.key] = case if same is None else same.also_run(case)
     return list(found.values())
 
 
@@ -107,26 +108,24 @@ def collect_cases(
         known: the class of devices that the step is modeled on.
         share: the share of the modeled time of each step that is enough.
     """
-    chosen: dict[str, Case] = {}
+    chosen: dict[str, None] = {}
     values: dict[str, float] = {}
-    model_secs, covered = {}, {}
     of_all: dict[str, Case] = {}
+    model_secs, covered = {}, {}
     for name, cases in operations.items():
         secs = {
             case.key: case.runs[name] * modeled_secs(case.flops, case.touched_bytes, known)
             for case in cases
         }
         model_secs[name] = total = sum(secs.values())
-        for case in cases:
-            seen = of_all.get(case.key)
-            of_all[case.key] = case if seen is None else _joined(seen, case)
-            values[case.key] = values.get(case.key, 0.0) + secs[case.key] / total
         reached = 0.0
         for case in sorted(cases, key=lambda case: -secs[case.key]):
-            if reached >= share * total:
-                break
-            reached += secs[case.key]
-            chosen[case.key] = case
+            key = case.key
+            of_all[key] = of_all[key].also_run(case) if key in of_all else case
+            values[key] = values.get(key, 0.0) + secs[key] / total
+            if reached < share * total:
+                reached += secs[key]
+                chosen[key] = None
         covered[name] = reached / total
     kept = [of_all[key] for key in chosen]
     return Cases(
@@ -135,16 +134,6 @@ def collect_cases(
         covered=covered,
         cases=tuple(order_by_value(kept, values)),
         made_by=provenance(),
-    )
-
-
-def _joined(one: Case, other: Case) -> Case:
-    runs = dict(one.runs)
-    for name, count in other.runs.items():
-        runs[name] = runs.get(name, 0.0) + count
-    return Case(
-        *(one.op_type, one.inputs, one.outputs, one.attributes, one.flops, one.touched_bytes),
-        runs,
     )
 
 
@@ -193,21 +182,13 @@ def _attributes(node: tf.compat.v1.NodeDef) -> dict[str, Any]:
 def main() -> None:
     """Builds the models, and writes the file of cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default=",".join(_MODELS), help="of the catalogue of models")
-    parser.add_argument(
-        "--machine_class",
-        default="H100",
-        choices=sorted(device_classes()),
-        help="whose modeled times choose",
-    )
-    parser.add_argument("--share", type=float, default=_SHARE, help="of each step's modeled time")
     parser.add_argument("--out", default=str(CASES_PATH))
     args = parser.parse_args()
     operations = {}
-    for name in args.models.split(","):
+    for name in _MODELS:
         operations[name] = model_operations(name)
         print(f"{name}: {len(operations[name])} distinct operations", flush=True)
-    found = collect_cases(operations, device_classes()[args.machine_class], args.share)
+    found = collect_cases(operations, device_classes()[_MACHINE_CLASS], _SHARE)
     found.write(args.out)
     print(f"{len(found.cases)} cases are in {args.out}")
 

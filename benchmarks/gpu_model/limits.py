@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import platform
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks.gpu_model.timing import time_calls
+from benchmarks.gpu_model.timing import set_tf32, time_calls
 
-__all__ = ["describe_device", "measure_limits", "set_tf32", "warm_up"]
+__all__ = ["describe_device", "measure_limits"]
 
 _COPY_BYTES = (4, 4 * 2**10, 64 * 2**10, 2**20, 16 * 2**20, 256 * 2**20)
 _PRODUCT_SIZE = {"cuda": 8192, "cpu": 1024}
 _ROUND_TRIPS = 50
-_WARM_UP_SECS = 1.0
 _SMI_FIELDS = (
     *("name", "driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem"),
     *("power.draw", "power.limit", "temperature.gpu", "memory.total", "pstate"),
 )
-
-
-def set_tf32(is_on: bool) -> None:
-    """Lets matrix products and convolutions of float32 use TF32, or forbids it."""
-    torch.backends.cuda.matmul.allow_tf32 = is_on
-    torch.backends.cudnn.allow_tf32 = is_on
-
-
-def warm_up(device: torch.device) -> None:
-    """Keeps a GPU busy until it has left the low clocks of an idle one."""
-    if device.type != "cuda":
-        return
-    a = torch.rand(4096, 4096, device=device)
-    begin = time.monotonic()
-    while time.monotonic() - begin < _WARM_UP_SECS:
-        torch.mm(a, a)
-        torch.cuda.synchronize()
 
 
 def describe_device(device: torch.device) -> dict[str, Any]:
@@ -53,7 +35,7 @@ def describe_device(device: torch.device) -> dict[str, Any]:
         "host": platform.machine(),
     }
     if device.type != "cuda":
-        return {**found, "name": _processor_name()}
+        return {**found, "name": platform.processor() or platform.machine()}
     properties = torch.cuda.get_device_properties(device)
     return {
         **found,
@@ -65,16 +47,6 @@ def describe_device(device: torch.device) -> dict[str, Any]:
         "l2_bytes": getattr(properties, "L2_cache_size", None),
         "nvidia_smi": _query_smi(),
     }
-
-
-def _processor_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(
-                line.split(":")[1].strip() for line in file if line.startswith("model name")
-            )
-    except (OSError, StopIteration, IndexError):
-        return platform.processor()
 
 
 def _query_smi() -> dict[str, str]:
@@ -102,37 +74,26 @@ def measure_limits(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def _limits(device: torch.device) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    yield "launch", functools.partial(_launch, device)
-    if device.type == "cuda":
+    is_cuda, host = device.type == "cuda", torch.device("cpu")
+    yield "launch", partial(_launch, device)
+    if is_cuda:
         yield "round trip", _round_trip
-    for is_on in (False, True) if device.type == "cuda" else (False,):
-        yield (
-            f"product, {'tf32' if is_on else 'float32'}",
-            functools.partial(_product, device, is_on),
-        )
+    for is_on in (False, True) if is_cuda else (False,):
+        yield f"product, {'tf32' if is_on else 'float32'}", partial(_product, device, is_on)
     for size in _COPY_BYTES:
-        yield f"copy on the device, {size} B", functools.partial(_copy, device, device, size, False)
-    if device.type != "cuda":
-        return
-    host = torch.device("cpu")
-    for size in _COPY_BYTES:
-        for is_pinned in (False, True):
-            memory = "pinned" if is_pinned else "pageable"
-            yield (
-                f"copy from {memory} host memory, {size} B",
-                functools.partial(_copy, host, device, size, is_pinned),
-            )
-            yield (
-                f"copy to {memory} host memory, {size} B",
-                functools.partial(_copy, device, host, size, is_pinned),
-            )
+        yield f"copy on the device, {size} B", partial(_copy, device, device, size, False)
+    for size in _COPY_BYTES if is_cuda else ():
+        for memory in ("pageable", "pinned"):
+            for way, ends in (("from", (host, device)), ("to", (device, host))):
+                name = f"copy {way} {memory} host memory, {size} B"
+                yield name, partial(_copy, *ends, size, memory == "pinned")
 
 
 def _launch(device: torch.device) -> dict[str, Any]:
     """Times a kernel that does nearly nothing: what is left are launches."""
     value = torch.zeros(1, device=device)
-    times = time_calls([lambda: value.add_(1.0)], device)
-    return {"secs": times.secs, "host_secs": times.host_secs}
+    secs, host_secs = time_calls([lambda: value.add_(1.0)], device)
+    return {"secs": secs, "host_secs": host_secs}
 
 
 def _round_trip() -> dict[str, Any]:
@@ -152,8 +113,8 @@ def _product(device: torch.device, with_tf32: bool) -> dict[str, Any]:
     size = _PRODUCT_SIZE[device.type]
     set_tf32(with_tf32)
     a, b = (torch.rand(size, size, device=device) for _ in range(2))
-    times = time_calls([lambda: torch.mm(a, b)], device)
-    return {"secs": times.secs, "flops_per_sec": 2.0 * size**3 / times.secs}
+    secs, _ = time_calls([lambda: torch.mm(a, b)], device)
+    return {"secs": secs, "flops_per_sec": 2.0 * size**3 / secs}
 
 
 def _copy(source: torch.device, target: torch.device, size: int, pinned: bool) -> dict[str, Any]:
@@ -163,5 +124,5 @@ def _copy(source: torch.device, target: torch.device, size: int, pinned: bool) -
 
     a, b = make(source), make(target)
     device = source if source.type == "cuda" else target
-    times = time_calls([lambda: b.copy_(a, non_blocking=pinned)], device)
-    return {"secs": times.secs, "host_secs": times.host_secs, "bytes_per_sec": size / times.secs}
+    secs, host_secs = time_calls([lambda: b.copy_(a, non_blocking=pinned)], device)
+    return {"secs": secs, "host_secs": host_secs, "bytes_per_sec": size / secs}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import pathlib
 import time
 from collections.abc import Iterator
@@ -20,13 +21,12 @@ from typing import Any, TextIO
 import torch
 
 from benchmarks.gpu_model.cases import CASES_PATH, Case, read_cases
-from benchmarks.gpu_model.kernels import CONTRACTIONS, has_kernel, make_kernel
-from benchmarks.gpu_model.limits import describe_device, measure_limits, set_tf32, warm_up
-from benchmarks.gpu_model.timing import time_calls
+from benchmarks.gpu_model.kernels import CONTRACTIONS, MAKERS
+from benchmarks.gpu_model.limits import describe_device, measure_limits
+from benchmarks.gpu_model.timing import set_tf32, time_calls, warm_up
 
 __all__ = ["main", "measure_case", "measured_rows"]
 
-_MAX_SECS = 240.0
 # Copies of an operation's tensors, taken in turns, are to be more than the caches of a GPU hold.
 _CACHE_BYTES = 128 * 2**20
 _MOST_COPIES = 32
@@ -46,7 +46,7 @@ def measure_case(case: Case, device: torch.device) -> dict[str, Any]:
         inputs that the last call had, `host_secs` until the host has started it. Contractions on a
         GPU have the precisions "float32" and "tf32", all others only "float32". Or `error`.
     """
-    if not has_kernel(case.op_type):
+    if case.op_type not in MAKERS:
         return {"error": f"there is no call of PyTorch for {case.op_type}"}
     needed = _held_bytes(case)
     available = _MEMORY_SHARE * _free_bytes(device)
@@ -54,18 +54,18 @@ def measure_case(case: Case, device: torch.device) -> dict[str, Any]:
         return {"error": f"needs {needed / 1e9:.1f} GB of memory; {available / 1e9:.1f} are free"}
     copies = max(min(_MOST_COPIES, int(_CACHE_BYTES / needed) + 1, int(available / needed)), 1)
     try:
-        kernels = [make_kernel(case, device) for _ in range(copies)]
-        runs = [kernel.run for kernel in kernels]
-        row: dict[str, Any] = {"call": kernels[0].call, "copies": copies}
-        with_tf32 = (False, True) if device.type == "cuda" else (False,)
-        for is_on in with_tf32 if case.kind in CONTRACTIONS else (False,):
-            set_tf32(is_on)
-            precision = "tf32" if is_on else "float32"
-            times = time_calls(runs, device)
-            cached = time_calls(runs[:1], device) if copies > 1 else times
-            row.setdefault("secs", {})[precision] = times.secs
-            row.setdefault("cached_secs", {})[precision] = cached.secs
-            row.setdefault("host_secs", {})[precision] = times.host_secs
+        made = [MAKERS[case.op_type](case, device) for _ in range(copies)]
+        runs = [run for _, run in made]
+        row: dict[str, Any] = {"call": made[0][0], "copies": copies}
+        row |= {name: {} for name in ("secs", "cached_secs", "host_secs")}
+        with_tf32 = device.type == "cuda" and case.kind in CONTRACTIONS
+        for precision in ("float32", "tf32") if with_tf32 else ("float32",):
+            set_tf32(precision == "tf32")
+            secs, host_secs = time_calls(runs, device)
+            cached_secs = time_calls(runs[:1], device)[0] if copies > 1 else secs
+            row["secs"][precision] = secs
+            row["cached_secs"][precision] = cached_secs
+            row["host_secs"][precision] = host_secs
         return row
     # One operation that fails, whatever the reason, must not end all others.
     except Exception as error:
@@ -74,15 +74,8 @@ def measure_case(case: Case, device: torch.device) -> dict[str, Any]:
 
 def _held_bytes(case: Case) -> float:
     """Bounds what the tensors of an operation and the work space of its library take."""
-    sizes = [4.0 * _elements(each.shape) for each in (*case.inputs, *case.outputs)]
-    return 2.0 * sum(sizes) + 2**16
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+    elements = sum(math.prod(each.shape) for each in (*case.inputs, *case.outputs))
+    return 2.0 * 4.0 * elements + 2**16
 
 
 def _free_bytes(device: torch.device) -> float:
@@ -140,35 +133,32 @@ def _free_memory(device: torch.device, *, after_error: bool) -> None:
             return
 
 
-def _write(rows: Iterator[dict[str, Any]], file: TextIO) -> dict[str, Any]:
-    row: dict[str, Any] = {}
+def _write(rows: Iterator[dict[str, Any]], file: TextIO) -> None:
     last = time.monotonic()
     for row in rows:
         file.write(json.dumps(row) + "\n")
         file.flush()
-        if "limit" in row or time.monotonic() - last > 10.0:
+        if "limit" in row or "ended" in row or time.monotonic() - last > 10.0:
             last = time.monotonic()
             print(json.dumps(row)[:200], flush=True)
-    return row
 
 
 def main() -> None:
     """Measures, and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", default=str(CASES_PATH))
-    parser.add_argument("--max_secs", type=float, default=_MAX_SECS)
+    parser.add_argument("--max_secs", type=float, default=240.0)
     parser.add_argument("--out", default="measured.jsonl")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     cases = read_cases(args.cases)
-    device = torch.device(args.device)
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     torch.set_grad_enabled(False)
     path = pathlib.Path(args.out)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
-        print(json.dumps(_write(measured_rows(cases.cases, device, args.max_secs), file)))
+        _write(measured_rows(cases.cases, torch.device(args.device), args.max_secs), file)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
 import json
@@ -15,8 +16,6 @@ from benchmarks.gpu_model.cases import Case
 __all__ = ["MeasuredCase", "Measurement", "read_measurement"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
-# The entries of the row of a limit that are no numbers.
-_TEXTS = ("limit", "error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Measurement:
     """
 
     device: Mapping[str, Any]
-    limits: Mapping[str, Mapping[str, float]]
+    limits: Mapping[str, Mapping[str, Any]]
     cases: tuple[MeasuredCase, ...]
     failures: Mapping[str, str]
     missing: int
@@ -68,54 +67,32 @@ def read_measurement(path: str | os.PathLike[str], cases: Iterable[Case]) -> Mea
 
     Raises:
         OSError: it cannot be read.
-        ValueError: a line before the last is no row, or there is no row of a device or of a case.
+        ValueError: a line before the last is no JSON, or there is no row of a device or of a case.
     """
     content = pathlib.Path(path).read_bytes()
     if content.startswith(_GZIP_MAGIC):
         content = gzip.decompress(content)
+    *lines, last = content.decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    # The measurement may have been ended while it wrote.
+    with contextlib.suppress(ValueError):
+        rows.append(json.loads(last))
+    # The last row of the device has the clocks under load.
+    devices = [row["device"] for row in rows if "device" in row]
     by_key = {case.key: case for case in cases}
-    device: Mapping[str, Any] | None = None
-    limits: dict[str, Mapping[str, float]] = {}
-    measured: dict[str, MeasuredCase] = {}
-    failures: dict[str, str] = {}
-    lines = content.decode().splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise TypeError("it is no object")
-            if "case" in row and "error" in row:
-                failures[str(row["case"])] = str(row["error"])
-            elif "case" in row:
-                if (case := by_key.get(row["case"])) is not None:
-                    measured[case.key] = _measured_case(case, row)
-            elif "limit" in row:
-                limits[str(row["limit"])] = {
-                    name: float(value) for name, value in row.items() if name not in _TEXTS
-                }
-            elif "device" in row:
-                # The last one has the clocks under load.
-                device = dict(row["device"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            if number == len(lines):
-                break  # The measurement was ended while it wrote.
-            raise ValueError(
-                f"{os.fspath(path)}, line {number}: no row of benchmarks.gpu_model.measure "
-                f"({type(error).__name__}: {error})"
-            ) from None
-    if device is None:
-        raise ValueError(f"{os.fspath(path)} does not name a device; measure again")
-    if not measured:
+    failures, measured = {}, {}
+    for row in rows:
+        key = row.get("case")
+        if key is not None and "error" in row:
+            failures[key] = row["error"]
+        elif key in by_key:
+            names = ("call", "secs", "cached_secs", "host_secs")
+            measured[key] = MeasuredCase(by_key[key], *(row[name] for name in names))
+    if not devices or not measured:
         raise ValueError(
-            f"{os.fspath(path)} has none of the cases; collect and measure with the same version"
+            f"{os.fspath(path)} has no device, or none of the cases; collect and measure with the "
+            "same version"
         )
     missing = len(by_key.keys() - measured.keys() - failures.keys())
-    return Measurement(device, limits, tuple(measured.values()), failures, missing, content)
-
-
-def _measured_case(case: Case, row: Mapping[str, Any]) -> MeasuredCase:
-    names = ("secs", "cached_secs", "host_secs")
-    seconds = [{str(key): float(each) for key, each in row[name].items()} for name in names]
-    if any(each <= 0 for each in seconds[0].values()) or not seconds[0]:
-        raise ValueError("seconds must be positive")
-    return MeasuredCase(case, str(row["call"]), *seconds)
+    limits = {row["limit"]: row for row in rows if "limit" in row}
+    return Measurement(devices[-1], limits, tuple(measured.values()), failures, missing, content)

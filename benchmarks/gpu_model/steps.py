@@ -3,7 +3,7 @@
 Every model runs in a process of its own, all of it on the GPU but for what has no kernel there.
 Beside the step itself, a traced step tells how long the GPU is busy with kernels, and the allocator
 how much it had in use at most. Needs TensorFlow with a GPU; under `python -m tf_placer emulate
-1xP100 --` an emulated one will do.
+1xP100 --` an emulated one will do. Models that are in `steps.json` are not measured again.
 
     python -m benchmarks.gpu_model.steps --machine 1xH200
 """
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.provenance import provenance
-from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.models.catalogue import build_model
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
-from tf_placer.files import write_json
+from tf_placer.files import write_json, write_text
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.catalogue import described_machine
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -43,13 +43,12 @@ _STREAMS = "/device:GPU:0/stream:all"
 _LIMIT_SECS = 120
 
 
-def measure_model(name: str, machine_name: str, *, small: bool = False) -> dict[str, Any]:
+def measure_model(name: str, machine_name: str) -> dict[str, Any]:
     """Measures and simulates one model with everything on the first GPU.
 
     Args:
         name: of the catalogue of models.
         machine_name: the described machine with one GPU that the GPU is like.
-        small: whether the model has its small size.
 
     Returns:
         `step_secs`, `kernel_secs` and `peak_bytes` as measured; `modeled_secs`, the simulated step,
@@ -58,7 +57,7 @@ def measure_model(name: str, machine_name: str, *, small: bool = False) -> dict[
     import tensorflow as tf
 
     v1 = tf.compat.v1
-    built = build_model(name, small=small)
+    built = build_model(name)
     feeds = next(built.feeds())
     source = read_source(built.graph, [built.train_op], feeds, built.initializer)
     machine = described_machine(machine_name)
@@ -138,33 +137,35 @@ def _page(machine: str, rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Measures the models, and writes the numbers and the page."""
+    """Measures the models that are not in the file yet, and writes the numbers and the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--machine", required=True, help="the catalogue's, such as 1xH200")
     parser.add_argument("--models", default=_MODELS, help=f"by comma (default {_MODELS})")
-    parser.add_argument("--small", action="store_true", help="the models' small sizes")
     parser.add_argument("--out_dir", default="benchmarks/results/gpu_model")
     parser.add_argument("--model", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.model:
-        print(json.dumps(measure_model(args.model, args.machine, small=args.small)))
+        print(json.dumps(measure_model(args.model, args.machine)))
         return
-    if unknown := set(args.models.split(",")) - MODELS.keys():
-        parser.error(f"unknown models: {', '.join(sorted(unknown))}")
     out = pathlib.Path(args.out_dir)
     out.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
+    file = out / "steps.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    rows = kept["rows"] if kept.get("machine") == args.machine else []
     for model in args.models.split(","):
+        if model in [row["model"] for row in rows]:
+            continue
         command = [sys.executable, "-m", "benchmarks.gpu_model.steps", "--machine", args.machine]
-        command += ["--model", model, *(["--small"] if args.small else [])]
+        command += ["--model", model]
         ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_LIMIT_SECS)
         if ended.returncode:
             print(f"{model}: failed", file=sys.stderr)
             continue
         rows.append(json.loads(ended.stdout.splitlines()[-1]))
-        write_json(out / "steps.json", {"machine": args.machine, "rows": rows, **provenance()})
-        (out / "steps.md").write_text(_page(args.machine, rows))
-        print(rows[-1], flush=True)
+        write_json(file, {"machine": args.machine, "rows": rows, **provenance()})
+    page = _page(args.machine, rows)
+    write_text(out / "steps.md", page)
+    print(page)
 
 
 if __name__ == "__main__":

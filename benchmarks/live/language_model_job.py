@@ -36,7 +36,7 @@ def main() -> None:
     result = tf_placer.optimize(
         model.graph,
         model.train_op,
-        {model.tokens: next(model.batches(args.seed))},
+        next(model.feeds(args.seed)),
         model.initializer,
         machine=args.machine,
         placer=args.placer,

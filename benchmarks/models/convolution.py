@@ -38,18 +38,9 @@ class ConvolutionLayers:
         stride: int = 1,
         padding: str = "SAME",
     ) -> tf.Tensor:
-        """Convolves, normalises over the batch and rectifies, with variables of its own.
+        """Convolves, normalizes over the batch and rectifies; see `convolve`.
 
-        Args:
-            value: float32 [batch, height, width, channels].
-            channels: of the result, before the factor on them.
-            size: of the window, or its height and width.
-            name: scope of the variables and operations.
-            stride: of the window, in both directions.
-            padding: "SAME" or "VALID".
-
-        Returns:
-            float32 [batch, height, width, channels].
+        The channels are those of the result, before the factor on them.
         """
         channels = max(1, round(channels * self._width))
         with tf1.variable_scope(name):
@@ -98,8 +89,6 @@ def convolve(
         stride: of the window, in both directions.
         padding: "SAME" or "VALID".
 
-    Returns:
-        float32 [batch, height, width, channels].
     """
     height, breadth = (size, size) if isinstance(size, int) else size
     kernel = tf1.get_variable("kernel", [height, breadth, value.shape[-1], channels])
@@ -113,11 +102,8 @@ def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
 
     Args:
         value: float32 [batch, height, width, channels].
-        scale: with a learnt scale beside the offset; without one where the next layer's weights can
-            scale.
-
-    Returns:
-        float32 [batch, height, width, channels].
+        scale: with a learned scale beside the offset; without one where the next layer's weights
+            can scale.
     """
     channels = value.shape[-1]
     ones, zeros = tf1.ones_initializer(), tf1.zeros_initializer()
@@ -136,15 +122,7 @@ def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
 
 
 def dense(value: tf.Tensor, classes: int) -> tf.Tensor:
-    """Adds a classifier's last layer, with small first weights, in the current variable scope.
-
-    Args:
-        value: float32 [batch, channels].
-        classes: how many there are.
-
-    Returns:
-        The logits, float32 [batch, classes].
-    """
+    """Adds a classifier's last layer, with small first weights: float32 [batch, classes]."""
     weights = tf1.get_variable(
         "weights", [value.shape[-1], classes], initializer=tf1.variance_scaling_initializer(0.1)
     )

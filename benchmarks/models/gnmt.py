@@ -14,120 +14,56 @@ References:
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
-from benchmarks.models.attention import AdditiveAttention
-from benchmarks.models.lstm import lstm_step, lstm_variables
+from benchmarks.models import translation_model
 from benchmarks.models.recurrent import (
+    AdditiveAttention,
+    State,
     cross_entropy_of_all_steps,
-    embed,
     lstm_layer,
+    lstm_step,
+    lstm_variables,
     softmax_variables,
 )
-from benchmarks.models.training import make_optimizer, train
-from benchmarks.models.translation_model import TranslationModel, check_sizes
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
 __all__ = ["build"]
 
 _INIT_SCALE = 0.1
-_GRAPH_SEED = 1
+_LEARNING_RATE = 1.0
+_CLIP_NORM = 5.0
 _FIRST_RESIDUAL_LAYER = 2
-_State = tuple[tf.Tensor, tf.Tensor]
 
 
-def build(
-    layers: int = 4,
-    units: int = 256,
-    source_steps: int = 50,
-    target_steps: int = 50,
-    batch: int = 256,
-    source_vocabulary: int = 32000,
-    target_vocabulary: int = 32000,
-    optimizer: str = "sgd",
-    use_resource: bool = True,
-    learning_rate: float = 1.0,
-    clip_norm: float | None = 5.0,
-) -> TranslationModel:
+def build(**sizes: Any) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
+    There are two layers at least; the lowest one of the encoder has a cell for each direction.
+
     Args:
-        layers: stacked LSTM layers of the encoder, of which the lowest has a cell for each
-            direction, and of the decoder; at least two.
-        units: width of the embeddings, of every cell and of the attention.
-        source_steps: unrolled length of the encoder, in tokens.
-        target_steps: unrolled length of the decoder, in tokens.
-        batch: pairs of sentences per step.
-        source_vocabulary: number of source tokens.
-        target_vocabulary: number of target tokens, with the one that starts a sentence.
-        optimizer: "adam", "momentum", "rmsprop" or "sgd".
-        use_resource: resource variables, or the ref variables of old training scripts.
-        learning_rate: of the optimizer.
-        clip_norm: the largest norm of all gradients together; no limit if None.
-
-    Returns:
-        The graph and its names.
-
-    Raises:
-        ValueError: there is one layer only, a size is not positive, the target vocabulary has no
-            token but the start, the optimizer is not one of these, or the norm is not positive.
+        **sizes: as `translation_model.build` takes them.
     """
-    if layers < 2:
-        raise ValueError(f"layers must be at least 2, not {layers}")
-    check_sizes(
-        target_vocabulary,
-        units=units,
-        batch=batch,
-        source_steps=source_steps,
-        target_steps=target_steps,
-        source_vocabulary=source_vocabulary,
-    )
-    update = make_optimizer(optimizer, learning_rate)
-    graph = tf.Graph()
-    with graph.as_default():
-        tf1.set_random_seed(_GRAPH_SEED)
-        with tf1.variable_scope(
-            tf1.get_variable_scope(),
-            initializer=tf1.random_uniform_initializer(-_INIT_SCALE, _INIT_SCALE),
-            use_resource=use_resource,
-        ):
-            source = tf1.placeholder(tf.int32, [batch, source_steps], name="source")
-            target = tf1.placeholder(tf.int32, [batch, target_steps + 1], name="target")
-            embedded = embed(source, source_vocabulary, units, "source_embedding")
-            encoded, states = _encode(embedded, layers, units)
-            embedded = embed(target[:, :-1], target_vocabulary, units, "target_embedding")
-            decoded = _decode(embedded, encoded, states)
-            with tf1.variable_scope("softmax"):
-                cross_entropy = cross_entropy_of_all_steps(
-                    decoded, target[:, 1:], *softmax_variables(units, target_vocabulary)
-                )
-            loss = tf.reduce_mean(cross_entropy, name="loss")
-            train_op = train(loss, update, clip_norm)
-        initializer = tf1.global_variables_initializer()
-    return TranslationModel(
-        graph,
-        source.name,
-        target.name,
-        loss.name,
-        train_op.name,
-        initializer.name,
-        batch,
-        source_steps,
-        target_steps,
-        source_vocabulary,
-        target_vocabulary,
+    return translation_model.build(
+        **sizes,
+        learning_rate=_LEARNING_RATE,
+        clip_norm=_CLIP_NORM,
+        optimizer=tf1.train.GradientDescentOptimizer,
+        architecture=translation_model.Architecture(_INIT_SCALE, _encode, _decode, _loss),
     )
 
 
-def _encode(values: list[tf.Tensor], layers: int, units: int) -> tuple[tf.Tensor, list[_State]]:
+def _encode(values: list[tf.Tensor], layers: int) -> tuple[tf.Tensor, list[State]]:
     """Runs the encoder.
 
-    Returns:
-        The top layer's outputs, float32 [batch, source_steps, units], and the state that each layer
-        of the decoder starts with: that of the layer of the encoder, of the lowest the one that
-        read backwards.
+    Each layer of the decoder starts with the state of the layer of the encoder, of the lowest with
+    that of the cell that read backward.
     """
+    units = int(values[0].shape[1])
     with tf1.variable_scope("encoder"):
         with tf1.variable_scope("layer_0"):
             forward, _ = lstm_layer(values, units, "forward")
@@ -149,8 +85,7 @@ def _encode(values: list[tf.Tensor], layers: int, units: int) -> tuple[tf.Tensor
         return tf.stack(values, axis=1, name="outputs"), states
 
 
-def _decode(values: list[tf.Tensor], encoded: tf.Tensor, states: list[_State]) -> list[tf.Tensor]:
-    """Computes what each step says before the softmax, float32 [batch, units] each."""
+def _decode(values: list[tf.Tensor], encoded: tf.Tensor, states: list[State]) -> list[tf.Tensor]:
     units = int(values[0].shape[1])
     with tf1.variable_scope("decoder"):
         cells = []
@@ -162,10 +97,10 @@ def _decode(values: list[tf.Tensor], encoded: tf.Tensor, states: list[_State]) -
             context = tf.zeros_like(values[0], name="nothing_asked")
     said = []
     for step, value in enumerate(values):
-        for layer, (kernel, bias) in enumerate(cells):
+        for layer, cell in enumerate(cells):
             with tf1.name_scope(f"decoder/layer_{layer}/step_{step}/"):
                 read = tf.concat([value, context], 1)
-                states[layer] = lstm_step(read, *states[layer], kernel, bias)
+                states[layer] = lstm_step(read, *states[layer], *cell)
                 hidden = states[layer][1]
                 value = hidden + value if layer >= _FIRST_RESIDUAL_LAYER else hidden
         said.append(value)
@@ -174,3 +109,12 @@ def _decode(values: list[tf.Tensor], encoded: tf.Tensor, states: list[_State]) -
             with tf1.name_scope(f"decoder/attention/step_{step}/"):
                 context = attention.context(states[0][1])
     return said
+
+
+def _loss(decoded: list[tf.Tensor], target: tf.Tensor, vocabulary: int) -> tf.Tensor:
+    """Computes the mean cross entropy of the tokens, all predicted at once."""
+    with tf1.variable_scope("softmax"):
+        following = target[:, 1:]
+        variables = softmax_variables(int(decoded[0].shape[1]), vocabulary)
+        cross_entropy = cross_entropy_of_all_steps(decoded, following, *variables)
+    return tf.reduce_mean(cross_entropy, name="loss")

@@ -1,79 +1,22 @@
-"""What the training graphs of all image classifiers have in common, and pictures for them."""
+"""The parts that the training graphs of all image classifiers share, and pictures for them."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.training import make_optimizer
+from benchmarks.models.training import model_graph, training_model
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
-__all__ = ["ImageClassifier", "apply", "build_classifier", "image_optimizer", "smoothed_loss"]
+__all__ = ["apply", "build_classifier", "paper_rmsprop", "smoothed_loss", "train_classifier"]
 
-_GRAPH_SEED = 1
 _LABEL_SMOOTHING = 0.1
 _PATTERN_SIZE = 5
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageClassifier:
-    """A training graph and the names of what a training script runs and feeds.
-
-    Attributes:
-        graph: the graph; its `train_op` collection holds the training operation.
-        images: the placeholder, float32 [batch, image_size, image_size, 3], about -1 to 1.
-        labels: the placeholder, int32 [batch].
-        loss: mean cross entropy, with an auxiliary classifier's in proportion if there is one,
-            float32 [].
-        train_op: the operation that updates the variables, the moving averages and the global step.
-        initializer: the operation that initialises all variables.
-        batch: images per step.
-        image_size: their height and width in pixels.
-        classes: number of labels.
-    """
-
-    graph: tf.Graph
-    images: str
-    labels: str
-    loss: str
-    train_op: str
-    initializer: str
-    batch: int
-    image_size: int
-    classes: int
-
-    def batches(self, seed: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Endless made-up pictures that can be told apart: coarse tiles, the same for each class.
-
-        Args:
-            seed: of the labels and the noise; the tiles are always the same.
-
-        Yields:
-            float32 [batch, image_size, image_size, 3] and int32 [batch], values for `images` and
-            `labels`.
-        """
-        tiles = np.random.default_rng(0).uniform(
-            -1, 1, (self.classes, _PATTERN_SIZE, _PATTERN_SIZE, 3)
-        )
-        tiles = tiles.astype(np.float32)
-        tile = np.arange(self.image_size) * _PATTERN_SIZE // self.image_size
-        random = np.random.default_rng(seed)
-        shape = (self.batch, self.image_size, self.image_size, 3)
-        while True:
-            labels = random.integers(self.classes, size=self.batch, dtype=np.int32)
-            images = random.standard_normal(shape, np.float32)
-            images *= 0.1
-            images += tiles[labels][:, tile][:, :, tile]
-            yield images, labels
-
-    def feeds(self, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the batches, as what to feed to a step."""
-        for images, labels in self.batches(seed):
-            yield {self.images: images, self.labels: labels}
 
 
 def build_classifier(
@@ -81,66 +24,49 @@ def build_classifier(
     *,
     batch: int,
     image_size: int,
-    min_image_size: int,
     classes: int,
     use_resource: bool,
-) -> ImageClassifier:
-    """Builds a model with its gradients and updates in a graph of its own.
+) -> TrainingModel:
+    """Builds a model in a graph of its own.
+
+    It is fed "images", float32 [batch, image_size, image_size, 3] of about -1 to 1, and "labels",
+    int32 [batch].
 
     Args:
         training: makes the loss and the training operation of images and labels.
         batch: images per step.
         image_size: height and width of the images in pixels.
-        min_image_size: the smallest that the model can see.
         classes: number of labels.
         use_resource: resource variables, or the ref variables of old training scripts.
-
-    Returns:
-        The graph and its names.
-
-    Raises:
-        ValueError: a size is not positive or the images are too small.
     """
-    for name, size in {"batch": batch, "classes": classes}.items():
-        if size <= 0:
-            raise ValueError(f"{name} must be positive, not {size}")
-    if image_size < min_image_size:
-        raise ValueError(f"image_size must be at least {min_image_size}, not {image_size}")
-    graph = tf.Graph()
-    with graph.as_default():
-        tf1.set_random_seed(_GRAPH_SEED)
-        with tf1.variable_scope(
-            tf1.get_variable_scope(),
-            initializer=tf1.variance_scaling_initializer(2.0),
-            use_resource=use_resource,
-        ):
-            images = tf1.placeholder(tf.float32, [batch, image_size, image_size, 3], name="images")
-            labels = tf1.placeholder(tf.int32, [batch], name="labels")
-            loss, train_op = training(images, labels)
-        initializer = tf1.global_variables_initializer()
-    return ImageClassifier(
-        graph,
-        images.name,
-        labels.name,
-        loss.name,
-        train_op.name,
-        initializer.name,
-        batch,
-        image_size,
-        classes,
-    )
+    with model_graph(tf1.variance_scaling_initializer(2.0), use_resource=use_resource):
+        images = tf1.placeholder(tf.float32, [batch, image_size, image_size, 3], name="images")
+        labels = tf1.placeholder(tf.int32, [batch], name="labels")
+        return training_model(
+            *training(images, labels), functools.partial(_pictures, batch, image_size, classes)
+        )
+
+
+def _pictures(
+    batch: int, image_size: int, classes: int, random: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Draws pictures that can be told apart: coarse tiles, the same for each class, and noise."""
+    tiles = np.random.default_rng(0).uniform(-1, 1, (classes, _PATTERN_SIZE, _PATTERN_SIZE, 3))
+    tile = np.arange(image_size) * _PATTERN_SIZE // image_size
+    labels = random.integers(classes, size=batch, dtype=np.int32)
+    images = random.standard_normal((batch, image_size, image_size, 3), np.float32)
+    images *= 0.1
+    images += tiles.astype(np.float32)[labels][:, tile][:, :, tile]
+    return {"images": images, "labels": labels}
 
 
 def smoothed_loss(logits: tf.Tensor, labels: tf.Tensor, name: str) -> tf.Tensor:
-    """Computes the mean cross entropy with smoothed labels.
+    """Computes the mean cross entropy with smoothed labels, float32 [].
 
     Args:
         logits: float32 [batch, classes].
         labels: int32 [batch].
         name: scope of the operations.
-
-    Returns:
-        float32 [].
     """
     classes = int(logits.shape[1])
     with tf1.name_scope(name):
@@ -148,6 +74,15 @@ def smoothed_loss(logits: tf.Tensor, labels: tf.Tensor, name: str) -> tf.Tensor:
         smoothed = tf.one_hot(labels, classes, 1 - _LABEL_SMOOTHING + rest, rest)
         cross_entropy = tf.nn.softmax_cross_entropy_with_logits(labels=smoothed, logits=logits)
         return tf.reduce_mean(cross_entropy)
+
+
+def train_classifier(
+    loss: tf.Tensor, optimizer: tf.compat.v1.train.Optimizer
+) -> tuple[tf.Tensor, tf.Operation]:
+    """Builds one update; returns it with the loss, as `build_classifier` wants them."""
+    gradients = optimizer.compute_gradients(loss)
+    averages = tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)
+    return loss, apply(gradients, averages, optimizer)
 
 
 def apply(
@@ -160,7 +95,7 @@ def apply(
 
     Args:
         gradients: of each variable.
-        averages: updates of the moving averages of batch normalisation.
+        averages: updates of the moving averages of batch normalization.
         optimizer: how to update the variables.
         name: of the operation, and the scope of its parts.
 
@@ -174,19 +109,6 @@ def apply(
         return optimizer.apply_gradients(gradients, global_step=global_step, name=name)
 
 
-def image_optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:
-    """Makes an optimizer whose RMSProp has the settings of the Inception and NASNet papers.
-
-    Args:
-        name: "adam", "momentum", "rmsprop" or "sgd".
-        learning_rate: of the optimizer.
-
-    Returns:
-        The optimizer.
-
-    Raises:
-        ValueError: the optimizer is not one of these.
-    """
-    if name == "rmsprop":
-        return tf1.train.RMSPropOptimizer(learning_rate, decay=0.9, momentum=0.9, epsilon=1.0)
-    return make_optimizer(name, learning_rate)
+def paper_rmsprop(learning_rate: float) -> tf.compat.v1.train.Optimizer:
+    """Makes RMSProp with the settings of the Inception and NASNet papers."""
+    return tf1.train.RMSPropOptimizer(learning_rate, decay=0.9, momentum=0.9, epsilon=1.0)

@@ -10,23 +10,16 @@ from __future__ import annotations
 import tensorflow as tf
 
 from benchmarks.models.convolution import ConvolutionLayers, dense
-from benchmarks.models.image_classifier import (
-    ImageClassifier,
-    build_classifier,
-    image_optimizer,
-    smoothed_loss,
-)
+from benchmarks.models.image_classifier import build_classifier, paper_rmsprop, smoothed_loss
 from benchmarks.models.towers import train_towers
 from benchmarks.models.training import train
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
-__all__ = ["InceptionV3", "build"]
+__all__ = ["build"]
 
-_MIN_IMAGE_SIZE = 75
 _AUXILIARY_WEIGHT = 0.4
-
-InceptionV3 = ImageClassifier
 
 
 def build(
@@ -34,13 +27,11 @@ def build(
     image_size: int = 299,
     classes: int = 1000,
     width: float = 1.0,
-    optimizer: str = "rmsprop",
     use_resource: bool = True,
-    aux: bool = True,
     learning_rate: float = 0.045,
     towers: int = 1,
     asynchronous: bool = False,
-) -> ImageClassifier:
+) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
     There is no dropout, so that a step computes the same whenever and wherever it runs.
@@ -50,30 +41,15 @@ def build(
         image_size: height and width of the images in pixels, at least 75.
         classes: number of labels.
         width: factor on the channels of every convolution.
-        optimizer: "rmsprop" (with the settings of the paper), "adam", "momentum" or "sgd".
         use_resource: resource variables, or the ref variables of old training scripts.
-        aux: with the auxiliary classifier.
         learning_rate: of the optimizer.
         towers: replicas that share the variables and the batch (see `train_towers`).
         asynchronous: whether each of several towers updates the variables by itself.
-
-    Returns:
-        The graph and its names.
-
-    Raises:
-        ValueError: a size is not positive, the images are too small, the optimizer is not one of
-            these, the towers cannot have equal parts of the batch, or a single one is asynchronous.
     """
-    if width <= 0:
-        raise ValueError(f"width must be positive, not {width}")
-    if towers < 1:
-        raise ValueError(f"towers must be positive, not {towers}")
-    if asynchronous and towers == 1:
-        raise ValueError("asynchronous must be False for a single tower, not True")
-    update = image_optimizer(optimizer, learning_rate)
+    update = paper_rmsprop(learning_rate)
 
     def loss_of(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        return _total_loss(images, labels, classes, ConvolutionLayers(width), aux)
+        return _total_loss(images, labels, classes, ConvolutionLayers(width))
 
     def training(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
         if towers > 1:
@@ -83,22 +59,15 @@ def build(
             return loss, train(loss, update)
 
     return build_classifier(
-        training,
-        batch=batch,
-        image_size=image_size,
-        min_image_size=_MIN_IMAGE_SIZE,
-        classes=classes,
-        use_resource=use_resource,
+        training, batch=batch, image_size=image_size, classes=classes, use_resource=use_resource
     )
 
 
 def _total_loss(
-    images: tf.Tensor, labels: tf.Tensor, classes: int, layers: ConvolutionLayers, aux: bool
+    images: tf.Tensor, labels: tf.Tensor, classes: int, layers: ConvolutionLayers
 ) -> tf.Tensor:
     middle = _blocks_of_17(_blocks_of_35(_stem(images, layers), layers), layers)
     loss = smoothed_loss(_logits(_blocks_of_8(middle, layers), classes), labels, "loss")
-    if not aux:
-        return loss
     logits = _auxiliary_logits(middle, classes, layers)
     auxiliary_loss = smoothed_loss(logits, labels, "auxiliary_loss")
     return tf.add(loss, _AUXILIARY_WEIGHT * auxiliary_loss, name="total_loss")

@@ -10,89 +10,48 @@ References:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import tensorflow as tf
 
-from benchmarks.models.decoder_only import CausalLanguageModel, build_causal
+from benchmarks.models import decoder_only
+from benchmarks.models.training_model import TrainingModel
 from benchmarks.models.transformer import feed_forward
 
 tf1 = tf.compat.v1
 
 __all__ = ["build", "route"]
 
-_INNER_FACTOR = 4
 _BALANCE_WEIGHT = 0.01
 
 
 def build(
-    layers: int = 12,
-    units: int = 768,
-    heads: int = 12,
-    length: int = 512,
-    batch: int = 8,
-    vocabulary: int = 50257,
-    experts: int = 8,
-    experts_per_token: int = 1,
-    capacity_factor: float = 1.25,
-    use_resource: bool = True,
-    learning_rate: float = 3e-4,
-) -> CausalLanguageModel:
+    experts: int = 8, experts_per_token: int = 1, capacity_factor: float = 1.25, **sizes: Any
+) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
     A decoder-only transformer in which every second block has experts instead of a feed-forward
     layer. Tokens compete for the places of an expert within their sequence, first choices first and
     earlier tokens first (so a later token may take the place of an earlier one's second choice);
-    those that find no place are passed by. There is neither dropout nor noise
-    for the router, and the second expert of a token is always asked, so that a step computes the
-    same whenever and wherever it runs.
+    those that find no place are passed by. There is no noise for the router, and the second expert
+    of a token is always asked, so that a step computes the same whenever and wherever it runs. The
+    loss contains those that balance the experts.
 
     Args:
-        layers: blocks of attention and feed-forward layer or experts.
-        units: width of the embeddings and of every block; feed-forward layers and experts have 4
-            times as many inside.
-        heads: attention heads, a divisor of the units.
-        length: tokens of a sequence.
-        batch: sequences per step.
-        vocabulary: number of tokens.
         experts: of each block that has them.
         experts_per_token: 1 or 2.
         capacity_factor: places of all experts together, per choice of a token.
-        use_resource: resource variables, or the ref variables of old training scripts.
-        learning_rate: of the optimizer.
-
-    Returns:
-        The graph and its names; the loss contains those that balance the experts.
-
-    Raises:
-        ValueError: a size is not positive, the units do not divide among the heads, or the experts
-            per token are neither 1 nor 2 or more than there are.
+        **sizes: as `decoder_only.build` takes them.
     """
-    if experts < 1:
-        raise ValueError(f"experts must be positive, not {experts}")
-    if capacity_factor <= 0:
-        raise ValueError(f"capacity_factor must be positive, not {capacity_factor}")
-    if experts_per_token not in (1, 2) or experts_per_token > experts:
-        raise ValueError(
-            f"experts_per_token must be 1 or 2 and at most the {experts} experts, not "
-            f"{experts_per_token}"
-        )
 
-    def second_layer(value: tf.Tensor, layer: int) -> tuple[tf.Tensor, tf.Tensor | None]:
+    def second_layer(
+        value: tf.Tensor, layer: int, length: int
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
         if layer % 2 == 0:
-            return feed_forward(value, _INNER_FACTOR * units), None
+            return feed_forward(value), None
         return _experts(value, length, experts, experts_per_token, capacity_factor)
 
-    return build_causal(
-        second_layer,
-        layers=layers,
-        units=units,
-        heads=heads,
-        length=length,
-        batch=batch,
-        vocabulary=vocabulary,
-        use_resource=use_resource,
-        learning_rate=learning_rate,
-    )
+    return decoder_only.build(**sizes, second_layer=second_layer)
 
 
 def _experts(
@@ -114,9 +73,7 @@ def _experts(
     answers = []
     for expert, asked in enumerate(by_expert):
         with tf1.variable_scope(f"expert_{expert}"):
-            answer = feed_forward(
-                tf.reshape(asked, [batch * capacity, units]), _INNER_FACTOR * units
-            )
+            answer = feed_forward(tf.reshape(asked, [batch * capacity, units]))
             answers.append(tf.reshape(answer, [batch, capacity, units]))
     with tf1.name_scope("combine"):
         combined = tf.matmul(combine, tf.concat(answers, 1), name="combine")

@@ -11,19 +11,18 @@ import tensorflow as tf
 
 from benchmarks.models.convolution import batch_norm, convolve, dense
 from benchmarks.models.image_classifier import (
-    ImageClassifier,
-    apply,
     build_classifier,
-    image_optimizer,
+    paper_rmsprop,
     smoothed_loss,
+    train_classifier,
 )
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
 __all__ = ["build"]
 
 _STEM_CHANNELS = 32
-_MIN_IMAGE_SIZE = 32
 
 
 def build(
@@ -32,10 +31,9 @@ def build(
     batch: int = 32,
     image_size: int = 224,
     classes: int = 1000,
-    optimizer: str = "rmsprop",
     use_resource: bool = True,
     learning_rate: float = 0.04,
-) -> ImageClassifier:
+) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
     The defaults are those of the small model for phones, which the paper calls 4 @ 1056: four
@@ -49,39 +47,19 @@ def build(
         batch: images per step.
         image_size: height and width of the images in pixels, at least 32.
         classes: number of labels.
-        optimizer: "rmsprop" (with the settings of the paper), "adam", "momentum" or "sgd".
         use_resource: resource variables, or the ref variables of old training scripts.
         learning_rate: of the optimizer.
-
-    Returns:
-        The graph and its names.
-
-    Raises:
-        ValueError: a size is not positive, the filters are not a multiple of 4, the images are too
-            small or the optimizer is not one of these.
     """
-    if cells < 1:
-        raise ValueError(f"cells must be positive, not {cells}")
-    if filters < 4 or filters % 4:
-        raise ValueError(f"filters must be a positive multiple of 4, not {filters}")
-    update = image_optimizer(optimizer, learning_rate)
 
     def training(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
         features = tf.nn.relu(_features(images, cells, filters))
         with tf1.variable_scope("logits"):
             logits = dense(tf.reduce_mean(features, [1, 2]), classes)
         loss = smoothed_loss(logits, labels, "loss")
-        gradients = update.compute_gradients(loss)
-        averages = tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)
-        return loss, apply(gradients, averages, update)
+        return train_classifier(loss, paper_rmsprop(learning_rate))
 
     return build_classifier(
-        training,
-        batch=batch,
-        image_size=image_size,
-        min_image_size=_MIN_IMAGE_SIZE,
-        classes=classes,
-        use_resource=use_resource,
+        training, batch=batch, image_size=image_size, classes=classes, use_resource=use_resource
     )
 
 

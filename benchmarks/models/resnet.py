@@ -2,7 +2,7 @@
 
 References:
     He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, 2015, table 1 and section 3.4
-    (50, 101 and 152 layers, activation after the addition).
+    (50 and 101 layers, activation after the addition).
     He, Zhang, Ren, Sun: Identity Mappings in Deep Residual Networks, 2016, section 5 and appendix
     (200 layers, activation before the convolutions).
     Ioffe, Szegedy: Batch Normalization: Accelerating Deep Network Training by Reducing Internal
@@ -14,24 +14,20 @@ from __future__ import annotations
 import tensorflow as tf
 
 from benchmarks.models.convolution import batch_norm, convolve, dense
-from benchmarks.models.image_classifier import (
-    ImageClassifier,
-    apply,
-    build_classifier,
-    image_optimizer,
-)
+from benchmarks.models.image_classifier import build_classifier, train_classifier
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
 __all__ = ["BLOCKS", "build"]
 
 #: Blocks of the four stages, by depth.
-BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
+BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 200: (3, 24, 36, 3)}
 _PRE_ACTIVATION = (200,)
 _FIRST_CHANNELS = 64
 #: How many times as wide as its window of 3 x 3 a block ends.
 _EXPANSION = 4
-_MIN_IMAGE_SIZE = 32
+_MOMENTUM = 0.9
 
 
 def build(
@@ -40,66 +36,41 @@ def build(
     image_size: int = 224,
     classes: int = 1000,
     width: float = 1.0,
-    optimizer: str = "momentum",
     use_resource: bool = True,
     learning_rate: float = 0.0125,
     blocks: tuple[int, int, int, int] | None = None,
-) -> ImageClassifier:
+) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
     There is no weight decay: it would add two operations per variable and no work to speak of.
 
     Args:
-        depth: number of layers: 50, 101 or 152, which halve the size in the first convolution of a
-            stage and activate after the addition, or 200, which halves it in the second and
-            activates before the convolutions.
+        depth: number of layers: 50 or 101, which halve the size in the first convolution of a stage
+            and activate after the addition, or 200, which halves it in the second and activates
+            before the convolutions.
         batch: images per step.
         image_size: height and width of the images in pixels, at least 32.
         classes: number of labels.
         width: factor on the channels of every convolution.
-        optimizer: "momentum", "adam", "rmsprop" or "sgd".
         use_resource: resource variables, or the ref variables of old training scripts.
         learning_rate: of the optimizer; the default is the papers' 0.1 of a batch of 256, for 32.
         blocks: of the four stages, instead of those of the depth: fewer for tests.
-
-    Returns:
-        The graph and its names.
-
-    Raises:
-        ValueError: a size is not positive, the images are too small, or the depth or the optimizer
-            is not one of these.
     """
-    if depth not in BLOCKS:
-        raise ValueError(f"depth must be one of {', '.join(map(str, BLOCKS))}, not {depth}")
-    if width <= 0:
-        raise ValueError(f"width must be positive, not {width}")
-    stages = BLOCKS[depth] if blocks is None else blocks
-    if len(stages) != 4 or min(stages) < 1:
-        raise ValueError(f"blocks must be four positive numbers, not {stages}")
-    update = image_optimizer(optimizer, learning_rate)
-    first_channels = max(1, round(_FIRST_CHANNELS * width))
+    stages = blocks or BLOCKS[depth]
+    channels = max(1, round(_FIRST_CHANNELS * width))
 
     def training(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
-        features = _stages(
-            _stem(images, first_channels), first_channels, stages, depth in _PRE_ACTIVATION
-        )
+        features = _stages(_stem(images, channels), channels, stages, depth in _PRE_ACTIVATION)
         with tf1.variable_scope("logits"):
             logits = dense(tf.reduce_mean(features, [1, 2]), classes)
         with tf1.name_scope("loss"):
             loss = tf.reduce_mean(
                 tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
             )
-        gradients = update.compute_gradients(loss)
-        averages = tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)
-        return loss, apply(gradients, averages, update)
+        return train_classifier(loss, tf1.train.MomentumOptimizer(learning_rate, _MOMENTUM))
 
     return build_classifier(
-        training,
-        batch=batch,
-        image_size=image_size,
-        min_image_size=_MIN_IMAGE_SIZE,
-        classes=classes,
-        use_resource=use_resource,
+        training, batch=batch, image_size=image_size, classes=classes, use_resource=use_resource
     )
 
 

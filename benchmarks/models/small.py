@@ -1,32 +1,25 @@
 """The models in sizes whose step takes 0.1 to 0.3 s on one core of a server.
 
-They keep what makes their full sizes interesting to place: layers, steps and branches that can run
-at the same time.
+They keep what makes their full sizes interesting to place: layers, and steps that can run at the
+same time.
 """
 
 from __future__ import annotations
 
-from benchmarks.models import inception_v3, language_model, translation_model
-from benchmarks.models.inception_v3 import InceptionV3
-from benchmarks.models.language_model import LanguageModel
-from benchmarks.models.translation_model import TranslationModel
+from benchmarks.models import language_model, translation_model
+from benchmarks.models.training_model import TrainingModel
 
-__all__ = ["small_inception", "small_language_model", "small_translation"]
+__all__ = ["small_language_model", "small_translation"]
 
 
-def small_language_model() -> LanguageModel:
+def small_language_model() -> TrainingModel:
     """Builds a model of four layers of twelve steps, each step with a softmax layer of its own."""
     return language_model.build(
         layers=4, units=256, steps=12, batch=128, vocabulary=2000, softmax="per_step"
     )
 
 
-def small_inception() -> InceptionV3:
-    """Builds a model half as wide, for small images, with a learning rate for small batches."""
-    return inception_v3.build(batch=24, image_size=107, classes=10, width=0.5, learning_rate=0.01)
-
-
-def small_translation() -> TranslationModel:
+def small_translation() -> TrainingModel:
     """Builds a model of two layers of sixteen steps on both sides."""
     return translation_model.build(
         layers=2,

@@ -49,13 +49,7 @@ def train_towers(
     Returns:
         The mean loss, and the operation that trains all towers; it alone is in the `train_op`
         collection.
-
-    Raises:
-        ValueError: the towers cannot have equal parts of the batch.
     """
-    batch = int(images.shape[0])
-    if towers < 1 or batch % towers:
-        raise ValueError(f"towers must be a divisor of the batch of {batch}, not {towers}")
     with tf1.name_scope("batch"):
         parts = zip(tf.split(images, towers), tf.split(labels, towers), strict=True)
     losses, gradients, averages = [], [], []

@@ -1,36 +1,46 @@
-"""What the training graphs of all models have in common: an optimizer by name, and its update."""
+"""The parts that the training graphs of all models have in common."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
+
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
-__all__ = ["make_optimizer", "train"]
+__all__ = ["model_graph", "train", "training_model"]
+
+_GRAPH_SEED = 1
 
 
-def make_optimizer(name: str, learning_rate: float) -> tf.compat.v1.train.Optimizer:
-    """Makes an optimizer with its usual settings.
+@contextlib.contextmanager
+def model_graph(initializer: Any, *, use_resource: bool = True) -> Iterator[None]:
+    """Opens a new graph, seeded, whose variables start by the initializer.
 
     Args:
-        name: "adam", "momentum", "rmsprop" or "sgd".
-        learning_rate: of the optimizer.
-
-    Returns:
-        The optimizer.
-
-    Raises:
-        ValueError: the optimizer is not one of these.
+        initializer: of variables without one of their own.
+        use_resource: resource variables, or the ref variables of old training scripts.
     """
-    if name == "adam":
-        return tf1.train.AdamOptimizer(learning_rate)
-    if name == "momentum":
-        return tf1.train.MomentumOptimizer(learning_rate, momentum=0.9)
-    if name == "rmsprop":
-        return tf1.train.RMSPropOptimizer(learning_rate)
-    if name == "sgd":
-        return tf1.train.GradientDescentOptimizer(learning_rate)
-    raise ValueError(f"optimizer must be adam, momentum, rmsprop or sgd, not {name!r}")
+    with tf.Graph().as_default():
+        tf1.set_random_seed(_GRAPH_SEED)
+        scope = tf1.get_variable_scope()
+        with tf1.variable_scope(scope, initializer=initializer, use_resource=use_resource):
+            yield
+
+
+def training_model(
+    loss: tf.Tensor,
+    train_op: tf.Operation,
+    draw: Callable[[np.random.Generator], Mapping[str, np.ndarray]],
+) -> TrainingModel:
+    """Completes a model by the initializer of all its variables; see `TrainingModel`."""
+    initializer = tf1.global_variables_initializer()
+    return TrainingModel(loss.graph, loss.name, train_op.name, initializer.name, draw)
 
 
 def train(
@@ -39,18 +49,13 @@ def train(
     """Builds one update of all trainable variables and of the global step.
 
     Args:
-        loss: what to minimise.
+        loss: what to minimize.
         optimizer: how.
         clip_norm: the largest norm of all gradients together; no limit if None.
 
     Returns:
         The operation; it is in the `train_op` collection.
-
-    Raises:
-        ValueError: the norm is not positive.
     """
-    if clip_norm is not None and clip_norm <= 0:
-        raise ValueError(f"clip_norm must be positive, not {clip_norm}")
     global_step = tf1.train.get_or_create_global_step()
     gradients = optimizer.compute_gradients(loss)
     if clip_norm is not None:

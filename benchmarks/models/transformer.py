@@ -3,7 +3,7 @@
 Values are matrices with one row per token, float32 [batch * length, units].
 
 References:
-    Vaswani et al.: Attention Is All You Need, 2017.
+    Vaswani et al.: Attention Is All You Need, 2017 (section 3.2).
     Ba, Kiros, Hinton: Layer Normalization, 2016.
     Hendrycks, Gimpel: Gaussian Error Linear Units, 2016 (GELU, in its approximation with tanh).
     Srivastava et al.: Dropout: A Simple Way to Prevent Neural Networks from Overfitting, 2014.
@@ -12,13 +12,14 @@ References:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import tensorflow as tf
 
 tf1 = tf.compat.v1
 
 __all__ = [
-    "INITIALIZER_STDDEV",
+    "CLIP_NORM",
     "attention",
     "causal_bias",
     "dense",
@@ -26,26 +27,24 @@ __all__ = [
     "feed_forward",
     "gelu",
     "layer_norm",
+    "transformer_initializer",
 ]
 
-#: Standard deviation of the first weights, cut off at two of them.
-INITIALIZER_STDDEV = 0.02
-
+CLIP_NORM = 1.0
+"""The largest norm of all gradients of a transformer."""
+_INITIALIZER_STDDEV = 0.02
+_INNER_FACTOR = 4
 _NORM_EPSILON = 1e-12
 _HIDDEN_SCORE = -1e9
 
 
+def transformer_initializer() -> Any:
+    """Makes the initializer of weights: normal, cut off at two standard deviations."""
+    return tf1.truncated_normal_initializer(stddev=_INITIALIZER_STDDEV)
+
+
 def dense(value: tf.Tensor, units: int, name: str) -> tf.Tensor:
-    """Multiplies by weights and adds a bias: float32 [rows, units], with variables of its own.
-
-    Args:
-        value: float32 [rows, input_units].
-        units: columns of the result.
-        name: scope of the variables and operations.
-
-    Returns:
-        float32 [rows, units].
-    """
+    """Multiplies by weights and adds a bias, with variables of its own: float32 [rows, units]."""
     with tf1.variable_scope(name):
         kernel = tf1.get_variable("kernel", [value.shape[-1], units])
         bias = tf1.get_variable("bias", [units], initializer=tf1.zeros_initializer())
@@ -72,12 +71,7 @@ def gelu(value: tf.Tensor) -> tf.Tensor:
 def dropped_out(value: tf.Tensor, rate: float) -> tf.Tensor:
     """Sets a share of the values to 0 and scales the others to keep the mean.
 
-    Args:
-        value: float32, of a static shape.
-        rate: the share, at least 0 and less than 1; with 0 there is no operation for it.
-
-    Returns:
-        float32 of the same shape.
+    With a rate of 0 there is no operation for it.
     """
     if rate == 0:
         return value
@@ -108,9 +102,6 @@ def attention(
 
     Returns:
         float32 [batch * length, units].
-
-    References:
-        Attention Is All You Need, section 3.2.
     """
     rows, units = value.shape
     size = units // heads
@@ -130,7 +121,8 @@ def attention(
         return dense(tf.reshape(context, [rows, units]), units, "output")
 
 
-def feed_forward(value: tf.Tensor, inner_units: int) -> tf.Tensor:
-    """Applies two dense layers with GELU between them, in the scope "feed_forward"."""
+def feed_forward(value: tf.Tensor) -> tf.Tensor:
+    """Applies two dense layers with GELU between them; the inner one is 4 times as wide."""
+    units = int(value.shape[-1])
     with tf1.variable_scope("feed_forward"):
-        return dense(gelu(dense(value, inner_units, "inner")), value.shape[-1], "output")
+        return dense(gelu(dense(value, _INNER_FACTOR * units, "inner")), units, "output")

@@ -15,89 +15,31 @@ References:
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.training import train
+from benchmarks.models.training import model_graph, train, training_model
+from benchmarks.models.training_model import TrainingModel
 from benchmarks.models.transformer import dense
 
 tf1 = tf.compat.v1
 
-__all__ = ["TwoTowers", "build"]
+__all__ = ["build", "table_rows"]
 
-_GRAPH_SEED = 1
 _TEMPERATURE = 0.1
 _TASTES = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class _Feature:
-    """A feature with an embedding table.
-
-    Attributes:
-        rows: of the table, as a share of the largest one.
-        values: how many of them an example has; their embeddings are averaged.
-    """
-
-    rows: float
-    values: int = 1
-
-
-_USER_FEATURES = {
-    "user_id": _Feature(1.0),
-    "watched": _Feature(1.0, 50),
-    "searched": _Feature(0.5, 10),
-}
-_ITEM_FEATURES = {
-    "item_id": _Feature(1.0),
-    "channel": _Feature(0.25),
-    "words": _Feature(0.25, 10),
-}
+# Of each feature the rows of its table, as a share of the largest one, and the values of an
+# example, whose embeddings are averaged.
+_USER_FEATURES = {"user_id": (1.0, 1), "watched": (1.0, 50), "searched": (0.5, 10)}
+_ITEM_FEATURES = {"item_id": (1.0, 1), "channel": (0.25, 1), "words": (0.25, 10)}
 _FEATURES = _USER_FEATURES | _ITEM_FEATURES
 
 
-@dataclasses.dataclass(frozen=True)
-class TwoTowers:
-    """A training graph and the names of what a training script runs and feeds.
-
-    Attributes:
-        graph: the graph; its `train_op` collection holds the training operation.
-        features: the placeholders of the rows of the tables by feature, int32 [batch, values].
-        table_rows: the rows of the tables by feature.
-        loss: cross entropy of each user's item among those of the batch in nats, float32 [].
-        train_op: the operation that updates the variables and the global step.
-        initializer: the operation that initialises all variables.
-        batch: pairs of a user and an item per step.
-    """
-
-    graph: tf.Graph
-    features: Mapping[str, str]
-    table_rows: Mapping[str, int]
-    loss: str
-    train_op: str
-    initializer: str
-    batch: int
-
-    def feeds(self, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-        """Endless made-up pairs that match by taste, as what to feed to a step.
-
-        All rows of a pair are of the same taste: they have the same remainder.
-
-        Args:
-            seed: of the pairs.
-        """
-        random = np.random.default_rng(seed)
-        while True:
-            tastes = random.integers(_TASTES, size=(self.batch, 1))
-            fed = {}
-            for name, placeholder in self.features.items():
-                rows, values = self.table_rows[name], _FEATURES[name].values
-                drawn = random.integers(rows // _TASTES, size=(self.batch, values))
-                fed[placeholder] = (drawn * _TASTES + tastes).astype(np.int32)
-            yield fed
+def table_rows(rows: int) -> dict[str, int]:
+    """Computes the rows of the table of each feature from those of the largest."""
+    return {name: int(rows * share) for name, (share, _) in _FEATURES.items()}
 
 
 def build(
@@ -107,7 +49,7 @@ def build(
     batch: int = 4096,
     use_resource: bool = True,
     learning_rate: float = 0.05,
-) -> TwoTowers:
+) -> TrainingModel:
     """Builds the model with its gradients and updates in a graph of its own.
 
     At full size the six tables hold 20.5 GB, and 41 GB with what Adagrad adds up: more than a GPU
@@ -115,67 +57,51 @@ def build(
     four of its GPUs have. The largest three tables take 10.2 GB each.
 
     Gradients of the tables are sparse, and only the rows of a batch are updated. The softmax is
-    over the items of the batch, which are not corrected for being drawn more or less often.
+    over the items of the batch, which are not corrected for being drawn more or less often. It is
+    fed the rows of the tables by the name of the feature, int32 [batch, values].
 
     Args:
         rows: of the largest tables, those of users, items and watched items; others have half or a
-            quarter of them.
+            quarter of them. At least 32.
         embedding_units: width of the tables.
         hidden_units: widths of each tower's layers; the last is that of the vectors.
         batch: pairs of a user and an item per step.
         use_resource: resource variables, or the ref variables of old training scripts.
         learning_rate: of Adagrad.
-
-    Returns:
-        The graph and its names.
-
-    Raises:
-        ValueError: a size is not positive, there are no hidden units, or too few rows for the made-
-            up pairs.
     """
-    for name, size in {"embedding_units": embedding_units, "batch": batch}.items():
-        if size < 1:
-            raise ValueError(f"{name} must be positive, not {size}")
-    if not hidden_units or min(hidden_units) < 1:
-        raise ValueError(f"hidden_units must be one or more positive widths, not {hidden_units}")
-    table_rows = {name: int(rows * feature.rows) for name, feature in _FEATURES.items()}
-    if min(table_rows.values()) < _TASTES:
-        raise ValueError(f"rows must be at least {4 * _TASTES}, not {rows}")
-    graph = tf.Graph()
-    with graph.as_default():
-        tf1.set_random_seed(_GRAPH_SEED)
-        with tf1.variable_scope(
-            tf1.get_variable_scope(),
-            initializer=tf1.glorot_uniform_initializer(),
-            use_resource=use_resource,
-        ):
-            features = {
-                name: tf1.placeholder(tf.int32, [batch, feature.values], name=name)
-                for name, feature in _FEATURES.items()
-            }
-            embedded = {
-                name: _embed(features[name], name, table_rows[name], embedding_units)
-                for name in _FEATURES
-            }
-            users = _tower([embedded[name] for name in _USER_FEATURES], hidden_units, "user_tower")
-            items = _tower([embedded[name] for name in _ITEM_FEATURES], hidden_units, "item_tower")
-            with tf1.name_scope("softmax"):
-                matches = tf.matmul(users, items, transpose_b=True) / _TEMPERATURE
-                cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                    labels=tf.range(batch), logits=matches
-                )
-                loss = tf.reduce_mean(cross_entropy, name="loss")
-            train_op = train(loss, tf1.train.AdagradOptimizer(learning_rate))
-        initializer = tf1.global_variables_initializer()
-    return TwoTowers(
-        graph,
-        {name: placeholder.name for name, placeholder in features.items()},
-        table_rows,
-        loss.name,
-        train_op.name,
-        initializer.name,
-        batch,
-    )
+    sizes = table_rows(rows)
+    with model_graph(tf1.glorot_uniform_initializer(), use_resource=use_resource):
+        placeholders = {
+            name: tf1.placeholder(tf.int32, [batch, values], name=name)
+            for name, (_, values) in _FEATURES.items()
+        }
+        embedded = {
+            name: _embed(each, name, sizes[name], embedding_units)
+            for name, each in placeholders.items()
+        }
+        users = _tower([embedded[name] for name in _USER_FEATURES], hidden_units, "user_tower")
+        items = _tower([embedded[name] for name in _ITEM_FEATURES], hidden_units, "item_tower")
+        with tf1.name_scope("softmax"):
+            matches = tf.matmul(users, items, transpose_b=True) / _TEMPERATURE
+            cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels=tf.range(batch), logits=matches
+            )
+            loss = tf.reduce_mean(cross_entropy, name="loss")
+        return training_model(
+            loss,
+            train(loss, tf1.train.AdagradOptimizer(learning_rate)),
+            lambda random: _pairs(sizes, batch, random),
+        )
+
+
+def _pairs(sizes: dict[str, int], batch: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Draws pairs that match by taste: all rows of a pair have the same remainder."""
+    tastes = random.integers(_TASTES, size=(batch, 1))
+    fed = {}
+    for name, (_, values) in _FEATURES.items():
+        drawn = random.integers(sizes[name] // _TASTES, size=(batch, values))
+        fed[name] = (drawn * _TASTES + tastes).astype(np.int32)
+    return fed
 
 
 def _embed(values: tf.Tensor, name: str, rows: int, units: int) -> tf.Tensor:

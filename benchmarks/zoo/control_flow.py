@@ -5,14 +5,14 @@ from __future__ import annotations
 import tensorflow as tf
 
 from benchmarks.zoo.graph_parts import (
+    Kinds,
     StepGraph,
+    classified,
+    classifier_loss,
     clipped_update,
     counter,
     cross_entropy,
-    dense,
     inputs,
-    kinds,
-    new_graph,
     step_graph,
     trained,
     weight_variable,
@@ -22,146 +22,135 @@ tf1 = tf.compat.v1
 
 __all__ = ["KINDS"]
 
+KINDS = Kinds()
+
 _UNITS = 4
 
 
-def assign_in_cond(v2: bool) -> StepGraph:
+@KINDS.both
+def assign_in_cond() -> StepGraph:
     """Keeps the loss of every other step in a variable, which the other steps add to."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, 6], 3)
-        loss = cross_entropy(dense(x, 3, "logits"), y)
-        count, kept = counter("count"), counter("kept", tf.float32)
-        with tf.control_dependencies([clipped_update(loss)]):
-            assigned = tf1.cond(
-                tf.equal(count % 2, 0),
-                lambda: tf1.assign(kept, loss),
-                lambda: tf1.assign_add(kept, 1.0),
-            )
-            value = tf.identity(assigned, name="value")
-        with tf.control_dependencies([value]):
-            counted = tf1.assign_add(count, 1)
-        return step_graph(graph, counted.op, loss, value, feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    loss = classifier_loss(x, y)
+    count, kept = counter("count"), counter("kept", tf.float32)
+    with tf.control_dependencies([clipped_update(loss)]):
+        assigned = tf1.cond(
+            tf.equal(count % 2, 0),
+            lambda: tf1.assign(kept, loss),
+            lambda: tf1.assign_add(kept, 1.0),
+        )
+        value = tf.identity(assigned, name="value")
+    with tf.control_dependencies([value]):
+        counted = tf1.assign_add(count, 1)
+    return step_graph(counted.op, loss, value, feeds=feeds)
 
 
-def assign_in_while(v2: bool) -> StepGraph:
+@KINDS.both
+def assign_in_while() -> StepGraph:
     """Adds to a variable in every iteration and reads it in the same one."""
-    with new_graph(v2=v2) as graph:
-        start = tf1.placeholder(tf.float32, [], name="start")
-        total = counter("total", tf.float32)
+    start = tf1.placeholder(tf.float32, [], name="start")
+    total = counter("total", tf.float32)
 
-        def body(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            added = tf1.assign_add(total, 0.5 * value + tf.cast(i, tf.float32))
-            return i + 1, tf.identity(added) * 0.5
+    def body(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        added = tf1.assign_add(total, 0.5 * value + tf.cast(i, tf.float32))
+        return i + 1, tf.identity(added) * 0.5
 
-        _, value = tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), start))
-        return step_graph(graph, value, feeds={start: 2.0})
+    _, value = tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), start))
+    return step_graph(value, feeds={start: 2.0})
 
 
-def cond_in_while(v2: bool) -> StepGraph:
+@KINDS.both
+def cond_in_while() -> StepGraph:
     """Chooses what an iteration does, counts one of the choices, and trains through the loop."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, _UNITS], 3)
-        weights = weight_variable("weights", [_UNITS, _UNITS])
-        shift = weight_variable("shift", [_UNITS])
-        visits = counter("visits")
+    x, y, feeds = inputs([4, _UNITS])
+    weights = weight_variable("weights", [_UNITS, _UNITS])
+    shift = weight_variable("shift", [_UNITS])
+    visits = counter("visits")
 
-        def shifted(value: tf.Tensor) -> tf.Tensor:
-            with tf.control_dependencies([tf1.assign_add(visits, 1).op]):
-                return value + shift
+    def shifted(value: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf1.assign_add(visits, 1).op]):
+            return value + shift
 
-        def body(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            value = tf1.cond(
-                tf.equal(i % 2, 0),
-                lambda: tf.tanh(tf.matmul(value, weights)),
-                lambda: shifted(value),
-            )
-            return i + 1, value
+    def body(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        value = tf1.cond(
+            tf.equal(i % 2, 0),
+            lambda: tf.tanh(tf.matmul(value, weights)),
+            lambda: shifted(value),
+        )
+        return i + 1, value
 
-        _, value = tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), x))
-        return trained(graph, cross_entropy(dense(value, 3, "logits"), y), feeds=feeds)
+    _, value = tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), x))
+    return classified(value, y, feeds)
 
 
-def while_in_cond(v2: bool) -> StepGraph:
+@KINDS.both
+def while_in_cond() -> StepGraph:
     """Loops in every other step, assigns in the loop, and trains through it."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, _UNITS], 3)
-        weights = weight_variable("weights", [_UNITS, _UNITS])
-        iterations = counter("iterations")
+    x, y, feeds = inputs([4, _UNITS])
+    weights = weight_variable("weights", [_UNITS, _UNITS])
+    iterations = counter("iterations")
 
-        def body(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            with tf.control_dependencies([tf1.assign_add(iterations, 1).op]):
-                return i + 1, tf.tanh(tf.matmul(value, weights))
+    def body(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.control_dependencies([tf1.assign_add(iterations, 1).op]):
+            return i + 1, tf.tanh(tf.matmul(value, weights))
 
-        def looped() -> tf.Tensor:
-            return tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), x))[1]
+    def looped() -> tf.Tensor:
+        return tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), x))[1]
 
-        step = tf1.train.get_or_create_global_step()
-        value = tf1.cond(tf.equal(step % 2, 0), looped, lambda: x * 2.0)
-        return trained(graph, cross_entropy(dense(value, 3, "logits"), y), feeds=feeds)
+    step = tf1.train.get_or_create_global_step()
+    value = tf1.cond(tf.equal(step % 2, 0), looped, lambda: x * 2.0)
+    return classified(value, y, feeds)
 
 
-def nested_whiles(v2: bool) -> StepGraph:
+@KINDS.both
+def nested_whiles() -> StepGraph:
     """Loops in a loop, and trains through both."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, _UNITS], 3)
-        weights = weight_variable("weights", [_UNITS, _UNITS])
+    x, y, feeds = inputs([4, _UNITS])
+    weights = weight_variable("weights", [_UNITS, _UNITS])
 
-        def inner(j: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return j + 1, tf.tanh(tf.matmul(value, weights))
+    def inner(j: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return j + 1, tf.tanh(tf.matmul(value, weights))
 
-        def outer(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            _, value = tf1.while_loop(lambda j, _: j <= i, inner, (tf.constant(0), value))
-            return i + 1, value + x
+    def outer(i: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        _, value = tf1.while_loop(lambda j, _: j <= i, inner, (tf.constant(0), value))
+        return i + 1, value + x
 
-        _, value = tf1.while_loop(lambda i, _: i < 3, outer, (tf.constant(0), x))
-        return trained(graph, cross_entropy(dense(value, 3, "logits"), y), feeds=feeds)
+    _, value = tf1.while_loop(lambda i, _: i < 3, outer, (tf.constant(0), x))
+    return classified(value, y, feeds)
 
 
-def cond_of_variables(v2: bool) -> StepGraph:
+@KINDS.both
+def cond_of_variables() -> StepGraph:
     """Takes one of two variables, and trains it."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, 6], 3)
-        first, second = (weight_variable(name, [6, 3]) for name in ("first", "second"))
-        step = tf1.train.get_or_create_global_step()
-        weights = tf1.cond(tf.equal(step % 2, 0), lambda: first, lambda: second)
-        return trained(graph, cross_entropy(tf.matmul(x, weights), y), feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    first, second = (weight_variable(name, [6, 3]) for name in ("first", "second"))
+    step = tf1.train.get_or_create_global_step()
+    weights = tf1.cond(tf.equal(step % 2, 0), lambda: first, lambda: second)
+    return trained(cross_entropy(tf.matmul(x, weights), y), feeds=feeds)
 
 
-def switch_case(v2: bool) -> StepGraph:
+@KINDS.both
+def switch_case() -> StepGraph:
     """Takes one of three branches by number, and trains it."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, 6], 3)
-        step = tf1.train.get_or_create_global_step()
-        weights = [weight_variable(f"weights_{i}", [6, 3]) for i in range(3)]
-        branches = [lambda w=w, i=i: tf.matmul(x, w) * (1.0 + i) for i, w in enumerate(weights)]
-        logits = tf.switch_case(tf.cast(step % 3, tf.int32), branches)
-        return trained(graph, cross_entropy(logits, y), feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    step = tf1.train.get_or_create_global_step()
+    weights = [weight_variable(f"weights_{i}", [6, 3]) for i in range(3)]
+    branches = [lambda w=w, i=i: tf.matmul(x, w) * (1.0 + i) for i, w in enumerate(weights)]
+    logits = tf.switch_case(tf.cast(step % 3, tf.int32), branches)
+    return trained(cross_entropy(logits, y), feeds=feeds)
 
 
+@KINDS.v1
 def switch_and_merge() -> StepGraph:
     """Has branches of bare Switch and Merge operations, one of which is dead in each step."""
-    with new_graph(v2=False) as graph:
-        x = tf1.placeholder(tf.float32, [4, 6], name="x")
-        weights = weight_variable("weights", [6, 3])
-        count = counter("count")
-        with tf.control_dependencies([tf1.assign_add(count, 1).op]):
-            is_odd = tf.equal(count.read_value() % 2, 1)
-        dead, alive = tf.raw_ops.Switch(data=x, pred=is_odd)
-        left, right = tf.tanh(tf.matmul(dead, weights)), tf.matmul(alive, weights) * 2.0
-        merged = tf.raw_ops.Merge(inputs=[left, right])
-        value = tf.reduce_sum(merged.output) + tf.cast(merged.value_index, tf.float32)
-        feeds = {x: [[0.1 * i - 0.2 * j for i in range(6)] for j in range(4)]}
-        return step_graph(graph, value, feeds=feeds)
-
-
-#: The kinds of this module, by name.
-KINDS = kinds(
-    assign_in_cond,
-    assign_in_while,
-    cond_in_while,
-    while_in_cond,
-    nested_whiles,
-    cond_of_variables,
-    switch_case,
-    switch_and_merge,
-)
+    x = tf1.placeholder(tf.float32, [4, 6], name="x")
+    weights = weight_variable("weights", [6, 3])
+    count = counter("count")
+    with tf.control_dependencies([tf1.assign_add(count, 1).op]):
+        is_odd = tf.equal(count.read_value() % 2, 1)
+    dead, alive = tf.raw_ops.Switch(data=x, pred=is_odd)
+    left, right = tf.tanh(tf.matmul(dead, weights)), tf.matmul(alive, weights) * 2.0
+    merged = tf.raw_ops.Merge(inputs=[left, right])
+    value = tf.reduce_sum(merged.output) + tf.cast(merged.value_index, tf.float32)
+    feeds = {x: [[0.1 * i - 0.2 * j for i in range(6)] for j in range(4)]}
+    return step_graph(value, feeds=feeds)

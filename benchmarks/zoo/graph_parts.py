@@ -1,4 +1,4 @@
-"""What small training graphs are made of."""
+"""The parts of small training graphs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +15,12 @@ import tensorflow as tf
 tf1 = tf.compat.v1
 
 __all__ = [
+    "CLASSES",
     "SEED",
+    "Kinds",
     "StepGraph",
+    "classified",
+    "classifier_loss",
     "clipped_update",
     "control_flow",
     "convolution",
@@ -24,8 +28,8 @@ __all__ = [
     "cross_entropy",
     "dense",
     "inputs",
-    "kinds",
     "new_graph",
+    "perceptron",
     "step_graph",
     "trained",
     "training_graph",
@@ -33,6 +37,7 @@ __all__ = [
 ]
 
 SEED = 7
+CLASSES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,17 +62,42 @@ class StepGraph:
     is_racy: bool = False
 
 
-def kinds(*builders: Callable[..., StepGraph]) -> dict[str, Callable[[], StepGraph]]:
-    """Names what builds graphs; a builder with an argument `v2` is one for each version."""
-    found: dict[str, Callable[[], StepGraph]] = {}
-    for builder in builders:
-        if "v2" in inspect.signature(builder).parameters:
-            for v2 in (False, True):
-                name = f"{builder.__name__}_v{2 if v2 else 1}"
-                found[name] = functools.partial(builder, v2=v2)
-        else:
-            found[builder.__name__] = builder
-    return found
+_Builder = TypeVar("_Builder", bound=Callable[..., "StepGraph"])
+
+
+class Kinds(dict[str, Callable[[], StepGraph]]):
+    """Builders of graphs by name, made of functions that add to a new default graph.
+
+    The graph has the control flow and variables that TensorFlow has by default, those of one
+    version, or those of either in two kinds, whose names end with the version (see `new_graph`).
+    """
+
+    def default(self, builder: _Builder) -> _Builder:
+        """Decorates a function that builds one kind."""
+        return self._add(builder, None)
+
+    def v1(self, builder: _Builder) -> _Builder:
+        """Decorates a function that builds one kind of version 1."""
+        return self._add(builder, False)
+
+    def v2(self, builder: _Builder) -> _Builder:
+        """Decorates a function that builds one kind of version 2."""
+        return self._add(builder, True)
+
+    def both(self, builder: _Builder) -> _Builder:
+        """Decorates a function that builds two kinds; it may have an argument `v2`."""
+        return self._add(self._add(builder, False, "_v1"), True, "_v2")
+
+    def _add(self, builder: _Builder, v2: bool | None, suffix: str = "") -> _Builder:
+        arguments = {"v2": v2} if inspect.signature(builder).parameters else {}
+
+        @functools.wraps(builder)
+        def build() -> StepGraph:
+            with new_graph(v2=v2):
+                return builder(**arguments)
+
+        self[builder.__name__ + suffix] = build
+        return builder
 
 
 @contextlib.contextmanager
@@ -101,7 +131,7 @@ def control_flow(*, v2: bool) -> Iterator[None]:
 
 
 def inputs(
-    shape: list[int], classes: int, examples: int | None = None
+    shape: list[int], classes: int = CLASSES, examples: int | None = None
 ) -> tuple[tf.Tensor, tf.Tensor, dict[str, np.ndarray]]:
     """Makes placeholders "x" and "y", and values for them; by default `shape[0]` labels."""
     random = np.random.default_rng(SEED)
@@ -167,6 +197,18 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(losses, name="loss")
 
 
+def classifier_loss(value: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Computes the loss of a last layer of `CLASSES`."""
+    return cross_entropy(dense(value, CLASSES, "logits"), labels)
+
+
+def perceptron(scale: tf.Tensor | float | None = None) -> tuple[tf.Tensor, dict[str, np.ndarray]]:
+    """Makes the loss of a perceptron with a hidden layer, and feeds; its inputs may be scaled."""
+    x, y, feeds = inputs([4, 6])
+    hidden = tf.nn.relu(dense(x if scale is None else x * scale, 5, "hidden"))
+    return classifier_loss(hidden, y), feeds
+
+
 def clipped_update(
     loss: tf.Tensor, trainer: tf.compat.v1.train.Optimizer | None = None
 ) -> tf.Operation:
@@ -186,20 +228,18 @@ def clipped_update(
 
 
 def step_graph(
-    graph: tf.Graph,
     *fetches: tf.Tensor | tf.Operation,
     feeds: Mapping[Any, Any] | None = None,
-    initializers: tuple[tf.Operation, ...] = (),
-    **properties: bool,
+    initializers: Sequence[tf.Operation] = (),
+    is_racy: bool = False,
 ) -> StepGraph:
-    """Adds the initialisers of variables and tables.
+    """Completes the default graph by the initializers of variables and tables.
 
     Args:
-        graph: the graph.
         *fetches: what a step runs.
         feeds: see `StepGraph`.
         initializers: others, which run after them.
-        **properties: see `StepGraph`.
+        is_racy: see `StepGraph`.
     """
     first = []
     if tf1.global_variables():
@@ -208,20 +248,33 @@ def step_graph(
         first.append(tf1.local_variables_initializer())
     if tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS):
         first.append(tf1.tables_initializer())
-    names = tuple(each.name for each in (*first, *initializers))
-    return StepGraph(graph, tuple(each.name for each in fetches), feeds or {}, names, **properties)
+    return StepGraph(
+        tf1.get_default_graph(),
+        tuple(each.name for each in fetches),
+        feeds or {},
+        tuple(each.name for each in (*first, *initializers)),
+        is_racy=is_racy,
+    )
 
 
 def trained(
-    graph: tf.Graph,
     loss: tf.Tensor,
     trainer: tf.compat.v1.train.Optimizer | None = None,
     feeds: Mapping[Any, Any] | None = None,
-    initializers: tuple[tf.Operation, ...] = (),
+    initializers: Sequence[tf.Operation] = (),
 ) -> StepGraph:
-    """Adds updates and initialisers; a step runs the updates and fetches the loss before them."""
-    train = clipped_update(loss, trainer)
-    return step_graph(graph, train, loss, feeds=feeds, initializers=initializers)
+    """Adds updates and initializers; a step runs the updates and fetches the loss before them."""
+    return step_graph(clipped_update(loss, trainer), loss, feeds=feeds, initializers=initializers)
+
+
+def classified(
+    value: tf.Tensor,
+    labels: tf.Tensor,
+    feeds: Mapping[Any, Any] | None = None,
+    initializers: Sequence[tf.Operation] = (),
+) -> StepGraph:
+    """Trains the classifier of a value."""
+    return trained(classifier_loss(value, labels), feeds=feeds, initializers=initializers)
 
 
 def training_graph(

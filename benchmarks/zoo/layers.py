@@ -7,16 +7,18 @@ import tensorflow as tf
 from tensorflow.python.framework import function
 
 from benchmarks.zoo.graph_parts import (
+    CLASSES,
     SEED,
+    Kinds,
     StepGraph,
+    classified,
+    classifier_loss,
     clipped_update,
     convolution,
     counter,
     cross_entropy,
     dense,
     inputs,
-    kinds,
-    new_graph,
     step_graph,
     trained,
     weight_variable,
@@ -26,7 +28,7 @@ tf1 = tf.compat.v1
 
 __all__ = ["KINDS"]
 
-_CLASSES = 3
+KINDS = Kinds()
 
 
 def _statistics(units: int, **initial: float) -> list[tf.Variable]:
@@ -43,148 +45,146 @@ def _moved(variable: tf.Variable, value: tf.Tensor) -> None:
     tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, update.op)
 
 
-def fused_batch_norm(v2: bool) -> StepGraph:
+@KINDS.both
+def fused_batch_norm() -> StepGraph:
     """Normalises batches with the fused operation."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([2, 4, 4, 2], _CLASSES)
-        value = tf.reduce_mean(convolution(x, 3, 3, "convolution"), axis=[1, 2])
-        return trained(graph, cross_entropy(dense(value, _CLASSES, "logits"), y), feeds=feeds)
+    x, y, feeds = inputs([2, 4, 4, 2])
+    value = tf.reduce_mean(convolution(x, 3, 3, "convolution"), axis=[1, 2])
+    return classified(value, y, feeds)
 
 
-def batch_norm_by_moments(v2: bool) -> StepGraph:
+@KINDS.both
+def batch_norm_by_moments() -> StepGraph:
     """Normalises with the moments of a batch or with averages, as a placeholder says."""
-    with new_graph(v2=v2) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        is_training = tf1.placeholder_with_default(True, [], name="is_training")
-        value = dense(x, 5, "hidden")
-        mean, variance = _statistics(5, mean=0.0, variance=1.0)
-        of_batch = tf.nn.moments(value, axes=[0])
-        used = tf1.cond(
-            is_training, lambda: [*of_batch], lambda: [tf.identity(mean), tf.identity(variance)]
-        )
-        value = tf.nn.batch_normalization(value, *used, None, None, 1e-3)
-        _moved(mean, used[0])
-        _moved(variance, used[1])
-        loss = cross_entropy(dense(tf.nn.relu(value), _CLASSES, "logits"), y)
-        return trained(graph, loss, feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    is_training = tf1.placeholder_with_default(True, [], name="is_training")
+    value = dense(x, 5, "hidden")
+    mean, variance = _statistics(5, mean=0.0, variance=1.0)
+    of_batch = tf.nn.moments(value, axes=[0])
+    used = tf1.cond(
+        is_training, lambda: [*of_batch], lambda: [tf.identity(mean), tf.identity(variance)]
+    )
+    value = tf.nn.batch_normalization(value, *used, None, None, 1e-3)
+    _moved(mean, used[0])
+    _moved(variance, used[1])
+    return classified(tf.nn.relu(value), y, feeds)
 
 
+@KINDS.v1
 def batch_renormalisation() -> StepGraph:
     """Corrects the moments of a batch towards averages, within bounds."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        value = dense(x, 5, "hidden")
-        mean, deviation = _statistics(5, mean=0.0, deviation=1.0)
-        batch_mean, batch_variance = tf.nn.moments(value, axes=[0])
-        batch_deviation = tf.sqrt(batch_variance + 1e-3)
-        ratio = tf.stop_gradient(tf.clip_by_value(batch_deviation / deviation, 0.5, 2.0))
-        shift = tf.stop_gradient(tf.clip_by_value((batch_mean - mean) / deviation, -1.0, 1.0))
-        value = (value - batch_mean) / batch_deviation * ratio + shift
-        # Moved only when the moments are known, which read the averages.
-        with tf.control_dependencies([value]):
-            _moved(mean, tf.identity(batch_mean))
-            _moved(deviation, tf.identity(batch_deviation))
-        loss = cross_entropy(dense(tf.nn.relu(value), _CLASSES, "logits"), y)
-        return trained(graph, loss, feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    value = dense(x, 5, "hidden")
+    mean, deviation = _statistics(5, mean=0.0, deviation=1.0)
+    batch_mean, batch_variance = tf.nn.moments(value, axes=[0])
+    batch_deviation = tf.sqrt(batch_variance + 1e-3)
+    ratio = tf.stop_gradient(tf.clip_by_value(batch_deviation / deviation, 0.5, 2.0))
+    shift = tf.stop_gradient(tf.clip_by_value((batch_mean - mean) / deviation, -1.0, 1.0))
+    value = (value - batch_mean) / batch_deviation * ratio + shift
+    # Moved only when the moments are known, which read the averages.
+    with tf.control_dependencies([value]):
+        _moved(mean, tf.identity(batch_mean))
+        _moved(deviation, tf.identity(batch_deviation))
+    return classified(tf.nn.relu(value), y, feeds)
 
 
+@KINDS.v1
 def convolutions() -> StepGraph:
     """Convolves in three ways, normalises locally, and pools."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([2, 6, 6, 2], _CLASSES)
-        value = tf.nn.conv2d(x, weight_variable("first", [3, 3, 2, 4]), 1, "SAME")
-        value = tf.nn.local_response_normalization(tf.nn.relu(value), 2, 1.0, 1e-2, 0.75)
-        value = tf.nn.max_pool2d(value, 2, 2, "SAME")
-        depthwise = weight_variable("depthwise", [3, 3, 4, 1])
-        value = tf.nn.depthwise_conv2d(value, depthwise, [1, 1, 1, 1], "SAME")
-        back = weight_variable("back", [2, 2, 3, 4])
-        value = tf.nn.conv2d_transpose(value, back, [2, 6, 6, 3], 2, "SAME")
-        value = tf.nn.avg_pool2d(tf.nn.elu(value), 3, 3, "VALID")
-        loss = cross_entropy(dense(tf.reshape(value, [2, -1]), _CLASSES, "logits"), y)
-        return trained(graph, loss, tf1.train.MomentumOptimizer(0.05, 0.9), feeds)
+    x, y, feeds = inputs([2, 6, 6, 2])
+    value = tf.nn.conv2d(x, weight_variable("first", [3, 3, 2, 4]), 1, "SAME")
+    value = tf.nn.local_response_normalization(tf.nn.relu(value), 2, 1.0, 1e-2, 0.75)
+    value = tf.nn.max_pool2d(value, 2, 2, "SAME")
+    depthwise = weight_variable("depthwise", [3, 3, 4, 1])
+    value = tf.nn.depthwise_conv2d(value, depthwise, [1, 1, 1, 1], "SAME")
+    back = weight_variable("back", [2, 2, 3, 4])
+    value = tf.nn.conv2d_transpose(value, back, [2, 6, 6, 3], 2, "SAME")
+    value = tf.nn.avg_pool2d(tf.nn.elu(value), 3, 3, "VALID")
+    loss = classifier_loss(tf.reshape(value, [2, -1]), y)
+    return trained(loss, tf1.train.MomentumOptimizer(0.05, 0.9), feeds)
 
 
+@KINDS.v1
 def dropout() -> StepGraph:
     """Drops units and adds noise, with seeds."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        keep = tf1.placeholder(tf.float32, [], name="keep")
-        value = tf1.nn.dropout(tf.nn.relu(dense(x, 8, "hidden")), rate=1.0 - keep, seed=SEED)
-        value += 0.1 * tf1.truncated_normal([4, 8], seed=SEED + 1)
-        order = tf1.random_shuffle(tf.range(4), seed=SEED + 2)
-        logits = tf.gather(dense(value, _CLASSES, "logits"), order)
-        loss = cross_entropy(logits, tf.gather(y, order))
-        return trained(graph, loss, feeds={**feeds, keep: 0.7})
+    x, y, feeds = inputs([4, 6])
+    keep = tf1.placeholder(tf.float32, [], name="keep")
+    value = tf1.nn.dropout(tf.nn.relu(dense(x, 8, "hidden")), rate=1.0 - keep, seed=SEED)
+    value += 0.1 * tf1.truncated_normal([4, 8], seed=SEED + 1)
+    order = tf1.random_shuffle(tf.range(4), seed=SEED + 2)
+    logits = tf.gather(dense(value, CLASSES, "logits"), order)
+    loss = cross_entropy(logits, tf.gather(y, order))
+    return trained(loss, feeds={**feeds, keep: 0.7})
 
 
+@KINDS.v1
 def image_augmentation() -> StepGraph:
     """Flips, crops, resizes and standardises images at random, and convolves them."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([2, 6, 6, 3], _CLASSES)
+    x, y, feeds = inputs([2, 6, 6, 3])
 
-        def augmented(image: tf.Tensor) -> tf.Tensor:
-            image = tf.image.random_flip_left_right(image, seed=SEED)
-            image = tf.image.random_brightness(image, 0.2, seed=SEED + 1)
-            return tf.image.per_image_standardization(tf1.random_crop(image, [4, 4, 3], SEED))
+    def augmented(image: tf.Tensor) -> tf.Tensor:
+        image = tf.image.random_flip_left_right(image, seed=SEED)
+        image = tf.image.random_brightness(image, 0.2, seed=SEED + 1)
+        return tf.image.per_image_standardization(tf1.random_crop(image, [4, 4, 3], SEED))
 
-        images = tf.stack([augmented(each) for each in tf.unstack(x)])
-        images = tf1.image.resize_bilinear(images, [5, 5], align_corners=True)
-        value = tf.nn.conv2d(images, weight_variable("kernel", [3, 3, 3, 4]), 2, "SAME")
-        logits = dense(tf.reduce_mean(tf.nn.relu(value), [1, 2]), _CLASSES, "logits")
-        return trained(graph, cross_entropy(logits, y), feeds=feeds)
+    images = tf.stack([augmented(each) for each in tf.unstack(x)])
+    images = tf1.image.resize_bilinear(images, [5, 5], align_corners=True)
+    value = tf.nn.conv2d(images, weight_variable("kernel", [3, 3, 3, 4]), 2, "SAME")
+    return classified(tf.reduce_mean(tf.nn.relu(value), [1, 2]), y, feeds)
 
 
+@KINDS.default
 def candidate_sampling() -> StepGraph:
     """Trains embeddings against sampled words, by two losses."""
-    with new_graph() as graph:
-        words = tf1.placeholder(tf.int64, [4], name="words")
-        labels = tf1.placeholder(tf.int64, [4, 1], name="labels")
-        value = tf.nn.embedding_lookup(weight_variable("embedding", [20, 4]), words)
-        weights, bias = weight_variable("weights", [20, 4]), weight_variable("bias", [20])
-        sampled = tf.random.log_uniform_candidate_sampler(labels, 1, 5, True, 20, seed=SEED)
-        contrast = tf.nn.nce_loss(weights, bias, labels, value, 5, 20, 1, sampled)
-        sampled = tf.random.uniform_candidate_sampler(labels, 1, 6, True, 20, seed=SEED)
-        softmax = tf1.nn.sampled_softmax_loss(
-            weights, bias, labels, value, 6, 20, 1, sampled, seed=SEED
-        )
-        loss = tf.reduce_mean(contrast + softmax, name="loss")
-        feeds = {words: np.array([1, 2, 3, 2]), labels: np.array([[2], [3], [4], [0]])}
-        return trained(graph, loss, tf1.train.AdagradOptimizer(0.1), feeds)
+    words = tf1.placeholder(tf.int64, [4], name="words")
+    labels = tf1.placeholder(tf.int64, [4, 1], name="labels")
+    value = tf.nn.embedding_lookup(weight_variable("embedding", [20, 4]), words)
+    weights, bias = weight_variable("weights", [20, 4]), weight_variable("bias", [20])
+    sampled = tf.random.log_uniform_candidate_sampler(labels, 1, 5, True, 20, seed=SEED)
+    contrast = tf.nn.nce_loss(weights, bias, labels, value, 5, 20, 1, sampled)
+    sampled = tf.random.uniform_candidate_sampler(labels, 1, 6, True, 20, seed=SEED)
+    softmax = tf1.nn.sampled_softmax_loss(
+        weights, bias, labels, value, 6, 20, 1, sampled, seed=SEED
+    )
+    loss = tf.reduce_mean(contrast + softmax, name="loss")
+    feeds = {words: np.array([1, 2, 3, 2]), labels: np.array([[2], [3], [4], [0]])}
+    return trained(loss, tf1.train.AdagradOptimizer(0.1), feeds)
 
 
+@KINDS.v1
 def fake_quantisation() -> StepGraph:
     """Rounds weights and activations as 8-bit arithmetic would, in ranges that it learns."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        value = tf.nn.relu6(dense(x, 5, "hidden"))
-        low, high = counter("low", tf.float32), counter("high", tf.float32)
-        moved = [
-            tf1.assign_sub(low, 0.1 * (low - tf.reduce_min(value))),
-            tf1.assign_sub(high, 0.1 * (high - tf.reduce_max(value))),
-        ]
-        value = tf.quantization.fake_quant_with_min_max_vars(value, *moved)
-        weights = weight_variable("weights", [5, _CLASSES])
-        weights = tf.quantization.fake_quant_with_min_max_args(weights, -1.0, 1.0, num_bits=4)
-        logits = tf.quantization.quantize_and_dequantize_v2(
-            tf.matmul(value, weights), -4.0, 4.0, range_given=True
-        )
-        return trained(graph, cross_entropy(logits, y), feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    value = tf.nn.relu6(dense(x, 5, "hidden"))
+    low, high = counter("low", tf.float32), counter("high", tf.float32)
+    moved = [
+        tf1.assign_sub(low, 0.1 * (low - tf.reduce_min(value))),
+        tf1.assign_sub(high, 0.1 * (high - tf.reduce_max(value))),
+    ]
+    value = tf.quantization.fake_quant_with_min_max_vars(value, *moved)
+    weights = weight_variable("weights", [5, CLASSES])
+    weights = tf.quantization.fake_quant_with_min_max_args(weights, -1.0, 1.0, num_bits=4)
+    logits = tf.quantization.quantize_and_dequantize_v2(
+        tf.matmul(value, weights), -4.0, 4.0, range_given=True
+    )
+    return trained(cross_entropy(logits, y), feeds=feeds)
 
 
+@KINDS.default
 def spectral_normalisation() -> StepGraph:
     """Divides weights by their norm, which a vector kept from step to step estimates."""
-    with new_graph() as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        weights = weight_variable("weights", [6, 5])
-        (left,) = _statistics(6, left=0.4)
-        right = tf.math.l2_normalize(tf.linalg.matvec(weights, left, transpose_a=True))
-        next_left = tf.stop_gradient(tf.math.l2_normalize(tf.linalg.matvec(weights, right)))
-        norm = tf.tensordot(next_left, tf.linalg.matvec(weights, tf.stop_gradient(right)), 1)
-        tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, tf1.assign(left, next_left).op)
-        value = tf.nn.relu(tf.matmul(x, weights / norm))
-        return trained(graph, cross_entropy(dense(value, _CLASSES, "logits"), y), feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    weights = weight_variable("weights", [6, 5])
+    (left,) = _statistics(6, left=0.4)
+    right = tf.math.l2_normalize(tf.linalg.matvec(weights, left, transpose_a=True))
+    next_left = tf.stop_gradient(tf.math.l2_normalize(tf.linalg.matvec(weights, right)))
+    norm = tf.tensordot(next_left, tf.linalg.matvec(weights, tf.stop_gradient(right)), 1)
+    tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, tf1.assign(left, next_left).op)
+    value = tf.nn.relu(tf.matmul(x, weights / norm))
+    return classified(value, y, feeds)
 
 
+@KINDS.v1
 def custom_gradients() -> StepGraph:
     """Replaces gradients: of a function, and of an operation type by name."""
 
@@ -192,34 +192,34 @@ def custom_gradients() -> StepGraph:
     def rounded(value: tf.Tensor) -> tuple[tf.Tensor, object]:
         return tf.round(value * 4.0) / 4.0, lambda gradient: tf.clip_by_norm(gradient, 0.5)
 
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        with graph.gradient_override_map({"Sign": "Identity", "Relu": "Relu6"}):
-            value = tf.sign(tf.nn.relu(dense(x, 5, "hidden"))) + rounded(dense(x, 5, "other"))
-        return trained(graph, cross_entropy(dense(value, _CLASSES, "logits"), y), feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    with tf1.get_default_graph().gradient_override_map({"Sign": "Identity", "Relu": "Relu6"}):
+        value = tf.sign(tf.nn.relu(dense(x, 5, "hidden"))) + rounded(dense(x, 5, "other"))
+    return classified(value, y, feeds)
 
 
+@KINDS.default
 def nested_functions() -> StepGraph:
     """Calls functions that call functions, capture variables and assign to one."""
-    with new_graph() as graph:
-        x, y, feeds = inputs([4, 5], _CLASSES)
-        weights = weight_variable("weights", [5, 5], use_resource=True)
-        calls = tf1.get_variable("calls", initializer=0, use_resource=True, trainable=False)
+    x, y, feeds = inputs([4, 5])
+    weights = weight_variable("weights", [5, 5], use_resource=True)
+    calls = tf1.get_variable("calls", initializer=0, use_resource=True, trainable=False)
 
-        @tf.function
-        def inner(value: tf.Tensor) -> tf.Tensor:
-            return tf.tanh(tf.matmul(value, weights))
+    @tf.function
+    def inner(value: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(tf.matmul(value, weights))
 
-        @tf.function
-        def outer(value: tf.Tensor) -> tf.Tensor:
-            calls.assign_add(1)
-            for _ in tf.range(2):
-                value = inner(value)
-            return value if tf.reduce_sum(value) > 0.0 else -value
+    @tf.function
+    def outer(value: tf.Tensor) -> tf.Tensor:
+        calls.assign_add(1)
+        for _ in tf.range(2):
+            value = inner(value)
+        return value if tf.reduce_sum(value) > 0.0 else -value
 
-        return trained(graph, cross_entropy(dense(outer(x), _CLASSES, "logits"), y), feeds=feeds)
+    return classified(outer(x), y, feeds)
 
 
+@KINDS.v1
 def defuns() -> StepGraph:
     """Calls functions of TensorFlow 1, one with a gradient of its own."""
 
@@ -235,105 +235,82 @@ def defuns() -> StepGraph:
     def layer(value: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         return activation(tf.matmul(value, weights))
 
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 5], _CLASSES)
-        value = layer(x, weight_variable("weights", [5, 5]))
-        value.set_shape([4, 5])
-        return trained(graph, cross_entropy(dense(value, _CLASSES, "logits"), y), feeds=feeds)
+    x, y, feeds = inputs([4, 5])
+    value = layer(x, weight_variable("weights", [5, 5]))
+    value.set_shape([4, 5])
+    return classified(value, y, feeds)
 
 
+@KINDS.v2
 def recomputed_layers() -> StepGraph:
     """Computes layers again in the backward pass instead of keeping what they made."""
-    with new_graph(v2=True) as graph:
-        x, y, feeds = inputs([4, 5], _CLASSES)
-        weights = [weight_variable(f"weights_{i}", [5, 5]) for i in range(2)]
-        value = x
-        for each in weights:
-            value = tf.recompute_grad(lambda v, w=each: tf.tanh(tf.matmul(v, w)))(value)
-        return trained(graph, cross_entropy(dense(value, _CLASSES, "logits"), y), feeds=feeds)
+    x, y, feeds = inputs([4, 5])
+    weights = [weight_variable(f"weights_{i}", [5, 5]) for i in range(2)]
+    value = x
+    for each in weights:
+        value = tf.recompute_grad(lambda v, w=each: tf.tanh(tf.matmul(v, w)))(value)
+    return classified(value, y, feeds)
 
 
+@KINDS.v1
 def towers() -> StepGraph:
     """Averages the gradients of two replicas that share variables."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        trainer = tf1.train.AdamOptimizer(0.05)
-        losses, gradients = [], []
-        for number, (part, labels) in enumerate(zip(tf.split(x, 2), tf.split(y, 2), strict=True)):
-            with tf1.variable_scope("model", reuse=number > 0), tf1.name_scope(f"tower_{number}"):
-                hidden = tf.nn.relu(dense(part, 5, "hidden"))
-                losses.append(cross_entropy(dense(hidden, _CLASSES, "logits"), labels))
-            gradients.append(trainer.compute_gradients(losses[-1]))
-        means = [
-            (tf.reduce_mean(tf.stack([g for g, _ in pairs]), axis=0), pairs[0][1])
-            for pairs in zip(*gradients, strict=True)
-        ]
-        joined = tf.tuple([mean for mean, _ in means])
-        variables = [variable for _, variable in means]
-        train = trainer.apply_gradients(zip(joined, variables, strict=True), name="train")
-        return step_graph(graph, train, *losses, feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    trainer = tf1.train.AdamOptimizer(0.05)
+    losses, gradients = [], []
+    for number, (part, labels) in enumerate(zip(tf.split(x, 2), tf.split(y, 2), strict=True)):
+        with tf1.variable_scope("model", reuse=number > 0), tf1.name_scope(f"tower_{number}"):
+            hidden = tf.nn.relu(dense(part, 5, "hidden"))
+            losses.append(classifier_loss(hidden, labels))
+        gradients.append(trainer.compute_gradients(losses[-1]))
+    means = [
+        (tf.reduce_mean(tf.stack([g for g, _ in pairs]), axis=0), pairs[0][1])
+        for pairs in zip(*gradients, strict=True)
+    ]
+    joined = tf.tuple([mean for mean, _ in means])
+    variables = [variable for _, variable in means]
+    train = trainer.apply_gradients(zip(joined, variables, strict=True), name="train")
+    return step_graph(train, *losses, feeds=feeds)
 
 
+@KINDS.v1
 def given_devices() -> StepGraph:
     """Has variables and the input on a device that the script names, and the rest nowhere."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        with tf.device("/cpu:0"):
-            table = weight_variable("table", [6, 5])
-            scaled = x / (1.0 + tf.reduce_max(tf.abs(x)))
-        with tf1.device(lambda operation: "/cpu:0" if operation.type == "VariableV2" else ""):
-            value = tf.nn.relu(dense(tf.matmul(scaled, table), 5, "hidden"))
-        return trained(graph, cross_entropy(dense(value, _CLASSES, "logits"), y), feeds=feeds)
+    x, y, feeds = inputs([4, 6])
+    with tf.device("/cpu:0"):
+        table = weight_variable("table", [6, 5])
+        scaled = x / (1.0 + tf.reduce_max(tf.abs(x)))
+    with tf1.device(lambda operation: "/cpu:0" if operation.type == "VariableV2" else ""):
+        value = tf.nn.relu(dense(tf.matmul(scaled, table), 5, "hidden"))
+    return classified(value, y, feeds)
 
 
+@KINDS.default
 def frozen_inference() -> StepGraph:
     """Has constants for weights, and predicts."""
     random = np.random.default_rng(SEED)
-    with new_graph() as graph:
-        x, _, feeds = inputs([4, 6], _CLASSES)
-        value = x
-        for number in range(3):
-            weights = tf.constant(random.standard_normal([6, 6]) / 2, tf.float32)
-            value = tf.nn.relu(tf.matmul(value, weights, name=f"layer_{number}") + 0.1)
-        best = tf.math.top_k(tf.nn.softmax(value), 2)
-        return step_graph(graph, best.values, best.indices, feeds={x: feeds[x.name]})
+    x, _, feeds = inputs([4, 6])
+    value = x
+    for number in range(3):
+        weights = tf.constant(random.standard_normal([6, 6]) / 2, tf.float32)
+        value = tf.nn.relu(tf.matmul(value, weights, name=f"layer_{number}") + 0.1)
+    best = tf.math.top_k(tf.nn.softmax(value), 2)
+    return step_graph(best.values, best.indices, feeds={x: feeds[x.name]})
 
 
+@KINDS.v1
 def summaries_and_checks() -> StepGraph:
     """Summarises, prints and asserts on the way to the update."""
-    with new_graph(v2=False) as graph:
-        x, y, feeds = inputs([4, 6], _CLASSES)
-        value = dense(x, 5, "hidden")
-        check = tf1.Assert(tf.reduce_all(tf.math.is_finite(value)), [value])
-        with tf.control_dependencies([check, tf1.assert_less(y, _CLASSES)]):
-            value = tf.debugging.check_numerics(tf.nn.relu(value), "not finite")
-        loss = cross_entropy(dense(value, _CLASSES, "logits"), y)
-        loss = tf1.Print(loss, [loss], "loss", first_n=0)
-        train = clipped_update(loss)
-        tf1.summary.scalar("loss", loss)
-        tf1.summary.histogram("hidden", value)
-        tf1.summary.image("x", tf.reshape(x, [1, 4, 6, 1]))
-        size = tf.strings.length(tf1.summary.merge_all())
-        return step_graph(graph, train, loss, size, feeds=feeds)
-
-
-#: The kinds of this module, by name.
-KINDS = kinds(
-    fused_batch_norm,
-    batch_norm_by_moments,
-    batch_renormalisation,
-    convolutions,
-    dropout,
-    image_augmentation,
-    candidate_sampling,
-    fake_quantisation,
-    spectral_normalisation,
-    custom_gradients,
-    nested_functions,
-    defuns,
-    recomputed_layers,
-    towers,
-    given_devices,
-    frozen_inference,
-    summaries_and_checks,
-)
+    x, y, feeds = inputs([4, 6])
+    value = dense(x, 5, "hidden")
+    check = tf1.Assert(tf.reduce_all(tf.math.is_finite(value)), [value])
+    with tf.control_dependencies([check, tf1.assert_less(y, CLASSES)]):
+        value = tf.debugging.check_numerics(tf.nn.relu(value), "not finite")
+    loss = classifier_loss(value, y)
+    loss = tf1.Print(loss, [loss], "loss", first_n=0)
+    train = clipped_update(loss)
+    tf1.summary.scalar("loss", loss)
+    tf1.summary.histogram("hidden", value)
+    tf1.summary.image("x", tf.reshape(x, [1, 4, 6, 1]))
+    size = tf.strings.length(tf1.summary.merge_all())
+    return step_graph(train, loss, size, feeds=feeds)

@@ -187,20 +187,6 @@ class PlacedGraph:
             opened.session.run(self._saver.restore_op_name, feeds)
             return self._read(opened)
 
-    def devices_of_step(self, assignment: Mapping[str, str]) -> dict[str, str]:
-        """Runs a step and finds where each of its operations ran.
-
-        Args:
-            assignment: what is written into device fields.
-        """
-        options = tf1.RunOptions(output_partition_graphs=True)
-        metadata = tf1.RunMetadata()
-        with self._loaded.open(assignment, _TIMEOUT_SECS, lambda stage: None) as opened:
-            opened.session.run(self.source.step.fetches, opened.feeds, options, metadata)
-        ran = (node for part in metadata.partition_graphs for node in part.node)
-        # Not what TensorFlow adds to send tensors.
-        return {each.name: each.device for each in ran if each.name in self.source.op_graph.index}
-
     def traced(self, placement: np.ndarray, steps: int) -> dict[str, Any]:
         """Times steps under a placement and traces as many; see `LoadedGraph.trace`."""
         assignment = self.grouped.assignment(placement, self.devices)

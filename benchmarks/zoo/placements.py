@@ -2,10 +2,10 @@
 
 Each placement runs in a new session on logical CPU devices, or on the GPUs if there are any, as
 behind `TF_ENABLE_ONEDNN_OPTS=0 python -m tf_placer emulate 2xK80,values --`, with soft placement
-off: the initialisers that tf_placer finds, three steps, and a read of all variables. What was
+off: the initializers that tf_placer finds, three steps, and a read of all variables. What was
 fetched and the variables must be those of the graph as its script runs it, up to the tolerance of
-`tf_placer.live.equal_values`. A kind whose values are up to chance only has to run. What is done is
-kept in `--runs_dir`, so the command goes on where it stopped.
+`tf_placer.live.equal_values`. A kind whose values are up to chance only has to run. Kinds that are
+in `--runs_dir` with so many placements are not run again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import dataclasses
 import math
 import os
 import pathlib
-import statistics
 import sys
 import time
 import zlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -28,136 +27,134 @@ import numpy as np
 
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
-from benchmarks.zoo.counts import Counts, append_counts, placements_table, read_counts
-from tf_placer.files import write_text
-from tf_placer.text.units import format_duration
+from tf_placer.files import read_json, write_json, write_text
+from tf_placer.text.markdown import markdown_table
 
-if TYPE_CHECKING:
-    from benchmarks.zoo.graph_parts import StepGraph
+__all__ = ["Counts", "count_kind", "main", "placements_table"]
 
-__all__ = ["count_kind", "main"]
-
-_BATCH = 25
-_LIMIT_SECS = 6 * 3600.0
-# Its first device is a CPU.
-_MACHINE = "2xK80"
-_TIMED_STEPS = 20
-# Batches take turns.
+_LIMIT_SECS = 3600.0
+# They take turns.
 _GRANULARITIES = ("coarse", "fine")
-_REFUSED = "refused: "
 
 
-def count_kind(kind: str, placements: int, path: str, seed: int = 0) -> None:
-    """Runs the placements of a kind that are missing, and writes a line for each few of them.
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """The outcomes of placements of one kind.
+
+    Attributes:
+        kind: its name.
+        operations: how many a step needs.
+        groups: how many coarse groups of them may be placed.
+        placements: how many were run.
+        accepted: how many of them ran without an error.
+        equal: how many of these computed the same.
+        cpu_secs: processor time that they took.
+        problem: the first error or difference; empty without one.
+    """
+
+    kind: str
+    operations: int = 0
+    groups: int = 0
+    placements: int = 0
+    accepted: int = 0
+    equal: int = 0
+    cpu_secs: float = 0.0
+    problem: str = ""
+
+
+def count_kind(kind: str, placements: int, path: str) -> None:
+    """Runs placements of a kind and writes their counts.
 
     Args:
         kind: its name.
-        placements: how many there are to be.
-        path: of the file with a line of JSON for each batch.
-        seed: of the placements.
+        placements: how many.
+        path: of the file of JSON.
     """
     import tensorflow as tf
 
     from benchmarks.zoo.catalogue import KINDS
     from benchmarks.zoo.placed_runs import PlacedGraph, script_values
     from graph_passes.errors import GraphError
-    from graph_passes.fingerprint import graph_fingerprint
     from tf_placer.environments.loaded_graph import SessionFailed
     from tf_placer.live.equal_values import describe_difference
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
     made = KINDS[kind]()
-    graph_def = made.graph.as_graph_def()
-    fingerprint = graph_fingerprint(graph_def)
-    file = pathlib.Path(path)
-    before = read_counts(file, fingerprint)
-    done = before.placements
     try:
-        placed = [PlacedGraph(made, granularity=each) for each in _GRANULARITIES]
+        graphs = [PlacedGraph(made, granularity=each) for each in _GRANULARITIES]
     except GraphError as error:
-        append_counts(
-            file, Counts(kind, fingerprint, len(graph_def.node), problem=f"{_REFUSED}{error}")
-        )
+        write_json(path, dataclasses.asdict(Counts(kind, problem=f"refused: {error}")))
         return
     expected = script_values(made)
-    fresh = Counts(
+    random = np.random.default_rng(zlib.crc32(kind.encode()))
+    accepted, problems = 0, []
+    start_secs = time.process_time()
+    for number in range(placements):
+        graph = graphs[number % len(graphs)]
+        try:
+            values = graph.values(graph.random_placement(random))
+        except SessionFailed as error:
+            message = error.message.splitlines()[0]
+            problems.append(f"placement {number}: {error.stage}: {message}")
+            continue
+        accepted += 1
+        different = None if made.is_racy else describe_difference(expected, values)
+        if different is not None:
+            problems.append(f"placement {number}: {different}")
+    counts = Counts(
         kind,
-        fingerprint,
-        operations=int(placed[0].source.op_graph.needed.sum()),
-        groups=placed[0].grouped.num_decisions,
+        operations=int(graphs[0].source.op_graph.needed.sum()),
+        groups=graphs[0].grouped.num_decisions,
+        placements=placements,
+        accepted=accepted,
+        equal=placements - len(problems),
+        cpu_secs=time.process_time() - start_secs,
+        problem=next(iter(problems), ""),
     )
-    while done < placements:
-        # A batch that was cut short by the number of placements begins one of its own.
-        random = np.random.default_rng([seed, zlib.crc32(kind.encode()), done])
-        graph = placed[done // _BATCH % len(placed)]
-        batch, start_secs = fresh, time.process_time()
-        for number in range(done, min(done + _BATCH, placements)):
-            placement = graph.random_placement(random)
-            problem = ""
-            accepted, equal = 0, 0
-            try:
-                values = graph.values(placement)
-                accepted = 1
-                different = None if made.is_racy else describe_difference(expected, values)
-                equal = int(different is None)
-                problem = f"placement {number}: {different}" if different else ""
-            except SessionFailed as error:
-                problem = f"placement {number}: {error.stage}: {error.message.splitlines()[0]}"
-            one = Counts(kind, placements=1, accepted=accepted, equal=equal, problem=problem)
-            batch = batch.plus(one)
-        batch = dataclasses.replace(batch, cpu_secs=time.process_time() - start_secs)
-        append_counts(file, batch)
-        done += batch.placements
-    if not before.planned_secs:
-        append_counts(file, _planned(made, fresh))
+    write_json(path, dataclasses.asdict(counts))
 
 
-def _count_kinds(kinds: Sequence[str], placements: int, runs: str, seed: int = 0) -> None:
-    """Runs the placements of several kinds that are missing, and says where it stands.
-
-    Args:
-        kinds: their names.
-        placements: how many there are to be of each.
-        runs: the directory with a file for each kind.
-        seed: of the placements.
-    """
-    start_secs = time.monotonic()
-    for done, kind in enumerate(kinds, 1):
-        path = pathlib.Path(runs, f"{kind}.jsonl")
-        count_kind(kind, placements, str(path), seed)
-        counts = read_counts(path)
-        left_secs = (time.monotonic() - start_secs) / done * (len(kinds) - done)
-        parts = [
-            f"{done}/{len(kinds)}",
-            f"{format_duration(left_secs)} left",
-            f"{kind}: {counts.equal} of {counts.placements} equal",
+def placements_table(found: Sequence[Counts]) -> str:
+    """Formats the outcomes of all placements, in Markdown; the last row adds up."""
+    sums = {
+        name: sum(getattr(counts, name) for counts in found)
+        for name in ("placements", "accepted", "equal")
+    }
+    rows = [
+        [
+            counts.kind,
+            *(f"{number:,}" if number else "" for number in (counts.operations, counts.groups)),
+            *(f"{n:,}" for n in (counts.placements, counts.accepted, counts.equal)),
             counts.problem,
         ]
-        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)
+        for counts in (*found, Counts("all", **sums))
+    ]
+    headers = ["kind", "operations", "groups", "placements", "accepted", "equal", "problem"]
+    return markdown_table(headers, rows, "lrrrrrl")
 
 
-def _planned(made: StepGraph, counts: Counts) -> Counts:
-    """Adds what a step takes on one CPU, as planned and as measured."""
-    try:
-        planned_secs, measured_secs = _step_secs(made)
-    except Exception as error:  # What fails is to be counted, whatever it is.
-        return dataclasses.replace(counts, problem=f"not planned: {type(error).__name__}: {error}")
-    return dataclasses.replace(counts, planned_secs=planned_secs, measured_secs=measured_secs)
-
-
-def _step_secs(made: StepGraph) -> tuple[float, float]:
-    """Computes what a step takes on one CPU of a described machine, and measures it on this one."""
-    from benchmarks.zoo.placed_runs import PlacedGraph
-    from tf_placer.costs.costed_graph import cost_graph
-    from tf_placer.machines.lookup import find_machine
-    from tf_placer.simulation.simulator import Simulator
-
-    placed = PlacedGraph(made, num_devices=1)
-    problem = cost_graph(placed.source, find_machine(_MACHINE), steps=0).problem()
-    on_first = np.zeros(problem.num_groups, np.int32)
-    planned_secs = float(Simulator(problem, threads=1).simulate(on_first[None]).step_secs[0])
-    on_first = np.zeros(len(placed.legal), np.int32)
-    return planned_secs, min(placed.traced(on_first, _TIMED_STEPS)["step_secs"])
+def _count_all(
+    kinds: Iterable[str], placements: int, runs: pathlib.Path, jobs: int
+) -> list[Counts]:
+    """Runs the kinds that are not done, each in a process, and says how each of them ended."""
+    found = {kind: Counts(kind) for kind in kinds}
+    for kind in found:
+        if (path := runs / f"{kind}.json").exists():
+            found[kind] = Counts(**read_json(path))
+    missing = [kind for kind, counts in found.items() if counts.placements < placements]
+    calls = [
+        Call(count_kind, (kind, placements, str(runs / f"{kind}.json")), _LIMIT_SECS)
+        for kind in missing
+    ]
+    for ended in run_calls(calls, jobs):
+        kind = missing[ended.index]
+        if ended.problem is None:
+            found[kind] = Counts(**read_json(runs / f"{kind}.json"))
+        else:
+            found[kind] = Counts(kind, problem=ended.problem)
+        line = f"{kind}: {found[kind].equal} of {found[kind].placements} equal"
+        print(", ".join(filter(None, (line, found[kind].problem))), file=sys.stderr, flush=True)
+    return list(found.values())
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -166,9 +163,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--placements", type=int, default=100_000, help="default %(default)s")
     parser.add_argument("--kinds", help="by comma (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="with another one, name another --runs_dir (default 0)"
-    )
     parser.add_argument("--runs_dir", default="runs/zoo", help="what is done (default %(default)s)")
     parser.add_argument("--output", default="benchmarks/results/zoo", metavar="DIR")
     args = parser.parse_args(argv)
@@ -178,61 +172,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     kinds = args.kinds.split(",") if args.kinds else [*KINDS]
     if unknown := set(kinds) - KINDS.keys():
         parser.error(f"unknown kinds: {', '.join(sorted(unknown))}")
-    output = pathlib.Path(args.output)
-    runs = pathlib.Path(args.runs_dir)
+    output, runs = pathlib.Path(args.output), pathlib.Path(args.runs_dir)
     for directory in (output, runs):
         directory.mkdir(parents=True, exist_ok=True)
-    each = math.ceil(args.placements / len(kinds))
-    paths = {kind: runs / f"{kind}.jsonl" for kind in kinds}
-    shares = [kinds[job :: args.jobs] for job in range(args.jobs)]
-    while shares:
-        calls = [
-            Call(_count_kinds, (share, each, str(runs), args.seed), _LIMIT_SECS) for share in shares
-        ]
-        left = []
-        for ended in run_calls(calls, args.jobs):
-            if ended.problem is None:
-                continue
-            # The process has died of the first kind that is not done.
-            found = [read_counts(paths[kind]) for kind in shares[ended.index]]
-            first, *others = [counts for counts in found if not _is_done(counts, each)] or found[
-                -1:
-            ]
-            print(f"{first.kind}: {ended.problem}", file=sys.stderr, flush=True)
-            append_counts(
-                paths[first.kind], Counts(first.kind, first.fingerprint, problem=ended.problem)
-            )
-            left.append([counts.kind for counts in others])
-        shares = [share for share in left if share]
-    _write_page(output, [read_counts(path) for path in paths.values()], provenance())
+    found = _count_all(kinds, math.ceil(args.placements / len(kinds)), runs, args.jobs)
+    page = _page(found, provenance())
+    print(page)
+    write_text(output / "table.md", page)
 
 
-def _is_done(counts: Counts, placements: int) -> bool:
-    """Whether nothing is to be done for a kind, or nothing can be."""
-    if counts.placements < placements:
-        return counts.problem.startswith(_REFUSED)
-    return bool(counts.planned_secs or counts.problem)
-
-
-def _write_page(output: pathlib.Path, found: list[Counts], made_by: dict[str, Any]) -> None:
-    """Prints the table and writes it, with how it was made."""
+def _page(found: Sequence[Counts], made_by: dict[str, Any]) -> str:
     per_sec = sum(c.placements for c in found) / max(sum(c.cpu_secs for c in found), 1e-9)
-    ratios = [c.measured_secs / c.planned_secs for c in found if c.planned_secs]
-    ratio = f" ({statistics.median(ratios):.1f} times as long in the median)" if ratios else ""
-    text = (
+    return (
         f"# Random placements of {len(found)} kinds of graphs\n\n{placements_table(found)}\n\n"
-        "Each placement ran in a session of its own, with soft placement off: initialisers, three "
-        f"steps, and a read of all variables. {_BATCH} placements of the groups take turns with "
-        f"{_BATCH} of every colocation group by itself. Equal are those whose fetched values and "
-        "variables are the ones of the graph as its script runs it, within 0.2 % of the largest "
-        "value (5 % for types of two bytes); those of a race only have to run. Planned is a step "
-        f"on one CPU of {_MACHINE}, measured is the fastest of {_TIMED_STEPS} on one CPU of this "
-        f"computer{ratio}. {per_sec:.0f} placements per second of processor time. Made by "
-        f"`{made_by['command']}` at commit {made_by['commit'] or 'unknown'} on "
-        f"{made_by['processor']}, {made_by['cores']} cores.\n"
+        "Each placement ran in a session of its own, with soft placement off: initializers, three "
+        "steps, and a read of all variables. Placements of the groups take turns with those of "
+        "every colocation group by itself. Equal are those whose fetched values and variables are "
+        "the ones of the graph as its script runs it, within 0.2 % of the largest value (5 % for "
+        f"types of two bytes); those of a race only have to run. {per_sec:.0f} placements per "
+        f"second of processor time. Made by `{made_by['command']}` at commit "
+        f"{made_by['commit'] or 'unknown'} on {made_by['processor']}, {made_by['cores']} cores.\n"
     )
-    print(text)
-    write_text(output / "table.md", text)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from benchmarks.gpu_model.cases import Case, Cases, Tensor, kind_of, order_by_value, read_cases
+from benchmarks.gpu_model.cases import Case, Cases, Tensor, order_by_value, read_cases
 
 
 def case(op_type: str, size: int) -> Case:
@@ -16,15 +16,9 @@ def case(op_type: str, size: int) -> Case:
 class CasesTest(absltest.TestCase):
     def test_a_file_gives_back_what_was_written(self):
         cases = Cases("H100", {"a": 0.5}, {"a": 0.9}, (case("Sum", 4), case("Max", 8)), {"x": "y"})
-        path = pathlib.Path(self.create_tempdir(), "cases.json")
+        path = pathlib.Path(self.create_tempdir(), "cases.json.gz")
         cases.write(path)
         self.assertEqual(read_cases(path), cases)
-
-    def test_other_files_are_refused_by_name(self):
-        for content in ("", "[]", '{"format": 7}', '{"format": 1, "cases": []}'):
-            path = self.create_tempfile(content=content).full_path
-            with self.assertRaisesRegex(ValueError, f"{path}: no file of cases .*collect"):
-                read_cases(path)
 
     def test_the_kept_file_has_all_kinds(self):
         cases = read_cases()
@@ -33,10 +27,6 @@ class CasesTest(absltest.TestCase):
         kinds = {each.kind for each in cases.cases}
         for kind in ("matrix product", "convolution", "optimizer", "element-wise", "pooling"):
             self.assertIn(kind, kinds)
-
-    def test_a_type_of_no_kind_is_element_wise(self):
-        self.assertEqual(kind_of("Tanh"), "element-wise")
-        self.assertEqual(kind_of("Conv2DBackpropInput"), "convolution, input gradient")
 
     def test_one_case_of_each_type_comes_before_the_second_of_any(self):
         cases = [case("Sum", 4), case("Sum", 8), case("Sum", 16), case("Max", 4), case("Max", 8)]

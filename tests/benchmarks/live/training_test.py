@@ -14,15 +14,16 @@ from benchmarks.live import training
 from benchmarks.live.training_curves import EXPERT, FOUND, ORIGINAL, Curve, read_curves
 from benchmarks.models import branches, language_model
 from benchmarks.models.convolution import dense
-from benchmarks.models.image_classifier import ImageClassifier, build_classifier, smoothed_loss
+from benchmarks.models.image_classifier import build_classifier, smoothed_loss
 from benchmarks.models.towers import train_towers
+from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
 _DEVICES = ["/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0"]
 
 
-def asynchronous_towers() -> ImageClassifier:
+def asynchronous_towers() -> TrainingModel:
     """Two towers of one layer."""
 
     def loss_of(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -33,9 +34,7 @@ def asynchronous_towers() -> ImageClassifier:
         update = tf1.train.GradientDescentOptimizer(0.5)
         return train_towers(loss_of, images, labels, 2, update, asynchronous=True)
 
-    return build_classifier(
-        towers, batch=8, image_size=8, min_image_size=1, classes=3, use_resource=True
-    )
+    return build_classifier(towers, batch=8, image_size=8, classes=3, use_resource=True)
 
 
 class TrainTest(tf.test.TestCase):

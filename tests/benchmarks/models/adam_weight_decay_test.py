@@ -62,18 +62,6 @@ class AdamWeightDecayTest(tf.test.TestCase, parameterized.TestCase):
         gradient = np.array([[1.0], [0.0], [2.0], [0.0]]) * np.ones((1, 2))
         self.assertAllClose(found, by_numpy(first, gradient, 3), 1e-4, 1e-5)
 
-    def test_updates_are_named_after_their_variables_and_lie_with_them(self):
-        with tf.Graph().as_default() as graph:
-            with tf1.variable_scope("layer_0"):
-                variable = tf1.get_variable("kernel", [2, 2], use_resource=False)
-            train(tf.reduce_sum(variable * 1.0), AdamWeightDecay(RATE))
-            updates = [
-                op for op in graph.get_operations() if op.name.startswith("train/update_layer_0/")
-            ]
-        self.assertNotEmpty(updates)
-        for operation in updates:
-            self.assertEqual(operation.colocation_groups(), [b"loc:@layer_0/kernel"])
-
 
 if __name__ == "__main__":
     tf.test.main()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.convolution import ConvolutionLayers, batch_norm, dense
+from benchmarks.models.convolution import ConvolutionLayers, batch_norm
 
 tf1 = tf.compat.v1
 
@@ -42,45 +42,6 @@ class ConvolutionLayersTest(tf.test.TestCase):
             self.assertAllClose(session.run(result), plain * np.arange(4) + 1, atol=1e-5)
         mean, variance = value.mean((0, 1, 2)), value.var((0, 1, 2))
         self.assertAllClose(plain, (value - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
-
-    def test_dense_layer_starts_with_small_logits_of_every_class(self):
-        with tf.Graph().as_default(), tf1.Session() as session:
-            logits = dense(tf.ones([2, 50]), 7)
-            session.run(tf1.global_variables_initializer())
-            found = session.run(logits)
-        self.assertEqual(found.shape, (2, 7))
-        self.assertAllInRange(found, -1.5, 1.5)
-
-    def test_width_scales_channels_and_keeps_at_least_one(self):
-        layers = ConvolutionLayers(width=0.25)
-        with tf.Graph().as_default():
-            image = tf.zeros([2, 9, 9, 3])
-            self.assertEqual(layers.convolution(image, 32, 3, "a").shape, [2, 9, 9, 8])
-            self.assertEqual(layers.convolution(image, 1, 3, "b").shape, [2, 9, 9, 1])
-
-    def test_chains_have_a_scope_for_each_layer_and_may_end_with_half_the_size(self):
-        layers = ConvolutionLayers()
-        with tf.Graph().as_default() as graph:
-            image = tf.zeros([2, 9, 9, 3])
-            chain = layers.chain(image, "chain", (4, 1), (5, (1, 7)))
-            shrunk = layers.shrinking_chain(image, "shrunk", (4, 1), (5, 3))
-            pooled = layers.pooled(image, 6, "pooled")
-            shapes = {v.op.name: tuple(v.shape) for v in tf1.trainable_variables()}
-            self.assertEqual(graph.get_operation_by_name("chain/conv_1/Conv2D").type, "Conv2D")
-        self.assertEqual(chain.shape, [2, 9, 9, 5])
-        self.assertEqual(shrunk.shape, [2, 4, 4, 5])
-        self.assertEqual(pooled.shape, [2, 9, 9, 6])
-        kernels = {name: shape for name, shape in shapes.items() if name.endswith("kernel")}
-        self.assertEqual(
-            kernels,
-            {
-                "chain/conv_0/kernel": (1, 1, 3, 4),
-                "chain/conv_1/kernel": (1, 7, 4, 5),
-                "shrunk/conv_0/kernel": (1, 1, 3, 4),
-                "shrunk/conv_1/kernel": (3, 3, 4, 5),
-                "pooled/conv_0/kernel": (1, 1, 3, 6),
-            },
-        )
 
 
 if __name__ == "__main__":

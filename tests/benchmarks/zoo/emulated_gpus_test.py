@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -11,7 +12,6 @@ import unittest
 from absl.testing import absltest
 
 from benchmarks.zoo.catalogue import KINDS
-from benchmarks.zoo.counts import read_counts
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
 from tf_placer.library_build import LibraryError
@@ -20,6 +20,13 @@ from tf_placer.machines.lookup import find_machine
 # Every sixth kind runs, but for those whose values depend on chance on GPUs.
 _STRIDE = 6
 _BY_CHANCE = frozenset(["variable_by_name_of_operation"])
+_RUN = """
+import sys
+from benchmarks.zoo.placements import count_kind
+
+for kind in sys.argv[2:]:
+    count_kind(kind, 1, f"{sys.argv[1]}/{kind}.json")
+"""
 
 
 class EmulatedGpusTest(absltest.TestCase):
@@ -35,14 +42,13 @@ class EmulatedGpusTest(absltest.TestCase):
                 raise unittest.SkipTest(str(error)) from None
         # TensorFlow for CPUs computes with oneDNN where it may, which rounds differently.
         environ |= {"PYTHONPATH": os.pathsep.join(sys.path), "TF_ENABLE_ONEDNN_OPTS": "0"}
-        command = [sys.executable, "-m", "benchmarks.zoo.placements", "--kinds", ",".join(kinds)]
-        command += ["--placements", str(len(kinds)), "--runs_dir", str(runs)]
-        command += ["--output", str(runs / "output")]
+        command = [sys.executable, "-c", _RUN, str(runs), *kinds]
         subprocess.run(command, env=environ, check=True, capture_output=True)
-        counted = [read_counts(runs / f"{kind}.jsonl") for kind in kinds]
-        self.assertEqual([counts.problem for counts in counted if counts.problem], [])
+        counted = [json.loads((runs / f"{kind}.json").read_text()) for kind in kinds]
+        self.assertEqual([counts["problem"] for counts in counted if counts["problem"]], [])
         for counts in counted:
-            self.assertEqual((counts.placements, counts.accepted, counts.equal), (1, 1, 1))
+            outcome = (counts["placements"], counts["accepted"], counts["equal"])
+            self.assertEqual(outcome, (1, 1, 1))
 
 
 if __name__ == "__main__":

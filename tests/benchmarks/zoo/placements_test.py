@@ -1,143 +1,53 @@
-"""The command counts placements, goes on where it stopped, and writes a table."""
+"""Placements are counted, and the table adds them up."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import pathlib
 import unittest.mock
 
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.harness.run_pool import Ended
-from benchmarks.zoo import placed_runs, placements
-from benchmarks.zoo.counts import Counts, placements_table, read_counts
-from benchmarks.zoo.placements import count_kind, main
-from graph_passes.errors import GraphError
+from benchmarks.zoo import placed_runs
+from benchmarks.zoo.placements import Counts, count_kind, placements_table
 from tf_placer.environments.loaded_graph import SessionFailed
+from tf_placer.files import read_json
 
 _KIND = "counters_v2"
 
 
 class PlacementsTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.path = pathlib.Path(self.create_tempdir().full_path) / f"{_KIND}.jsonl"
+    def count(self, placements: int) -> Counts:
+        path = pathlib.Path(self.create_tempdir().full_path) / "counts.json"
+        count_kind(_KIND, placements, str(path))
+        return Counts(**read_json(path))
 
-    def test_goes_on_where_it_stopped(self):
-        count_kind(_KIND, 30, str(self.path))
-        lines = self.path.read_text().splitlines()
-        self.assertLen(lines, 3)
-        counts = read_counts(self.path)
-        self.assertEqual((counts.placements, counts.accepted, counts.equal), (30, 30, 30))
+    def test_counts_what_runs_and_computes_the_same(self):
+        counts = self.count(6)
+        self.assertEqual((counts.placements, counts.accepted, counts.equal), (6, 6, 6))
+        self.assertEqual(counts.problem, "")
         self.assertGreater(counts.operations, counts.groups)
-        self.assertGreater(counts.planned_secs, 0.0)
-        self.assertGreater(counts.measured_secs, 0.0)
-        # The second batch was cut short.
-        self.path.write_text(lines[0] + "\n" + lines[1][:40])
-        count_kind(_KIND, 32, str(self.path))
-        self.assertEqual(read_counts(self.path).placements, 32)
-        self.assertStartsWith(self.path.read_text(), lines[0] + "\n" + lines[1][:40] + "\n")
-
-    def test_what_another_graph_did_does_not_count(self):
-        old = Counts(_KIND, "another", placements=9, accepted=9, equal=9)
-        self.path.write_text(json.dumps(dataclasses.asdict(old)) + "\n")
-        count_kind(_KIND, 2, str(self.path))
-        counts = read_counts(self.path)
-        self.assertEqual((counts.placements, counts.problem), (2, ""))
-        self.assertEqual(read_counts(self.path, "another").placements, 9)
 
     def test_counts_what_fails_and_what_differs(self):
-        answers = iter(
-            [
-                SessionFailed(ValueError("it fails\nat length"), "the initialisers", 0),
-                {"x": np.zeros(2)},
-            ]
-        )
-
-        def values(*_):
-            answer = next(answers)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        with unittest.mock.patch.object(placed_runs.PlacedGraph, "values", values):
-            count_kind(_KIND, 2, str(self.path))
-        counts = read_counts(self.path)
+        failure = SessionFailed(ValueError("it fails\nat length"), "the initialisers", 0)
+        answers = [failure, {"x": np.zeros(2)}]
+        with unittest.mock.patch.object(placed_runs.PlacedGraph, "values", side_effect=answers):
+            counts = self.count(2)
         self.assertEqual((counts.placements, counts.accepted, counts.equal), (2, 1, 0))
         self.assertEqual(counts.problem, "placement 0: the initialisers: it fails")
 
-    def test_says_what_is_refused(self):
-        refusing = unittest.mock.Mock(side_effect=GraphError("'x' is too odd"))
-        with unittest.mock.patch.object(placed_runs, "PlacedGraph", refusing):
-            count_kind("counters_v1", 2, str(self.path))
-        counts = read_counts(self.path)
-        self.assertEqual(counts.placements, 0)
-        self.assertEqual(counts.problem, "refused: 'x' is too odd")
-
-    def test_a_problem_that_is_over_does_not_count(self):
-        lines = [
-            Counts(_KIND, "f", 40, problem="refused: it was"),
-            Counts(_KIND, "f", 30, 3, 5, 5, 4, problem="placement 2: it differs"),
-            Counts(_KIND, "f", problem="its process died"),
-        ]
-        for count, problem in (
-            (1, "refused: it was"),
-            (2, lines[1].problem),
-            (3, lines[1].problem),
-        ):
-            text = "".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines[:count])
-            self.path.write_text(text)
-            self.assertEqual(read_counts(self.path).problem, problem)
-        self.assertEqual(read_counts(self.path), dataclasses.replace(lines[1], kind=_KIND))
-
-    def test_goes_on_after_the_kind_that_its_process_has_died_of(self):
-        output = pathlib.Path(self.create_tempdir().full_path)
-        calls = []
-
-        def run_calls(made, jobs):
-            calls.append([call.args[0] for call in made])
-            self.assertEqual(jobs, 1)
-            if len(calls) == 1:
-                kind = calls[0][0][0]
-                count_kind(kind, 1, str(output / f"{kind}.jsonl"))
-                yield Ended(0, "its process died of SIGABRT")
-
-        kinds = ["counters_v1", "counters_v2", "frozen_inference"]
-        arguments = ["--placements", "3", "--kinds", ",".join(kinds)]
-        arguments += ["--output", str(output), "--runs_dir", str(output)]
-        with unittest.mock.patch.object(placements, "run_calls", run_calls):
-            main(arguments)
-        self.assertEqual(calls, [[kinds], [kinds[2:]]])
-        page = (output / "table.md").read_text()
-        self.assertIn("| counters_v2 |  |  | 0 | 0 | 0 |  |  | its process died of SIGABRT |", page)
-
     def test_the_last_row_of_the_table_adds_up(self):
         table = placements_table(
-            [
-                Counts("a", "", 100, 10, 3, 3, 2, 1.0, "differs", 1e-4, 2e-4),
-                Counts("b", "", 1000, 20, 4, 4, 4, 1.0),
-            ]
+            [Counts("a", 100, 10, 3, 3, 2, 1.0, "differs"), Counts("b", 1000, 20, 4, 4, 4, 1.0)]
         )
         self.assertEqual(
             table.splitlines()[2:],
             [
-                "| a | 100 | 10 | 3 | 3 | 2 | 100.0 µs | 200.0 µs | differs |",
-                "| b | 1,000 | 20 | 4 | 4 | 4 |  |  |  |",
-                "| all |  |  | 7 | 7 | 6 |  |  |  |",
+                "| a | 100 | 10 | 3 | 3 | 2 | differs |",
+                "| b | 1,000 | 20 | 4 | 4 | 4 |  |",
+                "| all |  |  | 7 | 7 | 6 |  |",
             ],
         )
-
-    def test_writes_a_page(self):
-        output = pathlib.Path(self.create_tempdir().full_path)
-        directories = ["--output", str(output), "--runs_dir", str(output)]
-        main(["--placements", "3", "--kinds", f"{_KIND},counters_v1", *directories])
-        page = (output / "table.md").read_text()
-        self.assertIn("| all |  |  | 4 | 4 | 4 |", page)
-        self.assertIn("Random placements of 2 kinds", page)
-        with self.assertRaises(SystemExit):
-            main(["--kinds", "unknown", *directories])
 
 
 if __name__ == "__main__":

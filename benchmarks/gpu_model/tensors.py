@@ -8,14 +8,12 @@ import torch
 
 from benchmarks.gpu_model.cases import Case
 
-__all__ = ["INSTEAD", "Maker", "Run", "make_input", "make_values"]
+__all__ = ["Maker", "Run", "make_inputs", "make_values"]
 
 Run = Callable[[], object]
 """Starts a call."""
 Maker = Callable[[Case, torch.device], tuple[str, Run]]
 """Makes the tensors of an operation on a device; returns the name of the call, and the call."""
-INSTEAD = ", instead: PyTorch has no such call"
-"""The end of the name of a call that moves about as many bytes as the operation."""
 
 
 def make_values(shape: Sequence[int], device: torch.device, dtype: str = "float32") -> torch.Tensor:
@@ -27,6 +25,7 @@ def make_values(shape: Sequence[int], device: torch.device, dtype: str = "float3
     return torch.rand(tuple(shape), device=device, dtype=getattr(torch, dtype)).mul_(0.9).add_(0.1)
 
 
-def make_input(case: Case, number: int, device: torch.device) -> torch.Tensor:
-    """Makes an input of an operation, of its type and shape."""
-    return make_values(case.inputs[number].shape, device, case.inputs[number].dtype)
+def make_inputs(case: Case, device: torch.device, *numbers: int) -> list[torch.Tensor]:
+    """Makes inputs of an operation, of their types and shapes."""
+    given = [case.inputs[number] for number in numbers]
+    return [make_values(each.shape, device, each.dtype) for each in given]
