@@ -16,7 +16,7 @@ from absl.testing import absltest
 
 # Under Bazel this file is a link into the source tree.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ("graph_passes", "tf_placer", "benchmarks")
+PACKAGES = ("graph_passes", "tf_placer", "examples", "benchmarks")
 TENSORFLOW = "//:expect_tensorflow_installed"
 
 # Every module lies in one of these rooms, and needs modules of its own room and of those above it,
@@ -48,6 +48,7 @@ LAYERS = (
     ("tf_placer.live",),
     ("tf_placer.scripts",),
     ("tf_placer.cli", "tf_placer.__main__"),
+    ("examples",),
     ("benchmarks",),
     ("tests",),
 )

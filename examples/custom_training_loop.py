@@ -4,7 +4,7 @@ The model reads two views of the same thing, and its two halves learn beside eac
 that was added is marked. On a computer with GPUs run it with `--trained_on attached`; otherwise two
 worker processes are the devices:
 
-    python -m benchmarks.examples.custom_training_loop
+    python -m examples.custom_training_loop
 
 Checkpoints of runs with and without the line are interchangeable.
 """

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl.testing import flagsaver
 
 import tf_placer
-from benchmarks.examples import custom_training_loop
+from examples import custom_training_loop
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import trace_step

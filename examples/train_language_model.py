@@ -7,7 +7,7 @@ On a computer with GPUs run it as it is. To see it work on two CPU cores, start 
 and use them:
 
     python -m tf_placer serve local:2 --port 2222 -- \
-        python -m benchmarks.examples.train_language_model --master grpc://localhost:2222
+        python -m examples.train_language_model --master grpc://localhost:2222
 
 Checkpoints of runs with and without the line are interchangeable.
 """

@@ -5,7 +5,7 @@ both are done. So two devices train it faster than one. Two lines were added, wh
 a computer with GPUs run it with `--trained_on attached`; otherwise two worker processes are the
 devices:
 
-    python -m benchmarks.examples.fit_two_towers
+    python -m examples.fit_two_towers
 
 Weights and checkpoints are those of the model without the lines.
 """

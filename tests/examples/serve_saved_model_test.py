@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import flagsaver
 
-from benchmarks.examples import serve_saved_model
+from examples import serve_saved_model
 
 
 class ServeSavedModelTest(tf.test.TestCase):

@@ -5,7 +5,7 @@ faster than one. It is saved as models are, placed without a look at the code th
 and loaded where it is served. On a computer with GPUs run it with `--served_on attached`; otherwise
 two worker processes are the devices:
 
-    python -m benchmarks.examples.serve_saved_model
+    python -m examples.serve_saved_model
 
 The shell does the same to a SavedModel that is there already:
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl.testing import flagsaver
 
 import tf_placer
-from benchmarks.examples import train_language_model
+from examples import train_language_model
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations

@@ -2,9 +2,9 @@
 
 Two towers look at users and at items. It is run with its training step placed by
 
-    python -m tf_placer run --machine local:2 benchmarks/examples/unchanged_script.py
+    python -m tf_placer run --machine local:2 examples/unchanged_script.py
 
-Checkpoints are those of `python benchmarks/examples/unchanged_script.py`.
+Checkpoints are those of `python examples/unchanged_script.py`.
 """
 
 from __future__ import annotations

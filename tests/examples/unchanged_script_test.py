@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.examples import unchanged_script
+from examples import unchanged_script
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, write_placement

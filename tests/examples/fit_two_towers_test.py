@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from absl.testing import flagsaver
 
-from benchmarks.examples import fit_two_towers
+from examples import fit_two_towers
 
 _SMALL = {"rows": 64, "features": 8, "units": 8, "batch": 16, "max_trials": 3, "max_secs": 12.0}
 
