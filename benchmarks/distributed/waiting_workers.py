@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.campaigns.answers import append_answers, read_answers
 from benchmarks.distributed.report import write_report
 from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
+from benchmarks.harness.json_lines import append_answers, read_answers
 from benchmarks.harness.provenance import provenance
 from benchmarks.problems.synthetic import unrolled_lstm
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
