@@ -93,19 +93,22 @@ class _Disturbed:
     def run(self) -> Iterator[Case]:
         """Disturbs it, and looks at what is left after each end."""
         self._start()
-        for _ in range(self.draw.randint(2, _MOST_FAULTS)):
-            fault = self.draw.choice(self.victim.faults)
-            if not self._wait_for_moment(fault):
-                break  # It was faster.
-            if not self._hit(fault):
-                continue
-            if fault.ends_search:
-                yield self._case(fault.name, self._problem(fault))
-                self._start()
-            else:
-                # Whether it has survived is seen at its end.
-                yield self._case(fault.name, ("survived", ""))
-        yield self._case(END, self._problem(None))
+        try:
+            for _ in range(self.draw.randint(2, _MOST_FAULTS)):
+                fault = self.draw.choice(self.victim.faults)
+                if not self._wait_for_moment(fault):
+                    break  # It was faster.
+                if not self._hit(fault):
+                    continue
+                if fault.ends_search:
+                    yield self._case(fault.name, self._problem(fault))
+                    self._start()
+                else:
+                    # Whether it has survived is seen at its end.
+                    yield self._case(fault.name, ("survived", ""))
+            yield self._case(END, self._problem(None))
+        finally:
+            self._process.end()
 
     def _case(self, fault: str, problem: tuple[str, str]) -> Case:
         return Case(self.number, self.victim.name, fault, *problem)

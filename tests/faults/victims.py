@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import importlib.util
@@ -11,13 +12,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tests.faults.fault import NODES, PAUSES, SIGNALS, Fault, faults_of
 from tests.tf_placer.small_problem import layered_problem
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS
 from tf_placer.search.training_log import read_training_log
@@ -30,7 +32,7 @@ Command = Callable[[pathlib.Path, int], list[str]]
 
 # What differs between two runs of one search.
 _TIMES = ("elapsed_secs", "time", "step_secs_mean", "command", "interrupted")
-_LIVE_TRIALS, _CONTROLLED_TRIALS = 10, 150
+_NUM_GROUPS, _LIVE_TRIALS, _CONTROLLED_TRIALS = 12, 10, 150
 # A wait of a minute where nothing happens; the confirmation has many rounds.
 _STALLED = re.compile(r"still (?!confirming).*: [^;]*\d min[^;]* so far")
 # Keeps a log and does nothing else. A program that is to be killed says nothing of it.
@@ -83,13 +85,17 @@ def _logged(directory: pathlib.Path, number: int) -> list[str]:
     return ["-c", _LOGGED, f"{directory}/run/trials.jsonl", f"{directory}/measured"]
 
 
+def _problem(number: int) -> PlacementProblem:
+    return layered_problem(_NUM_GROUPS, 3, number)
+
+
 def _search(*options: str) -> Command:
     """Makes the command `search` of a problem that hangs on the number."""
 
     def command(directory: pathlib.Path, number: int) -> list[str]:
         path = directory / "problem.json"
         if not path.exists():
-            write_problem(layered_problem(12, 3, number), path)
+            write_problem(_problem(number), path)
         return [
             *("-m", "tf_placer", "search", f"--problem={path}", f"--output={directory}/out.json"),
             *(f"--log_dir={directory}/run", *options),
@@ -174,35 +180,34 @@ def _deterministic(
     return Victim(name, share, command, usual_secs, problem, **more)
 
 
-def _measured_twice(trials: Iterable[Trial]) -> str:
-    """Says which placement was measured twice; "" for none."""
-    seen: dict[Any, int] = {}
-    for trial in trials:
-        if trial.repeats is None and trial.assignment in seen:
-            return f"trial {trial.index} measures what trial {seen[trial.assignment]} had measured"
-        seen.setdefault(trial.assignment, trial.index)
-    return ""
+def _first(*checks: tuple[bool, str]) -> str:
+    """Gives the words of the first thing that is wrong; "" for none."""
+    return next((words for is_wrong, words in checks if is_wrong), "")
+
+
+def _measured_twice(trials: Sequence[Trial]) -> tuple[bool, str]:
+    """Says whether a placement was measured twice."""
+    measured = collections.Counter(each.assignment for each in trials if each.repeats is None)
+    twice = [assignment for assignment, count in measured.items() if count > 1]
+    return bool(twice), f"measured twice: {twice}"
 
 
 def _optimized(directory: pathlib.Path, number: int, output: str) -> str:
     del number
     _, trials = read_log(directory / "run/trials.jsonl")
     result = json.loads((directory / "run/result.json").read_text())
-    if len(trials) != _LIVE_TRIALS or result["num_trials"] != _LIVE_TRIALS:
-        return f"{len(trials)} trials, {result['num_trials']} in the result"
-    if failed := [each.measurement.failure for each in trials if each.measurement.failure]:
-        return f"a trial failed: {failed[0].message}"
-    if not result["is_complete"]:
-        return "the result is not complete"
-    if result["outcome"] not in ("faster", "not_faster", "not_confirmed"):
-        return f"outcome {result['outcome']}"
-    if (result["outcome"] == "faster") != (directory / "run/placement.json").exists():
-        return "placement.json is not what the result says"
-    if "placed - " not in output and "unchanged - " not in output:
-        return "no verdict is printed"
-    if not (directory / "placed.pb").exists():
-        return "there is no output graph"
-    return _measured_twice(trials)
+    outcome, is_placed = result["outcome"], (directory / "run/placement.json").exists()
+    return _first(
+        (len(trials) != _LIVE_TRIALS, f"{len(trials)} trials in the log"),
+        (result["num_trials"] != _LIVE_TRIALS, f"{result['num_trials']} trials in the result"),
+        (any(each.measurement.failure for each in trials), "a trial failed"),
+        (not result["is_complete"], "the result is not complete"),
+        (outcome not in ("faster", "not_faster", "not_confirmed"), f"outcome {outcome}"),
+        ((outcome == "faster") != is_placed, "placement.json is not what the result says"),
+        (not re.search("placed - |unchanged - ", output), "no verdict is printed"),
+        (not (directory / "placed.pb").exists(), "there is no output graph"),
+        _measured_twice(trials),
+    )
 
 
 def _optimized_here(directory: pathlib.Path, number: int, output: str) -> str:
@@ -215,27 +220,24 @@ def _controlled(directory: pathlib.Path, number: int, output: str) -> str:
     del output
     _, trials = read_log(directory / "run" / SIMULATED_TRIALS)
     result = json.loads((directory / "out.json").read_text())
-    if len(trials) != _CONTROLLED_TRIALS or result["trials"] != len(trials):
-        return f"{len(trials)} trials, {result['trials']} in the result"
-    problem = layered_problem(12, 3, number)
-    rows = np.array([trial.assignment or [0] * 12 for trial in trials], np.int32)
-    secs = Simulator(problem).simulate(rows).step_secs
-    if [trial.measurement.median_secs for trial in trials] != secs.tolist():
-        return "a trial does not say what the simulator says"
-    if result["step_secs"] != secs.min():
-        return f"the result is {result['step_secs']} s, the best trial {secs.min()} s"
+    rows = np.array([trial.assignment or [0] * _NUM_GROUPS for trial in trials], np.int32)
+    secs = Simulator(_problem(number)).simulate(rows).step_secs.tolist()
     places = [(trial.controller, trial.batch, trial.position) for trial in trials[1:]]
-    if len(places) != len(set(places)):
-        return "two trials have one place in one batch of one controller"
     _, updates = read_training_log(directory / "run")
-    by_samples = {update.samples: update.batch_size for update in updates}
-    if not updates or max(by_samples) >= len(trials):
-        return f"{len(updates)} updates, from more samples than there are trials"
-    if any(update.staleness is None or update.staleness < 0 for update in updates):
-        return "an update was of weights that were not there yet"
-    if sum(by_samples.values()) != max(by_samples):
-        return "updates are of other numbers of samples than they say"
-    return _measured_twice(trials[1:])
+    # An algorithm may update twice after a batch.
+    samples = {update.samples: update.batch_size for update in updates}
+    ages = [-1 if update.staleness is None else update.staleness for update in updates]
+    return _first(
+        (len(trials) != _CONTROLLED_TRIALS, f"{len(trials)} trials in the log"),
+        (result["trials"] != _CONTROLLED_TRIALS, f"{result['trials']} trials in the result"),
+        ([each.measurement.median_secs for each in trials] != secs, "a trial has a wrong time"),
+        (result["step_secs"] != min(secs), "the result is not the best trial"),
+        (len(places) != len(set(places)), "two trials have one place in a batch of a controller"),
+        (not 0 < max(samples, default=0) < len(trials), "updates are of other samples than trials"),
+        (sum(samples.values()) != max(samples, default=0), "updates are missing, or there twice"),
+        (min(ages, default=0) < 0, "an update was of weights that were not there yet"),
+        _measured_twice(trials[1:]),
+    )
 
 
 _AUTO = ("--placer=auto", "--max_trials=3000")
