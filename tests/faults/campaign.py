@@ -91,7 +91,9 @@ def make_in_child(
         capture_output=True,
         text=True,
     )
-    cases = [Case(**json.loads(line)) for line in done.stdout.splitlines()]
+    # Ray may print something, too.
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    cases = [Case(**json.loads(line)) for line in lines]
     if done.returncode and (cases or done.returncode < 0):
         cases.append(Case(number + len(cases), "?", "?", "crash", done.stderr[-2000:]))
     elif not cases:
