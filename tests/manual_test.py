@@ -21,10 +21,11 @@ PAGES = (
     *sorted((ROOT / "benchmarks" / "results").rglob("README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 )
+FOLDERS = ("graph_passes", "tf_placer", "examples", "benchmarks", "tests")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _MODULE = re.compile(r"python3? -m ([\w.]+)")
 # Examples make new files: tests/extending_test.py sees to them.
-_PATH = re.compile(r"(?<!New file )`((?:tf_placer|graph_passes|benchmarks|tests|docs)/[\w./]+)`")
+_PATH = re.compile(rf"(?<!New file )`((?:{'|'.join(FOLDERS)}|docs)/[\w./]+)`")
 
 
 def anchors(page: pathlib.Path) -> set[str]:
@@ -64,7 +65,7 @@ class ManualTest(absltest.TestCase):
         for page in PAGES:
             for module in _MODULE.findall(page.read_text()):
                 path = ROOT / module.rstrip(".").replace(".", "/")
-                if module.split(".")[0] in ("tf_placer", "graph_passes", "benchmarks"):
+                if module.split(".")[0] in FOLDERS:
                     runs = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
                     self.assertTrue(runs, f"{page.name}: python -m {module}")
 

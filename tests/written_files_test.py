@@ -15,7 +15,7 @@ import sys
 
 from absl.testing import absltest
 
-from benchmarks.campaigns.victims import VICTIMS
+from tests.faults.victims import VICTIMS
 
 # Under Bazel this file is a link into the source tree.
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "safety.md"

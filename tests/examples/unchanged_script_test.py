@@ -1,0 +1,77 @@
+"""Test of the script that knows nothing of placements, under `run`, on two worker processes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from examples import unchanged_script
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from graph_passes.placement import Placement, write_placement
+from tf_placer.live.run_directory import RunDirectory
+
+_SCRIPT = unchanged_script.__file__
+_ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+_ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"
+_SIZE = ("--steps=3", "--rows=8", "--units=16", "--layers=2")
+
+
+class UnchangedScriptTest(tf.test.TestCase):
+    def call(self, *command: str) -> tuple[list[float], str]:
+        """The losses that a command prints, and its standard error."""
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=self.directory,
+            env=_ENVIRON,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)$", done.stdout, re.M)]
+        self.assertLen(losses, 3)
+        return losses, done.stderr
+
+    def test_placed_and_unplaced_runs_go_on_from_each_others_checkpoints(self):
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+        run = ("-m", "tf_placer", "run", "--machine=local:2", "--search_secs=12", _SCRIPT, *_SIZE)
+        plain = [self.call(_SCRIPT, *_SIZE, "--checkpoint=plain/at")[0] for _ in range(2)]
+
+        first, errors = self.call(*run, "--checkpoint=first/at")
+        self.assertIn("found the training step", errors)
+        # Whether something is faster is up to the machine: here all of it is to be spread.
+        kept = RunDirectory(self.directory / "unchanged_script.tf_placer")
+        self.spread(kept)
+        placed, errors = self.call(*run, "--checkpoint=first/at")
+        self.assertRegex(errors, r"tf_placer: placed \d+ operations of the graph")
+        self.assertNotIn("found the training step", errors)
+        unplaced, _ = self.call(_SCRIPT, *_SIZE, "--checkpoint=first/at")
+        self.assertAllClose(plain, [first, placed], rtol=1e-4)
+        self.assertAllClose(unplaced, self.call(*run, "--checkpoint=plain/at")[0], rtol=1e-4)
+
+        _, errors = self.call(*run, "--layers=3")
+        self.assertIn("it has changed since, and runs as it came", errors)
+
+    def spread(self, directory: RunDirectory) -> None:
+        """Keeps another placement: all groups on both devices in turns."""
+        request, _ = directory.read_request()
+        graph_def = tf.compat.v1.GraphDef.FromString(directory.graph.read_bytes())
+        grouped = group_operations(
+            OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
+        )
+        devices = tuple(device.name for device in request.machine.devices)
+        row = np.arange(len(grouped.grouping.kinds), dtype=np.int32) % 2
+        write_placement(
+            Placement("", devices, grouped.assignment(row, devices)), directory.placement
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()
