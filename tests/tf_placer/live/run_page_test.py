@@ -183,7 +183,7 @@ class RunViewTest(absltest.TestCase):
         record = json.loads((run / "search.json").read_text())
         record["header"]["versions"] = [1]
         (run / "search.json").write_text(json.dumps(record))
-        with self.assertRaisesRegex(ValueError, "search.json is not .*: 'versions' is a list: it"):
+        with self.assertRaisesRegex(ValueError, "search.json is not .*: versions is a list: it"):
             read_run_view(run)
         run = live_run(self.directory)
         header, *trials = (run / "trials.jsonl").read_text().splitlines()
