@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import functools
@@ -101,14 +102,13 @@ def read_value(kind: Any, value: object, what: str) -> Any:
     return _read(_reader(kind, False), value, what)
 
 
-def check_format(value: object, number: int, what: str = "it") -> None:
+def check_format(value: Any, number: int, what: str = "it") -> None:
     """Checks that a value is an object whose entry "format" is a number.
 
     Raises:
         ValueError: it is not.
     """
     check_entries(value, ("format",), what=what)
-    assert isinstance(value, dict)
     _read(_choice_reader((number,)), value["format"], "format")
 
 
@@ -175,16 +175,13 @@ def _reader(kind: Any, exact: bool) -> _Reader:
 @functools.cache
 def _record_reader(record_type: Any, exact: bool) -> _Reader:
     kinds = typing.get_type_hints(record_type, include_extras=True)
-    fields = [
-        (field.name.removesuffix("_"), field.name, _reader(kinds[field.name], exact))
-        for field in dataclasses.fields(record_type)
-    ]
-    required = [
-        field.name.removesuffix("_")
-        for field in dataclasses.fields(record_type)
-        if field.default is field.default_factory is dataclasses.MISSING
-    ]
-    optional = [entry for entry, _, _ in fields if entry not in required] if exact else None
+    fields, required, others = [], [], []
+    for field in dataclasses.fields(record_type):
+        entry = field.name.removesuffix("_")
+        fields.append((entry, field.name, _reader(kinds[field.name], exact)))
+        is_required = field.default is field.default_factory is dataclasses.MISSING
+        (required if is_required else others).append(entry)
+    optional = others if exact else None
 
     def read(value: Any) -> Any:
         if isinstance(value, record_type):
@@ -250,6 +247,9 @@ def _tuple_reader(kinds: tuple[Any, ...], exact: bool) -> _Reader:
         given = _list(value)
         if count not in (None, len(given)):
             raise WrongEntryError(f"has {len(given)} items: it must have {count}")
+        if count is None:
+            with contextlib.suppress(WrongEntryError):  # It is told below which item it is.
+                return tuple(map(readers[0], given))
         items: list[Any] = []
         try:
             for read_item, item in zip(itertools.cycle(readers), given, strict=False):
@@ -284,6 +284,8 @@ def _truth(value: object) -> bool:
 
 
 def _whole(value: object) -> int:
+    if type(value) is int and 0 <= value < 2**63:
+        return value
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(whole, bool) or not isinstance(whole, int) or whole < 0:
         raise WrongEntryError(f"is {shown(value)}: it must be a whole number from 0 on")

@@ -189,7 +189,7 @@ class RunViewTest(absltest.TestCase):
         header, *trials = (run / "trials.jsonl").read_text().splitlines()
         damaged = json.dumps({**json.loads(header), "machine": {"spec": "x"}})
         (run / "trials.jsonl").write_text("\n".join([damaged, *trials]) + "\n")
-        with self.assertRaisesRegex(ValueError, "trials.jsonl is not .*no entry 'devices'"):
+        with self.assertRaisesRegex(ValueError, 'trials.jsonl is not .*no entry "devices"'):
             read_run_view(run)
 
     def test_names_are_text_whatever_is_in_them(self):
