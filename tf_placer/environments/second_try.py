@@ -16,12 +16,12 @@ _Result = TypeVar("_Result")
 def _failure_in(result: object) -> Failure | None:
     """Finds the failure in what a try gave: itself, or that of a measurement; None without any.
 
-    Before a failure may stand, in a tuple, whose it is.
+    A failure may be the last item of a tuple, behind whose it is.
     """
-    if isinstance(result, tuple) and result:
-        result = result[-1]
     if isinstance(result, Measurement):
         return result.failure
+    if isinstance(result, tuple) and result:
+        result = result[-1]
     return result if isinstance(result, Failure) else None
 
 
