@@ -175,7 +175,9 @@ def _reader(kind: Any, exact: bool) -> _Reader:
 @functools.cache
 def _record_reader(record_type: Any, exact: bool) -> _Reader:
     kinds = typing.get_type_hints(record_type, include_extras=True)
-    fields, required, others = [], [], []
+    fields: list[tuple[str, str, _Reader]] = []
+    required: list[str] = []
+    others: list[str] = []
     for field in dataclasses.fields(record_type):
         entry = field.name.removesuffix("_")
         fields.append((entry, field.name, _reader(kinds[field.name], exact)))
