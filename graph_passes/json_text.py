@@ -1,56 +1,51 @@
-"""JSON as text and as values, with messages in words of JSON."""
+"""JSON as text, with messages in words of JSON."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "list_entry",
-    "number",
-    "number_entry",
-    "object_entry",
-    "parse_json",
-    "shown",
-    "text",
-    "text_entry",
-    "whole",
-    "whole_entry",
-]
+__all__ = ["parse_json", "shown"]
 
 _SHOWN_CHARS = 60
-_MOST = 2**63
+# Under this key, which no JSON object has, stands the name of an entry that an object has twice.
+_TWICE = None
 
 
-def parse_json(
-    text: str | bytes,
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-    *,
-    finite: bool = True,
-) -> Any:
+def parse_json(text: str | bytes, *, finite: bool = True) -> Any:
     """Reads a JSON text.
 
     Args:
         text: the text, or its bytes in UTF-8.
-        object_pairs_hook: makes an object of its entries; by default a dictionary, and an entry
-            that stands twice is refused.
         finite: whether `NaN` and `Infinity`, which are not JSON but which Python writes, are
             refused; whoever checks every number can name the entry.
 
     Raises:
-        ValueError: it is not JSON; the message says what is wrong, and where.
+        ValueError: it is not JSON, or an object has an entry twice; the message says what is wrong,
+            and where.
     """
+    twice = False
+
+    def as_object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        nonlocal twice
+        entries = dict(pairs)
+        if len(entries) < len(pairs):
+            twice = True
+            names = [name for name, _ in pairs]
+            entries[_TWICE] = next(name for name in names if names.count(name) > 1)
+        return entries
+
     try:
-        return json.loads(
+        value = json.loads(
             # Some editors write a byte order mark.
             text.removeprefix("\ufeff") if isinstance(text, str) else text,
-            object_pairs_hook=object_pairs_hook or _unique_entries,
+            object_pairs_hook=as_object,
             parse_constant=_refuse_constant if finite else None,
         )
+        if twice:
+            _refuse_twice(value, "")
     except json.JSONDecodeError:
         raise
     except UnicodeDecodeError as error:
@@ -61,15 +56,19 @@ def parse_json(
         if "integer string conversion" in str(error):
             raise ValueError("it has a number of thousands of digits") from None
         raise
+    return value
 
 
-def _unique_entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the entry {shown(twice)} twice")
-    return entries
+def _refuse_twice(value: Any, place: str) -> None:
+    """Raises an error about the first object that has an entry twice, if there is one."""
+    if isinstance(value, dict):
+        if _TWICE in value:
+            raise ValueError(f"{place or 'it'} has the entry {shown(value[_TWICE])} twice")
+        for name, item in value.items():
+            _refuse_twice(item, f"{place}.{name}" if place else name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_twice(item, f"{place}[{index}]")
 
 
 def _refuse_constant(text: str) -> float:
@@ -90,99 +89,3 @@ def shown(value: object) -> str:
     except ValueError:
         return "a number of thousands of digits"
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
-
-
-def number(value: object, what: str) -> float:
-    """Reads a finite number.
-
-    Raises:
-        ValueError: it is something else; the message calls it `what`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{what} is {shown(value)}: it must be a number")
-    if abs(value) > 1e300 or not math.isfinite(value):
-        raise ValueError(f"{what} is {shown(value)}: it must be finite")
-    return float(value)
-
-
-def whole(value: object, what: str, least: int = 0) -> int:
-    """Reads a whole number that is not less than another one, and less than 2**63.
-
-    Raises:
-        ValueError: it is something else; the message calls it `what`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _MOST:
-        raise ValueError(f"{what} is {shown(value)}: it must be a whole number from {least} on")
-    return value
-
-
-def text(value: object, what: str) -> str:
-    """Reads a text that UTF-8 can write.
-
-    Raises:
-        ValueError: it is something else; the message calls it `what`.
-    """
-    if not isinstance(value, str):
-        raise ValueError(f"{what} is {shown(value)}: it must be a text")
-    _check_writable(value, what)
-    return value
-
-
-def number_entry(value: Mapping[str, Any], name: str) -> float:
-    """Reads an entry that is a finite number.
-
-    Raises:
-        KeyError, ValueError: there is none, or it is something else.
-    """
-    return number(value[name], repr(name))
-
-
-def whole_entry(value: Mapping[str, Any], name: str, least: int = 0) -> int:
-    """Reads an entry that is a whole number.
-
-    Raises:
-        KeyError, ValueError: there is none, or it is something else.
-    """
-    return whole(value[name], repr(name), least)
-
-
-def text_entry(value: Mapping[str, Any], name: str) -> str:
-    """Reads an entry that is a text, and that UTF-8 can write.
-
-    Raises:
-        KeyError, ValueError: there is none, or it is something else.
-    """
-    return text(value[name], repr(name))
-
-
-def list_entry(value: Mapping[str, Any], name: str) -> list[Any]:
-    """Reads an entry that is a list.
-
-    Raises:
-        KeyError, ValueError: there is none, or it is something else.
-    """
-    items = value[name]
-    if not isinstance(items, list):
-        raise ValueError(f"{name!r} is {shown(items)}: it must be a list")
-    return items
-
-
-def object_entry(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Reads an entry that is an object.
-
-    Raises:
-        KeyError, ValueError: there is none, or it is something else.
-    """
-    item = value[name]
-    if not isinstance(item, dict):
-        raise ValueError(f"{name!r} is {shown(item)}: it must be an object")
-    for key in item:
-        _check_writable(key, f"a name in {name!r}")
-    return item
-
-
-def _check_writable(text: str, what: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} is {shown(text)}, which is half a character") from None

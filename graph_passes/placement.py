@@ -14,14 +14,8 @@ from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
 from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
-from graph_passes.json_text import (
-    list_entry,
-    object_entry,
-    parse_json,
-    shown,
-    text_entry,
-    whole_entry,
-)
+from graph_passes.json_records import check_format, read_record
+from graph_passes.json_text import parse_json, shown
 from graph_passes.op_graph import OpGraph
 from graph_passes.paths import check_path
 from graph_passes.whole_file import write_whole
@@ -70,23 +64,11 @@ class Placement:
         """
         try:
             value = parse_json(text)
-            if not isinstance(value, dict):
-                raise ValueError(f"it is {shown(value)}, not an object")
-            if whole_entry(value, "format") != _FORMAT:
-                raise GraphError(f"its format is {shown(value['format'])}, not {_FORMAT}")
-            devices = tuple(list_entry(value, "devices"))
-            placement = cls(
-                graph_fingerprint=text_entry(value, "graph_fingerprint"),
-                devices=devices,
-                assignment=object_entry(value, "assignment"),
-                measurement=object_entry(value, "measurement"),
-                provenance=object_entry(value, "provenance"),
-            )
+            check_format(value, _FORMAT)
+            placement = read_record(cls, value)
             _check_devices(placement)
         except GraphError:
             raise
-        except KeyError as error:
-            raise GraphError(f"it has no entry {error}") from error
         except ValueError as error:
             raise GraphError(f"it is not a placement: {error}") from error
         return placement
@@ -108,7 +90,7 @@ def _check_devices(placement: Placement) -> None:
             raise ValueError(f"devices[{index}] is {shown(device)}, which stands there before")
     known = set(placement.devices)
     for name, device in placement.assignment.items():
-        if not isinstance(device, str) or device not in known:
+        if device not in known:
             raise GraphError(f"it puts {shown(name)} on {shown(device)}, which it does not list")
 
 

@@ -64,7 +64,7 @@ SEEN_BY_PLACERS = (
     "graph_passes.grouping.merged_groups",
     "graph_passes.grouping.metis",
     "graph_passes.grouping.undirected",
-    "graph_passes.json_text",
+    "graph_passes.json_records",
     "graph_passes.messages",
     "tf_placer.environments.environment",
     "tf_placer.placers",

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from graph_passes.json_records import wrong_value
 from graph_passes.json_text import parse_json
 from graph_passes.whole_file import check_takes_files, is_special, write_whole
 
@@ -105,15 +104,15 @@ def reading(path: str | os.PathLike[str], what: str) -> Iterator[None]:
         what: what it should be: "the result of a search".
 
     Raises:
-        ValueError: the block raises a KeyError, TypeError or ValueError.
+        ValueError: the block raises one.
     """
     path = os.fspath(path)
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         if path in str(error):  # `read_json` has said it.
             raise
-        raise ValueError(f"{path} is not {what}: {wrong_value(error)}") from error
+        raise ValueError(f"{path} is not {what}: {error}") from error
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

@@ -71,9 +71,9 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
         ("[]", "not a placement"),
         ("3", "not a placement"),
         ("null", "not a placement"),
-        ('{"format": 2}', "format is 2, not 1"),
-        ("{}", "no entry 'format'"),
-        ('{"format": 1}', "no entry 'devices'"),
+        ('{"format": 2}', "format is 2: it must be 1"),
+        ("{}", 'no entry "format"'),
+        ('{"format": 1}', 'no entry "graph_fingerprint"'),
     )
     def test_file_that_is_none_is_named(self, text, reason):
         path = self.path()
@@ -113,8 +113,8 @@ class FileTest(tf.test.TestCase, parameterized.TestCase):
             (whole.replace('"format": 1', '"format": 1, "format": 1'), 'the entry "format" twice'),
             (whole.replace('"format": 1', '"format": ' + "[" * 100_000), "nested too deeply"),
             (whole.replace('"format": 1', '"format": Infinity'), "Infinity is no number of JSON"),
-            (whole.replace('"format": 1', '"format": true'), "'format' is true"),
-            ("7", "it is 7, not an object"),
+            (whole.replace('"format": 1', '"format": true'), "format is true"),
+            ("7", "it is 7: it must be an object"),
             (whole.replace(f'"{DEVICES[1]}"', '"' + "x" * 10**6 + '"'), 'is "xxx'),
         ):
             with self.assertRaisesRegex(GraphError, reason) as caught:

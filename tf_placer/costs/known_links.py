@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graph_passes.json_records import read_value
 from tf_placer.files import cache_directory, read_json, write_json
 from tf_placer.machines.emulated_machine import emulated_machine
 from tf_placer.machines.emulation_state import emulated_description
@@ -67,7 +68,7 @@ def known_links(
             dataclasses.replace(device, **{name: lost[name] for name in _LOST_TO_TRANSFERS})
             for device, lost in zip(machine.devices, entry["devices"], strict=True)
         )
-        links = tuple(Link(**link) for link in entry["links"])
+        links = read_value(tuple[Link, ...], entry["links"], "links")
         measured = datetime.datetime.fromisoformat(entry["measured"])
         return KnownLinks(dataclasses.replace(machine, devices=devices, links=links), measured)
     except (OSError, KeyError, TypeError, ValueError):

@@ -5,22 +5,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import statistics
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
-from graph_passes.json_text import (
-    list_entry,
-    number,
-    number_entry,
-    object_entry,
-    shown,
-    text_entry,
-    whole,
-)
+from graph_passes.json_records import POSITIVE, read_record
 
 __all__ = ["Environment", "Failure", "FailureKind", "Measurement"]
+
+_Secs = tuple[Annotated[float, POSITIVE], ...]
 
 
 class FailureKind(enum.Enum):
@@ -67,11 +60,11 @@ class Measurement:
             reference are not as many.
     """
 
-    step_secs: tuple[float, ...] | None = None
+    step_secs: _Secs | None = None
     failure: Failure | None = None
     setup_secs: float = 0.0
     peak_bytes: tuple[int, ...] | None = None
-    reference_secs: tuple[float, ...] | None = None
+    reference_secs: _Secs | None = None
     drift: float = 1.0
 
     def __post_init__(self) -> None:
@@ -129,38 +122,13 @@ class Measurement:
         return value
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Measurement:
+    def from_json(cls, value: object) -> Measurement:
         """Reads what `to_json` wrote, in this version or an earlier one.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is not a measurement.
+            ValueError: the value is not a measurement.
         """
-        failure = None
-        if value["failure"] is not None:
-            entries = object_entry(value, "failure")
-            kind = text_entry(entries, "kind")
-            if kind not in [each.value for each in FailureKind]:
-                raise ValueError(f"{shown(kind)} is no kind of failure")
-            failure = Failure(FailureKind(kind), text_entry(entries, "message"))
-        peaks = None
-        if value.get("peak_bytes") is not None:
-            each_bytes = list_entry(value, "peak_bytes")
-            peaks = tuple(whole(peak, "a number of 'peak_bytes'") for peak in each_bytes)
-        return cls(
-            _secs(value, "step_secs") if value["step_secs"] is not None else None,
-            failure,
-            number_entry(value, "setup_secs"),
-            peaks,
-            _secs(value, "reference_secs") if value.get("reference_secs") is not None else None,
-            number_entry({"drift": 1.0, **value}, "drift"),
-        )
-
-
-def _secs(value: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    secs = tuple(number(each, f"a time of {name!r}") for each in list_entry(value, name))
-    if any(each <= 0 for each in secs):
-        raise ValueError(f"a time of {name!r} is {min(secs):g}: it must be positive")
-    return secs
+        return read_record(cls, value)
 
 
 class Environment(Protocol):

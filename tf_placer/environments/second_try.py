@@ -14,9 +14,14 @@ _Result = TypeVar("_Result")
 
 
 def _failure_in(result: object) -> Failure | None:
-    """Finds the failure in what a try gave: itself, or that of a measurement; None without any."""
+    """Finds the failure in what a try gave: itself, or that of a measurement; None without any.
+
+    A failure may be the last item of a tuple, behind whose it is.
+    """
     if isinstance(result, Measurement):
         return result.failure
+    if isinstance(result, tuple) and result:
+        result = result[-1]
     return result if isinstance(result, Failure) else None
 
 
@@ -46,4 +51,4 @@ def as_second(result: _Result) -> _Result:
     failure = Failure(failure.kind, f"at the second try, too: {failure.message}")
     if isinstance(result, Measurement):
         return dataclasses.replace(result, failure=failure)
-    return cast(_Result, failure)
+    return cast(_Result, (*result[:-1], failure) if isinstance(result, tuple) else failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 import time
@@ -139,11 +140,11 @@ class Confirmation:
         """Reads what `to_json` wrote, in this version or an earlier one.
 
         Raises:
-            KeyError, ValueError: the value is not a confirmation.
+            ValueError: the value is not a confirmation.
         """
         if isinstance(value, dict):  # Earlier versions had no rounds to choose.
             value = {"selection": [], **value}
-        return read_record(cls, value, "'confirmation'")
+        return read_record(cls, value, "confirmation")
 
 
 def _round_json(measurements: Mapping[str, Measurement]) -> dict[str, Any]:
@@ -450,11 +451,7 @@ class _Confirming:
         failed: dict[str, Measurement] = {}
         while True:
             running = [label for label in order if label not in failed]
-            result = self._take_turns(running)
-            if isinstance(result, tuple) and result[1].kind is FailureKind.WORKER_DIED:
-                # Somebody may have killed it.
-                self._report(f"{result[1].message}: trying once more")
-                result = self._take_turns(running)
+            result = tried_twice(functools.partial(self._take_turns, running), self._report)
             if not isinstance(result, tuple):
                 return {label: (failed | result)[label] for label in order}
             label, failure = result

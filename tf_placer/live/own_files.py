@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from graph_passes.json_records import read_value
 from tf_placer.files import read_json
 from tf_placer.live.run_directory import TRIALS, RunDirectory
 from tf_placer.problem.problem_file import read_problem
@@ -155,13 +156,5 @@ def _parsed(path: pathlib.Path, kind: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _read_texts(path: pathlib.Path) -> list[str]:
-    """Reads a list of texts.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    texts = read_json(path)
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("it is no list of texts")
-    return texts
+def _read_texts(path: pathlib.Path) -> object:
+    return read_value(tuple[str, ...], read_json(path), "it")

@@ -77,7 +77,7 @@ class RunResult:
         """Reads what `to_json` wrote, in this version or an earlier one.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is no result.
+            ValueError: the value is no result.
         """
         result = read_record(cls, value)
         if (result.outcome is Outcome.FASTER) != (result.winner is not None):

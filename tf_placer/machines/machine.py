@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from graph_passes.json_records import read_record
+from graph_passes.json_records import POSITIVE, Rule, read_record
 from graph_passes.messages import shortened
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.processes import environment_with_gpus
 
-__all__ = ["Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError"]
+__all__ = ["Count", "Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError", "Name"]
 
 Kind = Literal["attached", "local", "cluster", "emulated", "described"]
+Name = Annotated[str, Rule(len, "a text that is not empty")]
+Count = Annotated[int, POSITIVE]
+_Positive = Annotated[float, POSITIVE]
+_Secs = Annotated[float, Rule(lambda secs: secs >= 0, "0 or more")]
+_Share = Annotated[float, Rule(lambda share: 0 < share <= 1, "greater than 0, and at most 1")]
 
 
 class MachineError(ValueError):
@@ -63,9 +68,9 @@ class Link:
 
     source: str
     destination: str
-    latency_secs: float
-    bandwidth_bytes_per_sec: float
-    channel: str | None = None
+    latency_secs: _Secs
+    bandwidth_bytes_per_sec: _Positive
+    channel: Name | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,16 +91,16 @@ class DeviceClass:
         source: where the numbers are from.
     """
 
-    name: str
-    type: str
-    memory_bytes: int
-    peak_flops: float
-    memory_bandwidth_bytes_per_sec: float
-    launch_secs: float
-    compute_fraction: float
-    bandwidth_fraction: float
-    slots: int
-    source: str
+    name: Name
+    type: Literal["CPU", "GPU"]
+    memory_bytes: Count
+    peak_flops: _Positive
+    memory_bandwidth_bytes_per_sec: _Positive
+    launch_secs: _Secs
+    compute_fraction: _Share
+    bandwidth_fraction: _Share
+    slots: Count = 1
+    source: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,18 +32,49 @@ Other entries are refused, and whole numbers may be written like 12e9.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
+from typing import Annotated, Any
 
+from graph_passes.json_records import Rule, check_format, read_record
 from graph_passes.json_text import parse_json, shown
-from tf_placer.machines.device_classes import device_class_from_json, device_classes
-from tf_placer.machines.entries import Entries
-from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
+from tf_placer.machines.device_classes import device_classes
+from tf_placer.machines.machine import (
+    Count,
+    Device,
+    DeviceClass,
+    Link,
+    Machine,
+    MachineError,
+    Name,
+)
 
 __all__ = ["machine_from_description", "read_machine_file"]
 
 _FORMAT = 1
 _DEVICE_NAME = re.compile(r"/job:\w+/replica:\d+/task:\d+/device:(CPU|GPU):\d+", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Device:
+    name: Annotated[
+        str,
+        Rule(
+            _DEVICE_NAME.fullmatch,
+            "a full device name like '/job:localhost/replica:0/task:0/device:GPU:0'",
+        ),
+    ]
+    class_: str | DeviceClass
+    memory_bytes: Count | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    format: Any
+    name: Name
+    devices: tuple[_Device, ...]
+    links: tuple[Link, ...]
 
 
 def read_machine_file(path: str) -> Machine:
@@ -75,94 +106,70 @@ def machine_from_description(value: object, where: str) -> Machine:
     Raises:
         MachineError: the value is not a machine; names the entry.
     """
-    entries = Entries(value, where, ("format", "name", "devices", "links"))
-    version = entries["format"]
-    if isinstance(version, bool) or version != _FORMAT:
-        raise MachineError(
-            f"{entries.place('format')} is {shown(version)}, but only {_FORMAT} can be read"
-        )
-    name = entries.text("name")
-    devices, classes = _read_devices(entries)
-    return Machine(name, "described", devices, _read_links(entries, devices), classes)
+    try:
+        check_format(value, _FORMAT, "the machine")
+        file = read_record(_File, value, "the machine", exact=True)
+        devices, classes = _find_devices(file)
+        links = _ordered_links(file, [device.name for device in devices])
+    except ValueError as error:
+        raise MachineError(f"{where} {error}") from None
+    return Machine(file.name, "described", devices, links, classes)
 
 
-def _read_devices(entries: Entries) -> tuple[tuple[Device, ...], tuple[DeviceClass, ...]]:
-    """Reads the devices, and the classes that they have."""
+def _find_devices(file: _File) -> tuple[tuple[Device, ...], tuple[DeviceClass, ...]]:
+    """Finds the devices, and the classes that they have."""
     devices: dict[str, Device] = {}
     known, used = dict(device_classes()), dict[str, DeviceClass]()
-    for item, where in entries.items("devices"):
-        entry = Entries(item, where, ("name", "class", "memory_bytes"))
-        name = entry.text("name")
-        match = _DEVICE_NAME.fullmatch(name)
-        if not match:
-            raise MachineError(
-                f"{entry.place('name')} is not a full device name like "
-                f"'/job:localhost/replica:0/task:0/device:GPU:0': {shown(name)}"
-            )
+    for index, described in enumerate(file.devices):
+        where, name = f"devices[{index}]", described.name
         if name in devices:
-            raise MachineError(f"{entry.place('name')} is there twice: {shown(name)}")
-        device_class = _read_class(entry, known)
-        if match[1] != device_class.type:
-            raise MachineError(
-                f"{entry.place('class')} is a {device_class.type}, but the name of the device says "
-                f"{match[1]}: {shown(name)}"
+            raise ValueError(f"{where}.name is there twice: {shown(name)}")
+        device_class = _find_class(described.class_, f"{where}.class", known)
+        device_type = name.split(":")[-2]
+        if device_type != device_class.type:
+            raise ValueError(
+                f"{where}.class is a {device_class.type}, but the name of the device says "
+                f"{device_type}: {shown(name)}"
             )
         known[device_class.name] = used[device_class.name] = device_class
-        memory_bytes = (
-            entry.whole("memory_bytes") if "memory_bytes" in entry else device_class.memory_bytes
+        devices[name] = Device(
+            name,
+            device_class.type,
+            described.memory_bytes or device_class.memory_bytes,
+            model=device_class.name,
         )
-        devices[name] = Device(name, device_class.type, memory_bytes, model=device_class.name)
     first = next(iter(devices.values()), None)
     if first is None or first.type != "CPU":
-        raise MachineError(
-            f"{entries.place('devices')} must begin with the CPU that operations without a device "
-            "run on"
-        )
+        raise ValueError("devices must begin with the CPU that operations without a device run on")
     return tuple(devices.values()), tuple(used.values())
 
 
-def _read_class(entry: Entries, known: dict[str, DeviceClass]) -> DeviceClass:
-    value = entry["class"]
-    if isinstance(value, str):
-        if value not in known:
-            raise MachineError(
-                f"{entry.place('class')} is not a known class: {shown(value)}; there are "
-                f"{', '.join(known)}"
+def _find_class(named: str | DeviceClass, where: str, known: dict[str, DeviceClass]) -> DeviceClass:
+    if isinstance(named, str):
+        if named not in known:
+            raise ValueError(
+                f"{where} is not a known class: {shown(named)}; there are {', '.join(known)}"
             )
-        return known[value]
-    device_class = device_class_from_json(value, entry.place("class"))
-    if known.get(device_class.name, device_class) != device_class:
-        raise MachineError(
-            f"{entry.place('class')}.name is that of another class: {shown(device_class.name)}"
-        )
-    return device_class
+        return known[named]
+    if known.get(named.name, named) != named:
+        raise ValueError(f"{where}.name is that of another class: {shown(named.name)}")
+    return named
 
 
-def _read_links(entries: Entries, devices: tuple[Device, ...]) -> tuple[Link, ...]:
-    """Reads the links, in the order of the pairs of devices."""
-    names = [device.name for device in devices]
+def _ordered_links(file: _File, names: list[str]) -> tuple[Link, ...]:
+    """Checks the links, and brings them into the order of the pairs of devices."""
     links: dict[tuple[str, str], Link] = {}
-    for item, where in entries.items("links"):
-        entry = Entries(
-            item,
-            where,
-            ("source", "destination", "latency_secs", "bandwidth_bytes_per_sec", "channel"),
-        )
-        for end in ("source", "destination"):
-            if entry.text(end) not in names:
-                raise MachineError(f"{entry.place(end)} is not a device: {shown(entry[end])}")
-        pair = (entry.text("source"), entry.text("destination"))
+    for index, link in enumerate(file.links):
+        where, pair = f"links[{index}]", (link.source, link.destination)
+        for end, name in zip(("source", "destination"), pair, strict=True):
+            if name not in names:
+                raise ValueError(f"{where}.{end} is not a device: {shown(name)}")
         if pair[0] == pair[1]:
-            raise MachineError(f"{where} leads from a device to itself: {shown(pair[0])}")
+            raise ValueError(f"{where} leads from a device to itself: {shown(pair[0])}")
         if pair in links:
-            raise MachineError(f"{where} is the second link from {pair[0]} to {pair[1]}")
-        links[pair] = Link(
-            *pair,
-            latency_secs=entry.number("latency_secs"),
-            bandwidth_bytes_per_sec=entry.number("bandwidth_bytes_per_sec", positive=True),
-            channel=entry.text("channel") if "channel" in entry else None,
-        )
+            raise ValueError(f"{where} is the second link from {pair[0]} to {pair[1]}")
+        links[pair] = link
     for pair in itertools.permutations(names, 2):
         if pair not in links:
-            raise MachineError(f"{entries.place('links')} has no link from {pair[0]} to {pair[1]}")
+            raise ValueError(f"links has no link from {pair[0]} to {pair[1]}")
     return tuple(links[pair] for pair in itertools.permutations(names, 2))

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from graph_passes.json_text import number, text_entry, whole_entry
+from graph_passes.json_records import read_record, read_value
 
 __all__ = ["UpdateRecord"]
 
 
 # What only searches with several controllers have.
 _OF_CONTROLLERS = ("controller", "version", "staleness")
+
+
+def _read_curve_number(value: Any) -> float:
+    # JSON does not have these numbers.
+    is_known = value in ("nan", "inf", "-inf")
+    number: float = float(value) if is_known else read_value(float, value, "it")
+    return number
+
+
+_CurveNumber = Annotated[float, _read_curve_number]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +52,14 @@ class UpdateRecord:
     update: int
     samples: int
     kind: str
-    mean_reward: float
-    baseline: float
-    entropy: float
-    divergence: float
-    loss: float | None
-    gradient_norm: float | None
-    best_step_secs: float | None
-    mean_step_secs: float | None
+    mean_reward: _CurveNumber
+    baseline: _CurveNumber
+    entropy: _CurveNumber
+    divergence: _CurveNumber
+    loss: _CurveNumber | None
+    gradient_norm: _CurveNumber | None
+    best_step_secs: _CurveNumber | None
+    mean_step_secs: _CurveNumber | None
     failures: int
     batch_size: int
     controller: int | None = None
@@ -70,29 +79,14 @@ class UpdateRecord:
         return {name: _json_number(value) for name, value in values.items()}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> UpdateRecord:
+    def from_json(cls, value: object) -> UpdateRecord:
         """Reads what `to_json` wrote, by this version or a later one.
 
         Raises:
-            KeyError, ValueError: the value is not an update.
+            ValueError: the value is not an update.
         """
-        fields: dict[str, Any] = {"kind": text_entry(value, "kind")}
-        for name in ("update", "samples", "failures", "batch_size"):
-            fields[name] = whole_entry(value, name)
-        for name in _OF_CONTROLLERS:
-            if name in value:
-                fields[name] = whole_entry(value, name)
-        for name in ("mean_reward", "baseline", "entropy", "divergence"):
-            fields[name] = _curve_number(value[name], repr(name))
-        for name in ("loss", "gradient_norm", "best_step_secs", "mean_step_secs"):
-            missing = value[name] is None
-            fields[name] = None if missing else _curve_number(value[name], repr(name))
-        return cls(**fields)
+        return read_record(cls, value)
 
 
 def _json_number(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _curve_number(value: object, what: str) -> float:
-    return float(value) if value in ("nan", "inf", "-inf") else number(value, what)

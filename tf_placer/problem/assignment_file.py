@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from graph_passes.json_text import shown
-from tf_placer.files import read_json
+from graph_passes.json_records import read_record
+from tf_placer.files import read_json, reading
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["read_assignment"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    assignment: tuple[int, ...]
 
 
 def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> np.ndarray:
@@ -26,21 +33,17 @@ def read_assignment(path: str, problem: PlacementProblem, problem_path: str) -> 
         OSError: the file cannot be read.
         ValueError: it has no such list, or the list does not fit the problem.
     """
-    value = read_json(path)
-    assignment = value.get("assignment") if isinstance(value, dict) else None
-    if not isinstance(assignment, list):
-        raise ValueError(f"{path} has no list 'assignment'")
+    with reading(path, "a placement of a problem"):
+        assignment = read_record(_File, read_json(path)).assignment
     if len(assignment) != problem.num_groups:
         raise ValueError(
             f"{path}: 'assignment' has {len(assignment)} entries, but {problem_path} has "
             f"{problem.num_groups} groups"
         )
     for group, device in enumerate(assignment):
-        if not isinstance(device, int) or isinstance(device, bool):
-            raise ValueError(f"{path}: assignment[{group}] is {shown(device)}, not a device index")
-        if not 0 <= device < problem.num_devices:
+        if device >= problem.num_devices:
             raise ValueError(
-                f"{path}: assignment[{group}] is {shown(device)}, but the devices of "
+                f"{path}: assignment[{group}] is {device}, but the devices of "
                 f"{problem_path} are 0 to {problem.num_devices - 1}"
             )
     return np.array(assignment, np.int32)

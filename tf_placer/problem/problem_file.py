@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from graph_passes.json_records import (
+    WrongEntryError,
+    check_entries,
+    check_format,
+    read_record,
+    read_value,
+)
 from graph_passes.json_text import parse_json
 from tf_placer.files import read_bytes, write_json
 from tf_placer.machines.machine import Link
-from tf_placer.problem.json_entries import (
-    check_all_entries,
-    check_entries,
-    list_at,
-    object_with_unique_entries,
-    whole_number,
-    whole_numbers,
-)
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_error import ProblemError, shown
 
@@ -33,6 +34,31 @@ _NUMBERS = {"coarse_group": "coarse_groups", "layer": "layers"}
 _OPTIONAL = {"type": "operation_types", **_NUMBERS}
 # What operations of a device lose to transfers; nothing if left out.
 _LOST_TO_TRANSFERS = ("transfer_share", "transfer_overhead_secs")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Device:
+    """What stands in a file of a `ProblemDevice`, which checks the values itself."""
+
+    name: Any
+    kind: Any
+    memory_bytes: int
+    slots: int
+    transfer_share: Any = 0.0
+    transfer_overhead_secs: Any = 0.0
+    asynchronous: Any = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+    """What stands in a file."""
+
+    format: Any
+    devices: tuple[_Device, ...]
+    links: list[Any]
+    operations: list[Any]
+    tensors: list[Any]
+    control_edges: list[Any]
 
 
 def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
@@ -48,7 +74,7 @@ def read_problem(path: str | os.PathLike[str]) -> PlacementProblem:
     except OSError as error:
         raise ProblemError(f"cannot read the problem {path!r}: {error.strerror}") from None
     try:
-        value = parse_json(text, object_with_unique_entries, finite=False)
+        value = parse_json(text, finite=False)
     except json.JSONDecodeError as error:
         raise ProblemError(
             f"{path}: line {error.lineno}, column {error.colno} is not JSON: {error.msg}"
@@ -156,24 +182,17 @@ def problem_from_json(value: object) -> PlacementProblem:
     Raises:
         ProblemError: the value is not a problem; the message names the entry that is wrong.
     """
-    if isinstance(value, dict) and "format" in value:
-        version = value["format"]
-        if isinstance(version, bool) or version != _FORMAT:
-            raise ProblemError(f"format is {shown(version)}: it must be {_FORMAT}")
-    parts = ("devices", "links", "operations", "tensors", "control_edges")
-    check_entries(value, "the problem", ("format", *parts))
-    assert isinstance(value, dict)
-    devices, links, operations, tensors, control_edges = (
-        list_at(value[name], name) for name in parts
-    )
-    check_all_entries(
-        devices,
-        "devices",
-        ("name", "kind", "memory_bytes", "slots"),
-        (*_LOST_TO_TRANSFERS, "asynchronous"),
-    )
-    check_all_entries(
-        links,
+    try:
+        check_format(value, _FORMAT, "the problem")
+        return _problem(read_record(_File, value, "the problem", exact=True))
+    except WrongEntryError as error:
+        raise ProblemError(str(error)) from None
+
+
+def _problem(file: _File) -> PlacementProblem:
+    operations, tensors = file.operations, file.tensors
+    _check_all_entries(
+        file.links,
         "links",
         ("source", "destination", "latency_secs", "bandwidth_bytes_per_sec"),
         ("channel",),
@@ -183,22 +202,21 @@ def problem_from_json(value: object) -> PlacementProblem:
         for entry in _OPTIONAL
         if any(isinstance(each, dict) and entry in each for each in operations)
     ]
-    check_all_entries(
+    _check_all_entries(
         operations,
         "operations",
         ("name", "compute_secs", "resident_bytes", "group", *optional),
         ("temp_bytes",),
     )
-    check_all_entries(tensors, "tensors", ("producer", "bytes", "consumers"), ("local_bytes",))
-    consumers = [
-        list_at(tensor["consumers"], f"tensors[{index}].consumers")
-        for index, tensor in enumerate(tensors)
-    ]
+    _check_all_entries(tensors, "tensors", ("producer", "bytes", "consumers"), ("local_bytes",))
+    consumers = _lists(
+        [tensor["consumers"] for tensor in tensors], lambda i: f"tensors[{i}].consumers"
+    )
     return PlacementProblem(
-        devices=tuple(_device(index, device) for index, device in enumerate(devices)),
-        links=tuple(Link(**link) for link in links),
+        devices=tuple(ProblemDevice(*dataclasses.astuple(device)) for device in file.devices),
+        links=tuple(Link(**link) for link in file.links),
         operation_names=tuple(operation["name"] for operation in operations),
-        compute_secs=_compute_secs(operations, len(devices)),
+        compute_secs=_compute_secs(operations, len(file.devices)),
         resident_bytes=_column(operations, "operations", "resident_bytes"),
         temp_bytes=_column(operations, "operations", "temp_bytes"),
         groups=_column(operations, "operations", "group"),
@@ -212,7 +230,7 @@ def problem_from_json(value: object) -> PlacementProblem:
         consumer_start=np.cumsum([0, *map(len, consumers)]),
         consumers=_whole_rows(consumers, lambda row: f"tensors[{row}].consumers"),
         control_edges=_whole_rows(
-            _pairs(control_edges), lambda row: f"control_edges[{row}]"
+            _pairs(file.control_edges), lambda row: f"control_edges[{row}]"
         ).reshape(-1, 2),
         operation_types=(
             tuple(operation["type"] for operation in operations) if "type" in optional else None
@@ -225,26 +243,23 @@ def problem_from_json(value: object) -> PlacementProblem:
     )
 
 
-def _device(index: int, device: dict[str, Any]) -> ProblemDevice:
-    memory_bytes, slots = (
-        whole_number(device[name], lambda name=name: f"devices[{index}].{name}")  # type: ignore[misc]
-        for name in ("memory_bytes", "slots")
-    )
-    return ProblemDevice(
-        device["name"],
-        device["kind"],
-        memory_bytes,
-        slots,
-        **{entry: device[entry] for entry in _LOST_TO_TRANSFERS if entry in device},
-        is_asynchronous=device.get("asynchronous", False),
-    )
+def _check_all_entries(
+    items: Sequence[Any], where: str, required: Collection[str], optional: Collection[str]
+) -> None:
+    least, most = frozenset(required), frozenset((*required, *optional))
+    for index, item in enumerate(items):
+        if type(item) is not dict or (item.keys() != least and item.keys() != most):
+            check_entries(item, required, optional, f"{where}[{index}]")
 
 
 def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.ndarray:
     """Reads the seconds, float64 [num_operations, num_devices], null as infinity."""
-    rows = [operation["compute_secs"] for operation in operations]
+    rows = _lists(
+        [operation["compute_secs"] for operation in operations],
+        lambda row: f"operations[{row}].compute_secs",
+    )
     for row, secs in enumerate(rows):
-        if len(list_at(secs, f"operations[{row}].compute_secs")) != num_devices:
+        if len(secs) != num_devices:
             raise ProblemError(
                 f"operations[{row}].compute_secs ({shown(operations[row]['name'])}) has "
                 f"{len(secs)} numbers for {num_devices} devices"
@@ -282,12 +297,12 @@ def _fits_float(value: object) -> bool:
 def _column(items: Sequence[dict[str, Any]], where: str, name: str) -> np.ndarray:
     """Reads an entry of each item, int64 [len(items)]; 0 where it is left out."""
     values = [item.get(name, 0) for item in items]
-    return whole_numbers(values, lambda index: f"{where}[{index}].{name}")
+    return _wholes(values, lambda index: f"{where}[{index}].{name}")
 
 
-def _pairs(rows: Sequence[Any]) -> Sequence[Sequence[Any]]:
-    for index, row in enumerate(rows):
-        if len(list_at(row, f"control_edges[{index}]")) != 2:
+def _pairs(rows: Sequence[Any]) -> Sequence[list[Any]]:
+    for index, row in enumerate(_lists(rows, lambda index: f"control_edges[{index}]")):
+        if len(row) != 2:
             raise ProblemError(
                 f"control_edges[{index}] has {len(row)} entries: it must be the operation before "
                 "and the operation after"
@@ -305,4 +320,26 @@ def _whole_rows(rows: Sequence[Sequence[Any]], entry: Callable[[int], str]) -> n
             row += 1
         return f"{entry(row)}[{index}]"
 
-    return whole_numbers(list(itertools.chain.from_iterable(rows)), place)
+    return _wholes(list(itertools.chain.from_iterable(rows)), place)
+
+
+def _lists(rows: Sequence[Any], entry: Callable[[int], str]) -> Sequence[list[Any]]:
+    """Checks that each row is a list; `entry` names one."""
+    for index, row in enumerate(rows):
+        if type(row) is not list:
+            read_value(list[Any], row, entry(index))
+    return rows
+
+
+def _wholes(values: Sequence[Any], entry: Callable[[int], str]) -> np.ndarray:
+    """Reads whole numbers, int64; `entry` names one."""
+    if {int}.issuperset(map(type, values)):
+        with contextlib.suppress(OverflowError):
+            return np.array(values, np.int64)
+    wholes: list[int] = []
+    try:
+        for value in values:
+            wholes.append(read_value(int, value, ""))
+    except WrongEntryError as error:
+        raise error.within(entry(len(wholes))) from None
+    return np.array(wholes, np.int64)

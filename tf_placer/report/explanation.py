@@ -69,7 +69,7 @@ class Explanation:
         Raises:
             ValueError: the value is no explanation.
         """
-        return read_record(cls, value, "'explanation'")
+        return read_record(cls, value, "explanation")
 
 
 def corrected_costs(

@@ -14,8 +14,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graph_passes.json_records import read_record
-from graph_passes.json_text import shown
+from graph_passes.json_records import check_format, read_record
 from tf_placer.files import read_json, reading, write_json
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import HeaderFacts, check_header
@@ -161,11 +160,9 @@ class PlanDirectory:
             return None
         with reading(self.record, "the record of a search"):
             value = read_json(self.record)
-            version = value.get("format") if isinstance(value, dict) else None
-            if version != _FORMAT:
-                raise ValueError(f"'format' is {shown(version)}: it must be {_FORMAT}")
+            check_format(value, _FORMAT)
             record = read_record(PlanRecord, value)
-            read_record(HeaderFacts, record.header, "'header'")
+            read_record(HeaderFacts, record.header, "header")
             return record
 
 

@@ -37,7 +37,7 @@ def read_refusal(directory: RunDirectory) -> Refusal | None:
     """Reads why the step of a directory is not searched for again; None if it may be."""
     try:
         return read_record(Refusal, read_json(directory.path / REFUSAL))
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, ValueError):
         return None
 
 

@@ -17,7 +17,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from absl import logging
 
-from graph_passes.json_text import parse_json, shown
+from graph_passes.json_records import check_entries
+from graph_passes.json_text import parse_json
 from tf_placer.search.log_header import LogError, check_header
 
 __all__ = [
@@ -51,8 +52,8 @@ class LogKind(Generic[_Record]):
         latest_format: the format that is written; it and all earlier ones are read.
         to_json: turns a record into the JSON values of its line.
         from_json: turns them into a record again; takes them and the number of the record, from 0.
-            Raises KeyError, TypeError or ValueError where they are not one, LogError where they are
-            that of another number.
+            Raises ValueError where they are not one, LogError where they are that of another
+            number.
     """
 
     name: str
@@ -303,15 +304,12 @@ def _checked_header(kind: LogKind[_Record], value: Any) -> dict[str, Any]:
 
 
 def _record(kind: LogKind[_Record], value: Any, number: int) -> _Record:
-    if not isinstance(value, dict):
-        raise LogError(f"not {kind.record}: it is {shown(value)}, not an object")
     try:
+        check_entries(value, ())
         return kind.from_json(value, number)
     except LogError:
         raise
-    except KeyError as error:
-        raise LogError(f"not {kind.record}: no {error}") from error
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise LogError(f"not {kind.record}: {error}") from error
 
 

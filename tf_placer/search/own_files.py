@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from graph_passes.json_records import read_record
+from graph_passes.json_records import check_entries, read_record
 from graph_passes.json_text import parse_json
 from tf_placer.search.log_file import is_torn_header
 from tf_placer.search.log_header import HeaderFacts, LogError
@@ -79,10 +79,9 @@ def read_log_header(path: pathlib.Path) -> Mapping[str, Any] | None:
         if is_torn_header(line):
             return None
         raise
-    if not isinstance(header, dict) or not {"format", "placer", "seed"} <= header.keys():
-        raise ValueError("it has no header of a search")
+    check_entries(header, ("format", "placer", "seed"))
     read_record(HeaderFacts, header)
-    return header
+    return dict(header)
 
 
 def read_of_training(path: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_passes.json_text import number, shown, whole
+from graph_passes.json_records import read_value
 
 __all__ = ["Sample", "SampledSteps"]
 
@@ -41,14 +41,7 @@ class Sample:
         Raises:
             ValueError: the value is no sample.
         """
-        if not isinstance(value, list) or len(value) != 3:
-            raise ValueError(f"a sample is {shown(value)}: it must be a list of three")
-        index, elapsed_secs, step_secs = value
-        return cls(
-            whole(index, "the number of a sample"),
-            number(elapsed_secs, "the time of a sample"),
-            None if step_secs is None else number(step_secs, "the step of a sample"),
-        )
+        return cls(*read_value(tuple[int, float, float | None], value, "a sample"))
 
 
 class SampledSteps:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graph_passes.json_text import list_entry, number_entry, text_entry, whole, whole_entry
+from graph_passes.json_records import read_record
 from tf_placer.environments.environment import Measurement
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError
@@ -93,30 +93,9 @@ class Trial:
         """Reads what `to_json` wrote, by this version or an earlier one.
 
         Raises:
-            KeyError, TypeError, ValueError: the value is not a trial.
+            ValueError: the value is not a trial.
         """
-        assignment = None
-        if value["assignment"] is not None:
-            devices = list_entry(value, "assignment")
-            assignment = tuple(whole(device, "a device of 'assignment'") for device in devices)
-        return cls(
-            index=whole_entry(value, "index"),
-            placer=text_entry(value, "placer"),
-            batch=whole_entry(value, "batch"),
-            assignment=assignment,
-            measurement=Measurement.from_json(value),
-            repeats=None if value["repeats"] is None else whole_entry(value, "repeats"),
-            elapsed_secs=number_entry(value, "elapsed_secs"),
-            time=text_entry(value, "time"),
-            position=_optional_whole(value, "position"),
-            worker=None if value.get("worker") is None else text_entry(value, "worker"),
-            controller=_optional_whole(value, "controller"),
-            version=_optional_whole(value, "version"),
-        )
-
-
-def _optional_whole(value: Mapping[str, Any], name: str) -> int | None:
-    return None if value.get(name) is None else whole_entry(value, name)
+        return read_record(cls, {**value, "measurement": Measurement.from_json(value)})
 
 
 def _read_trial(value: Mapping[str, Any], number: int) -> Trial:

@@ -496,7 +496,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
         post = "--placer=post"
         refuses("'original' is for `optimize`", post, "--start=original")
         refuses("no.json: No such file", post, "--start=no.json")
-        refuses("empty.json.* has no list 'assignment'", post, f"--start={self.path('empty.json')}")
+        refuses(
+            'empty.json.* has no entry "assignment"', post, f"--start={self.path('empty.json')}"
+        )
         refuses("are the same; give one", post, "--start=expert", "--placer_option=start=expert")
         refuses("would replace", f"--log_dir={self.directory}", output="training.jsonl")
         refuses("problem.json", f"--log_dir={self.problem}")
@@ -584,17 +586,23 @@ class SimulateCommandTest(ProblemCommandsTestCase):
     def test_bad_assignments(self):
         for text, message in (
             ("hello", "assignment.json is not a JSON file"),
-            ("[0, 1, 1]", "assignment.json has no list 'assignment'"),
-            ("{}", "assignment.json has no list 'assignment'"),
-            ('{"assignment": null}', "assignment.json has no list 'assignment'"),
-            ('{"assignment": {"0": 1}}', "assignment.json has no list 'assignment'"),
+            ("[0, 1, 1]", "assignment.json is not a placement of a problem: it is a list"),
+            ("{}", 'assignment.json is not a placement of a problem: it has no entry "assignment"'),
+            ('{"assignment": null}', "assignment is null: it must be a list"),
+            ('{"assignment": {"0": 1}}', "assignment is an object: it must be a list"),
             ('{"assignment": [0, 1]}', "'assignment' has 2 entries, but .*problem.json has 3"),
             ('{"assignment": [0, 1, 1, 0]}', "'assignment' has 4 entries"),
             ('{"assignment": [0, 1, 2]}', r"assignment\[2\] is 2, but the devices .* 0 to 1"),
-            ('{"assignment": [0, -1, 1]}', r"assignment\[1\] is -1, but the devices"),
-            ('{"assignment": [0, 1, "gpu"]}', r"assignment\[2\] is .gpu., not a device index"),
-            ('{"assignment": [0, true, 1]}', r"assignment\[1\] is true, not a device index"),
-            ('{"assignment": [0.5, 1, 1]}', r"assignment\[0\] is 0.5, not a device index"),
+            (
+                '{"assignment": [0, -1, 1]}',
+                r"assignment\[1\] is -1: it must be a whole number from 0",
+            ),
+            (
+                '{"assignment": [0, 1, "gpu"]}',
+                r"assignment\[2\] is .gpu.: it must be a whole number",
+            ),
+            ('{"assignment": [0, true, 1]}', r"assignment\[1\] is true: it must be a whole number"),
+            ('{"assignment": [0.5, 1, 1]}', r"assignment\[0\] is 0.5: it must be a whole number"),
         ):
             self.write("assignment.json", text)
             self.refuses(message)

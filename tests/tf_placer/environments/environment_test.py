@@ -90,8 +90,8 @@ class MeasurementTest(absltest.TestCase):
 
     def test_other_json_is_refused(self):
         value = Measurement((0.25,)).to_json()
-        with self.assertRaises(KeyError):
-            Measurement.from_json({"step_secs": [1.0]})
+        with self.assertRaises(ValueError):
+            Measurement.from_json({"setup_secs": 1.0})
         with self.assertRaises(ValueError):
             Measurement.from_json({**value, "failure": {"kind": "timeout", "message": ""}})
         with self.assertRaises(ValueError):

@@ -36,6 +36,7 @@ class SecondTryTest(absltest.TestCase):
         self.assertEqual(self.tried(_DIED, _DIED), _AGAIN)
         died = Measurement(failure=_DIED, setup_secs=2.0)
         self.assertEqual(self.tried(died, died), Measurement(failure=_AGAIN, setup_secs=2.0))
+        self.assertEqual(self.tried(("label", _DIED), ("label", _DIED)), ("label", _AGAIN))
 
 
 if __name__ == "__main__":

@@ -112,12 +112,12 @@ class RunDirectoryTest(absltest.TestCase):
         directory.write_result(run_result(Outcome.NOT_FASTER))
         written = json.loads(directory.result.read_text())
         for changes, wrong in (
-            ({"outcome": "fast"}, "'outcome' is \"fast\": it must be "),
+            ({"outcome": "fast"}, 'outcome is "fast": it must be '),
             ({"outcome": "faster"}, "'outcome' and 'winner' do not agree"),
             ({"outcome": "faster", "winner": "x"}, "'winner' is \"x\", which was not confirmed"),
-            ({"num_trials": -1}, "'num_trials' is -1: it must be a whole number"),
-            ({"finalists": [1]}, "'finalists' is a list: it must be an object"),
-            ({"confirmation": 7}, "'confirmation' is 7: it must be an object"),
+            ({"num_trials": -1}, "num_trials is -1: it must be a whole number"),
+            ({"finalists": [1]}, "finalists is a list: it must be an object"),
+            ({"confirmation": 7}, "confirmation is 7: it must be an object"),
         ):
             directory.result.write_text(json.dumps({**written, **changes}))
             with self.assertRaises(ValueError) as raised:
@@ -127,7 +127,7 @@ class RunDirectoryTest(absltest.TestCase):
             )
         del written["winner"]
         for text, wrong in (
-            (json.dumps(written), "is not the result of a search: it has no entry 'winner'"),
+            (json.dumps(written), 'is not the result of a search: it has no entry "winner"'),
             ("[" * 100_000, "is not a JSON file: it is nested too deeply"),
             ("7", "is not the result of a search: it is 7: it must be an object"),
         ):
@@ -141,9 +141,9 @@ class RunDirectoryTest(absltest.TestCase):
         path = directory.path / "request.json"
         value = json.loads(path.read_text())
         for changes, wrong in (
-            ({"seed": "x"}, "'seed' is \"x\": it must be a whole number from 0 on"),
-            ({"machine": None}, "a machine is null: it must be an object"),
-            ({"fetches": "loss"}, "'fetches' is \"loss\": it must be a list"),
+            ({"seed": "x"}, 'seed is "x": it must be a whole number from 0 on'),
+            ({"machine": None}, "machine is null: it must be an object"),
+            ({"fetches": "loss"}, 'fetches is "loss": it must be a list'),
         ):
             path.write_text(json.dumps({**value, **changes}))
             for read in (directory.read_request, directory.read_machine, directory.read_command):

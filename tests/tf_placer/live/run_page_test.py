@@ -183,13 +183,13 @@ class RunViewTest(absltest.TestCase):
         record = json.loads((run / "search.json").read_text())
         record["header"]["versions"] = [1]
         (run / "search.json").write_text(json.dumps(record))
-        with self.assertRaisesRegex(ValueError, "search.json is not .*: 'versions' is a list: it"):
+        with self.assertRaisesRegex(ValueError, "search.json is not .*: versions is a list: it"):
             read_run_view(run)
         run = live_run(self.directory)
         header, *trials = (run / "trials.jsonl").read_text().splitlines()
         damaged = json.dumps({**json.loads(header), "machine": {"spec": "x"}})
         (run / "trials.jsonl").write_text("\n".join([damaged, *trials]) + "\n")
-        with self.assertRaisesRegex(ValueError, "trials.jsonl is not .*no entry 'devices'"):
+        with self.assertRaisesRegex(ValueError, 'trials.jsonl is not .*no entry "devices"'):
             read_run_view(run)
 
     def test_names_are_text_whatever_is_in_them(self):

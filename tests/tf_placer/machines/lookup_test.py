@@ -92,7 +92,9 @@ class DescribedMachineTest(absltest.TestCase):
 
     def test_a_path_is_that_of_a_machine_file(self):
         path = self.create_tempfile("box.json", "{}").full_path
-        with self.assertRaisesRegex(MachineError, f"machine file {path}: format is missing"):
+        with self.assertRaisesRegex(
+            MachineError, f'machine file {path}: the machine has no entry "format"'
+        ):
             find_machine(path)
 
 

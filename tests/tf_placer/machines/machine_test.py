@@ -64,9 +64,9 @@ class MachineJsonTest(absltest.TestCase):
 
     def test_other_values_are_not_machines(self):
         value = _LOCAL.to_json()
-        with self.assertRaisesRegex(ValueError, "no entry 'devices'"):
+        with self.assertRaisesRegex(ValueError, 'no entry "devices"'):
             Machine.from_json({k: v for k, v in value.items() if k != "devices"})
-        with self.assertRaisesRegex(ValueError, '\'kind\' is "cloud": it must be "attached", '):
+        with self.assertRaisesRegex(ValueError, 'kind is "cloud": it must be "attached", '):
             Machine.from_json({**value, "kind": "cloud"})
 
 

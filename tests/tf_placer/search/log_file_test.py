@@ -11,6 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
+from graph_passes.json_records import check_entries
 from tf_placer.search import log_file
 from tf_placer.search.log_file import LogFile, LogKind, LogLockedError, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError
@@ -22,8 +23,9 @@ RECORDS = [{"text": "“one”\n"}, {"text": "two", "secs": 0.30000000000000004}
 def read_record(value, number):
     if value.get("number", number) != number:
         raise LogError(f"number {value['number']} where {number} should be")
+    check_entries(value, ("text",))
     if not isinstance(value["text"], str):
-        raise TypeError("the text is none")
+        raise ValueError("the text is none")
     return value
 
 
@@ -279,7 +281,7 @@ class DamagedFileTest(LogFileTestCase):
         (b"\x08\x01", ":1: not a line of a book of notes"),
         (b'{"format": 3}\n', ":1: written by a later version .*: log format 3, .* up to 2"),
         (b'{"format": 1}\nhello\n{}\n', ":2: not a line of a book of notes"),
-        (b'{"format": 1}\n{}\n', ":2: not a note: no 'text'"),
+        (b'{"format": 1}\n{}\n', ':2: not a note: it has no entry "text"'),
         (b'{"format": 1}\n{"text": null}\n', ":2: not a note: the text is none"),
         (b'{"format": 1}\n{"text": "", "number": 4}\n', ":2: number 4 where 0 should be"),
     )

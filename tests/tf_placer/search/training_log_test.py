@@ -87,7 +87,8 @@ class TrainingLogTest(absltest.TestCase):
 
     def test_a_line_that_is_no_update_is_an_error_that_says_why(self):
         self.put(b'{"format": 1}\n{"update": 0}\n')
-        with self.assertRaisesRegex(LogError, ":2: not an update of a placer: no 'kind'"):
+        wrong = ':2: not an update of a placer: it has no entry "samples"'
+        with self.assertRaisesRegex(LogError, wrong):
             read_training_log(self.directory)
 
     def test_an_update_out_of_order_is_an_error(self):

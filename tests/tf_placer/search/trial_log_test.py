@@ -138,13 +138,13 @@ class TrialLogTest(parameterized.TestCase):
         self.assertEqual(list(read_log(self.path)[1]), TRIALS)
 
     @parameterized.parameters(
-        ({"assignment": "delete"}, "no 'assignment'"),
+        ({"assignment": "delete"}, 'no entry "assignment"'),
         ({"failure": {"kind": "bored", "message": ""}, "step_secs": None}, "bored"),
         ({"step_secs": None}, "either step times or a failure"),
-        ({"step_secs": "soon"}, "step_secs. is .soon.: it must be a list"),
+        ({"step_secs": "soon"}, "step_secs is .soon.: it must be a list"),
         ({"index": 7}, "trial 7 where 1 should be"),
         ({"repeats": 1}, "repeats trial 1"),
-        ({"assignment": 5}, "assignment. is 5: it must be a list"),
+        ({"assignment": 5}, "assignment is 5: it must be a list"),
     )
     def test_a_line_that_is_not_a_trial_is_an_error_that_says_why(self, changes, message):
         lines = self.write_log().splitlines()
