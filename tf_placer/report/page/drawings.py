@@ -15,7 +15,7 @@ from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars
 __all__ = ["comparison_svg", "copy_svg", "device_svg"]
 
 # Narrow enough for its texts to be read on a phone.
-_WIDTH_INCHES = 4.8
+_WIDTH_INCHES = 4.2
 
 
 def comparison_svg(compared: Sequence[Compared]) -> str:
@@ -32,6 +32,7 @@ def comparison_svg(compared: Sequence[Compared]) -> str:
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel("times as fast as the original", fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
+        axes.grid(axis="x", alpha=0.25)
 
     return _chart_svg(0.7 + 0.25 * len(rows), draw) if rows else ""
 

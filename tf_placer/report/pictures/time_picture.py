@@ -99,14 +99,16 @@ def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationK
             lower += values
         copying = [1e3 * device.copy_secs for device in view.report.devices]
         [copies] = axes.plot(
-            x, copying, "D", color="black", markeredgecolor="white", markersize=5, label="copying"
-        )
+            x, copying, "D", color="black", markeredgecolor="white", markersize=5, clip_on=False,
+            zorder=3, label="copying",
+        )  # fmt: skip
         label = f"{'hatched' if number else 'plain'}: {picture_text(label)}"
         handles.append(Patch(facecolor="none", edgecolor=GREY, hatch=hatch, label=label))
     _put_legend(axes, [*handles, copies])
     labels = device_labels([device.name for device in first.trace.problem.devices])
     _name_bars(axes, [labels[device.name] for device in first.trace.problem.devices])
-    axes.set_ylabel("ms of the step")
+    axes.set_ylim(0, 1.05e3 * max(view.trace.step_secs for view in steps.values()) or 1.0)
+    axes.set_ylabel("ms of the step", fontsize=8)
 
 
 def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
@@ -122,7 +124,8 @@ def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
             hatch="///" if number else "", edgecolor="white", linewidth=0.3,
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.4g", fontsize=7)
-    axes.set_ylabel("ms of transfers")
+    axes.margins(y=0.1)
+    axes.set_ylabel("ms of transfers", fontsize=8)
     _name_bars(axes, names)
     if names:
         _put_legend(axes, None)
@@ -137,6 +140,7 @@ def _name_bars(axes: Any, names: list[str]) -> None:
         range(len(names)), [picture_text(name) for name in names], fontsize=8,
         rotation=30 if slanted else 0, ha="right" if slanted else "center",
     )  # fmt: skip
+    axes.tick_params(axis="y", labelsize=8)
 
 
 def _put_legend(axes: Any, handles: Any) -> None:
