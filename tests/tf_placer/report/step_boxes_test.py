@@ -17,18 +17,12 @@ class StepBoxesTest(absltest.TestCase):
         # Two slots: op0 and op1 run together, op2 follows the shorter one.
         problem = make_problem([[3.0, 9.0], [1.0, 9.0], [1.0, 9.0], [9.0, 5.0]], slots=[2, 1])
         boxes = step_boxes(make_trace(problem, [0, 0, 0, 1]))
-        of = {
-            operation: tuple(np.round(edges, 3).tolist())
-            for operation, *edges in zip(
-                boxes.operations.tolist(),
-                *(boxes.left, boxes.right, boxes.top, boxes.bottom),
-                strict=True,
-            )
-        }
-        self.assertEqual(of[0], (0.0, 3000.0, 0.05, 0.5))
-        self.assertEqual(of[1], (0.0, 1000.0, 0.5, 0.95))
-        self.assertEqual(of[2], (1000.0, 2000.0, 0.5, 0.95))
-        self.assertEqual(of[3], (0.0, 5000.0, 1.05, 1.95))
+        edges = np.stack([boxes.left, boxes.right, boxes.top, boxes.bottom], axis=1)
+        of = dict(zip(boxes.operations.tolist(), edges, strict=True))
+        np.testing.assert_allclose(of[0], (0.0, 3000.0, 0.05, 0.5), rtol=1e-6)
+        np.testing.assert_allclose(of[1], (0.0, 1000.0, 0.5, 0.95), rtol=1e-6)
+        np.testing.assert_allclose(of[2], (1000.0, 2000.0, 0.5, 0.95), rtol=1e-6)
+        np.testing.assert_allclose(of[3], (0.0, 5000.0, 1.05, 1.95), rtol=1e-6)
 
     def test_no_box_covers_another(self):
         for trace in random_traces(seed=0, count=20):

@@ -32,7 +32,7 @@ def _figure(height: int, **settings: Any) -> Any:
     chart = figure(
         height=height,
         sizing_mode="stretch_width",
-        toolbar_location="above" if settings.get("tools") else None,
+        toolbar_location="above",
         output_backend="canvas",
         **settings,
     )

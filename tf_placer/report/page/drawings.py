@@ -34,7 +34,7 @@ def comparison_svg(compared: Sequence[Compared]) -> str:
         axes.tick_params(axis="x", labelsize=8)
         axes.grid(axis="x", alpha=0.25)
 
-    return _chart_svg(0.7 + 0.25 * len(rows), draw) if rows else ""
+    return _chart_svg(0.7 + 0.2 * len(rows), draw) if rows else ""
 
 
 def device_svg(steps: Sequence[StepView], kinds: OperationKinds) -> str:

@@ -145,10 +145,9 @@ def _charts(view: RunView, kinds: OperationKinds | None) -> dict[str, Any]:
 
 def _drawings(view: RunView, kinds: OperationKinds | None) -> dict[str, str]:
     """Draws the charts that need no script, by the names of their places."""
-    has_steps = kinds is not None and bool(view.steps)
     return {
         "comparison": comparison_svg(view.compared),
-        "devices": device_svg(view.steps, kinds) if has_steps else "",
+        "devices": device_svg(view.steps, kinds) if kinds is not None and view.steps else "",
         "copies": copy_svg(view.steps),
     }
 

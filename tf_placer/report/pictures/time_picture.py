@@ -146,6 +146,6 @@ def _name_bars(axes: Any, names: list[str]) -> None:
 def _put_legend(axes: Any, handles: Any) -> None:
     """Puts the legend above the axes, where it covers nothing."""
     axes.legend(
-        handles=handles, fontsize=7, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0),
+        handles=handles, fontsize=7, ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0),
         frameon=False,
     )  # fmt: skip
