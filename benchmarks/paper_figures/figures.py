@@ -35,7 +35,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colours import DEVICE_COLOURS
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 from tf_placer.report.page.run_view import StepView, view_step
-from tf_placer.report.pictures.placement_picture import write_placement_picture
+from tf_placer.report.pictures.placement_picture import placement_bytes
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars, draw_gantt
 from tf_placer.text.units import format_step
 
@@ -114,7 +114,7 @@ def main() -> None:
     for name, model in (("colocrl_4", nmt), ("colocrl_5", inception)):
         path = out_dir / f"{name}.png"
         devices = [(label, view.trace.operation_devices) for label, view in model.steps.items()]
-        write_placement_picture(path, model.problem, model.kinds, devices)
+        write_bytes(path, placement_bytes(model.problem, model.kinds, devices))
         print(path)
     _draw_bars(out_dir / "colocrl_8.png", nmt)
     _draw_bars(out_dir / "colocrl_9.png", inception)
@@ -204,9 +204,8 @@ def _draw_training(
 def _draw_bars(path: pathlib.Path, model: _Model) -> None:
     def draw(figure: Any) -> None:
         panels = figure.subplots(1, 2)
-        traces = {label: view.trace for label, view in model.steps.items()}
-        draw_device_bars(panels[0], traces, model.kinds)
-        draw_copies(panels[1], traces)
+        draw_device_bars(panels[0], model.steps, model.kinds)
+        draw_copies(panels[1], model.steps)
         figure.suptitle(f"{model.title}, simulated", fontsize=10)
 
     _write(path, (11, 4), draw)

@@ -12,10 +12,11 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
-__all__ = ["auto_table", "bound_by", "explanation_table"]
+__all__ = ["auto_table", "bound_by", "change_rows", "explanation_table", "limit_rows"]
 
 _KINDS = ("compute", "link", "memory")
 _OF = {"memory": "it"}
+_CHANGE_HEADERS = ("what if", "simulated step", "speedup", "lower bound")
 # From what shares on something bounds the step.
 _AT_BOUND, _BUSY, _FULL = 0.97, 0.9, 0.9
 # What the parts of the lower bound say.
@@ -50,7 +51,7 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
     if limits is not None:
         parts.append(_limits_table(limits, "found"))
     if changes:
-        parts.append(_changes_table(changes, best_secs))
+        parts.append(table(_CHANGE_HEADERS, change_rows(changes, best_secs), "lrrr"))
     return "\n\n".join(parts)
 
 
@@ -76,7 +77,8 @@ def explanation_table(explanation: Explanation) -> str:
         _limits_table(limits, explanation.label),
     ]
     if explanation.changes:
-        parts.append(_changes_table(explanation.changes, limits.step_secs))
+        rows_of_changes = change_rows(explanation.changes, limits.step_secs)
+        parts.append(table(_CHANGE_HEADERS, rows_of_changes, "lrrr"))
     return "\n\n".join(parts)
 
 
@@ -92,17 +94,34 @@ def _where(limits: Limits) -> Callable[[Limit], str]:
     return lambda limit: " -> ".join(labels.get(part, part) for part in limit.where.split(" -> "))
 
 
-def _limits_table(limits: Limits, label: str) -> str:
-    """Says what bounds a placement: a sentence, and how near each limit is."""
+def limit_rows(limits: Limits) -> list[tuple[str, str, str]]:
+    """Makes a row for each limit: its kind, where it is, and how much of it is used."""
     where = _where(limits)
-    rows = [
-        [limit.kind, where(limit), f"{limit.share:.0%} of {_OF.get(limit.kind, 'the step')}"]
+    return [
+        (limit.kind, where(limit), f"{limit.share:.0%} of {_OF.get(limit.kind, 'the step')}")
         for limit in limits.limits
     ]
+
+
+def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, str, str, str]]:
+    """Makes a row for each other machine: its step, how many times as fast, its lower bound."""
+    return [
+        (
+            change.change,
+            format_step(change.step_secs),
+            _ratio(now_secs, change.step_secs),
+            format_step(change.lower_bound_secs),
+        )
+        for change in changes
+    ]
+
+
+def _limits_table(limits: Limits, label: str) -> str:
+    """Says what bounds a placement: a sentence, and how near each limit is."""
     by = f" ({_BOUNDS[limits.bound]})" if limits.bound in _BOUNDS else ""
     return (
         f"lower bound {format_step(limits.lower_bound_secs)}{by}; {label} is bound by "
-        f"{bound_by(limits)}\n{table(['limit', 'where', 'used'], rows, 'llr')}"
+        f"{bound_by(limits)}\n{table(['limit', 'where', 'used'], limit_rows(limits), 'llr')}"
     )
 
 
@@ -138,19 +157,6 @@ def _verdict(
 
 def _used(limit: Limit) -> float:
     return limit.share
-
-
-def _changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
-    rows = [
-        [
-            change.change,
-            format_step(change.step_secs),
-            _ratio(now_secs, change.step_secs),
-            format_step(change.lower_bound_secs),
-        ]
-        for change in changes
-    ]
-    return table(["what if", "simulated step", "speedup", "lower bound"], rows, "lrrr")
 
 
 def _ratio(secs: float, by_secs: float) -> str:

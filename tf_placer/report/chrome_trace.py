@@ -9,6 +9,7 @@ import numpy as np
 
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import operation_kinds
+from tf_placer.report.step_boxes import find_lanes
 from tf_placer.simulation.critical_path import critical_jobs
 from tf_placer.simulation.memory_profile import holdings, memory_levels
 from tf_placer.simulation.simulator import StepTrace
@@ -93,23 +94,15 @@ class _Process:
         trace = self._trace
         here = np.flatnonzero((trace.operation_devices == device) & _takes_time(trace))
         here = here[np.lexsort((trace.end_secs[here], trace.start_secs[here]))]
-        lane_ends: list[float] = []
-        lane_of: dict[int, int] = {}
-        for operation in here.tolist():
-            start, end = float(trace.start_secs[operation]), float(trace.end_secs[operation])
-            lane = next((lane for lane, until in enumerate(lane_ends) if until <= start), None)
-            if lane is None:
-                lane = len(lane_ends)
-                lane_ends.append(end)
-            lane_ends[lane] = end
-            lane_of[operation] = lane
+        lanes = find_lanes(trace, here).tolist()
+        num_lanes = max(lanes, default=-1) + 1
         tids = []
-        for lane in range(len(lane_ends)):
-            slot = f" slot {lane}" if len(lane_ends) > 1 else ""
+        for lane in range(num_lanes):
+            slot = f" slot {lane}" if num_lanes > 1 else ""
             tid, named = self._thread(f"{self._labels[device]}{slot}")
             tids.append(tid)
             yield from named
-        for operation, lane in lane_of.items():
+        for operation, lane in zip(here.tolist(), lanes, strict=True):
             waited_secs = float(trace.start_secs[operation] - trace.ready_secs[operation])
             span = self._span(
                 operation,

@@ -9,6 +9,7 @@ from tf_placer.problem.placement_problem import ProblemDevice
 
 __all__ = [
     "DEVICE_COLOURS",
+    "GREY",
     "KIND_COLOURS",
     "TRANSPARENT",
     "device_colours",
@@ -21,6 +22,8 @@ DEVICE_COLOURS = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"),
     *("#332288", "#882255", "#999933", "#44aa99", "#aa4499"),
 )
+#: For lines, and for boxes that have no color of their own.
+GREY = "#8a8a8a"
 #: For kinds of operations, by `operation_kinds`.
 KIND_COLOURS = {
     "convolution": "#0072b2",
@@ -61,10 +64,12 @@ def _numbers(devices: Sequence[ProblemDevice]) -> list[int | None]:
 
 
 def layer_colours(count: int) -> list[str]:
-    """Makes colours of layers, from dark to light."""
+    """Makes colors of layers: few get colors that differ, many a gradient from dark to light."""
+    if count <= len(DEVICE_COLOURS):
+        return list(DEVICE_COLOURS[:count])
     colours = []
     for layer in range(count):
-        share = 2.0 * layer / max(1, count - 1)
+        share = 2.0 * layer / (count - 1)
         first, last = (_FIRST, _MIDDLE) if share <= 1 else (_MIDDLE, _LAST)
         within = share if share <= 1 else share - 1
         mixed = (round(a + (b - a) * within) for a, b in zip(first, last, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import itertools
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,6 +16,8 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.report.colours import DEVICE_COLOURS, TRANSPARENT, device_colours, device_marks
 from tf_placer.report.operation_kinds import operation_kinds
+from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
+from tf_placer.report.page.run_view import Compared, view_step
 from tf_placer.report.pictures.drawing import picture_text, shares_of
 from tf_placer.report.pictures.part_graph import part_graph
 from tf_placer.report.pictures.placement_picture import placement_bytes
@@ -150,6 +153,20 @@ class TextTest(absltest.TestCase):
         self.assertIn(r"<!-- $\t{$\x1b -->", svg.decode())
         self.assertIn(r"<!-- 0: $\bad{$ (K$80$\x07) -->", svg.decode())
         self.assertStartsWith(placement_bytes(self.problem, kinds, [("", placement)]), b"\x89PNG")
+
+    def test_charts_of_a_page_show_names_as_they_are_in_the_color_of_its_text(self):
+        kinds = operation_kinds(self.problem)
+        step = view_step("$\\t{$\x1b", self.problem, np.arange(len(self.names)) % 2)
+        compared = [Compared(step.label, 1.0, speedup=1.2, interval=(1.1, 1.3), is_found=True)]
+        charts = [comparison_svg(compared), device_svg([step], kinds)]
+        for svg in charts:
+            ElementTree.fromstring(svg)
+            self.assertIn("currentColor", svg)
+            self.assertIn(r"$\t{$\x1b", svg)
+        for reference in re.findall(r'(?:href="|url\()#([^")]+)', "".join(charts)):
+            self.assertIn(f'id="{reference}"', "".join(charts))
+        self.assertEqual(copy_svg([step]), "")
+        self.assertEqual(comparison_svg([Compared("failed", None)]), "")
 
     def test_pictures_of_a_step_show_names_as_they_are(self):
         simulator = SimulatedEnvironment(self.problem, threads=1).simulator

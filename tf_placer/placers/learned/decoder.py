@@ -91,6 +91,11 @@ def decode(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Takes all steps of the decoder, for inputs that are known; differentiable.
 
+    With TensorFlow's own gradient, which XLA cannot compile either (see `lstm`), an update of a
+    policy takes 3.2 times as long for 256 groups, 512 units and 10 placements, in processor time,
+    and 3 GiB more memory for the hidden layer of the attention at every step. Where nothing is
+    compiled, it takes 1.5 times as long.
+
     Args:
         attention: before or after the cell.
         weights: of the decoder.

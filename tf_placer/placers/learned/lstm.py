@@ -1,8 +1,10 @@
-"""Long short-term memory, with a gradient that suits long sequences.
+"""Long short-term memory, with a gradient of its own.
 
-TensorFlow's gradient of a loop adds to the gradient of every weight at every step. Here the loop
-back only computes what each step contributes; the weights get theirs from one product over all
-steps, which takes a fraction of the time.
+XLA cannot compile a loop apart from TensorFlow's gradient of it ("TensorList crossing the XLA/TF
+boundary"). So with that gradient an update of a sequence-to-sequence policy takes 2.3 times as long
+for 256 groups, 512 units and 10 placements, in processor time. Of that, XLA is 2.1. The rest is
+that TensorFlow adds to the gradient of every weight at every step: here the loop back only computes
+what each step contributes, and the weights get theirs from one product over all steps.
 
 References:
     Hochreiter, Schmidhuber, Long Short-Term Memory, Neural Computation 1997; with the forget gate

@@ -112,7 +112,7 @@ const tfPlacer = (() => {
     for (const root of Bokeh.documents.flatMap((d) => d.roots()))
       for (const model of root.references()) {
         if (/Axis$/.test(model.type)) Object.assign(model, { axis_label_text_color: soft, major_label_text_color: soft, axis_line_color: soft,
-          major_tick_line_color: soft, minor_tick_line_color: null, ...(model.type === "CategoricalAxis" ? { group_text_color: soft, subgroup_text_color: soft } : {}) });
+          major_tick_line_color: soft, minor_tick_line_color: null });
         if (model.type === "Grid") model.grid_line_color = soft;
         if (model.type === "Legend") Object.assign(model, { label_text_color: soft });
       }

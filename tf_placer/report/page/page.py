@@ -12,23 +12,17 @@ from typing import Any
 
 from graph_passes.messages import plain_text
 from tf_placer.files import write_text
-from tf_placer.report.auto_table import bound_by
-from tf_placer.report.colours import DEVICE_COLOURS, KIND_COLOURS, device_colours, layer_colours
-from tf_placer.report.device_labels import device_labels
+from tf_placer.report.auto_table import bound_by, change_rows, limit_rows
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
+from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_view import RunView
-from tf_placer.report.page.tables import (
-    change_rows,
-    compared_rows,
-    device_rows,
-    limit_rows,
-    operation_columns,
-)
+from tf_placer.report.page.tables import compared_rows, device_rows, operation_columns
 from tf_placer.report.pictures.placement_picture import (
     picture_note,
     placement_drawing,
     placement_svg,
 )
+from tf_placer.report.step_boxes import color_legends
 from tf_placer.text.units import format_step
 
 __all__ = ["require_page_libraries", "write_page"]
@@ -36,7 +30,7 @@ __all__ = ["require_page_libraries", "write_page"]
 _HERE = pathlib.Path(__file__).parent
 _LIBRARIES = ("bokeh", "jinja2", "matplotlib")
 # Of more layers than this a legend is no help.
-_MOST_LEGENDS = 40
+_MOST_LAYERS = 40
 
 
 def require_page_libraries() -> None:
@@ -91,21 +85,28 @@ def _render(view: RunView) -> str:
         rest=rest and f"{rest}.",
         sections=_sections(view, charts, has_pictures=bool(pictures)),
         charts=charts,
+        drawings=_drawings(view, kinds),
         compared=compared,
         found_rows=[row for row in compared[2:] if row["is_found"]],
         has_predicted=any(row["predicted"] for row in compared),
         pictures=pictures,
         picture_note=note,
         step_texts=[format_step(step.trace.step_secs) for step in view.steps],
-        devices=[device_rows(step) for step in view.steps],
+        devices=[] if kinds is None else [device_rows(step, kinds) for step in view.steps],
         search_note=_search_note(view),
         failures=[point for point in view.points if point.failure],
         bound="" if view.limits is None else bound_by(view.limits),
         lower_bound="" if view.limits is None else format_step(view.limits.lower_bound_secs),
-        limits=[] if view.limits is None else limit_rows(view.limits),
+        limits=[]
+        if view.limits is None
+        else list(zip(view.limits.limits, limit_rows(view.limits), strict=True)),
         changes=change_rows(view.changes, view.limits.step_secs if view.limits else 0.0),
         operations=_json(None if kinds is None else operation_columns(view, kinds)),
-        legends=_json({} if kinds is None else _legends(view, kinds)),
+        legends=_json(
+            {}
+            if view.problem is None or kinds is None
+            else color_legends(view.problem, kinds, _MOST_LAYERS)
+        ),
         chart_json=_embedded(charts),
         bokeh_js=_bokeh_script(),
         css=(_HERE / "page.css").read_text(),
@@ -123,20 +124,11 @@ def _plain(value: Any) -> Any:
 
 def _charts(view: RunView, kinds: OperationKinds | None) -> dict[str, Any]:
     """Makes the charts by the names of their places; None where there is nothing to draw."""
-    from tf_placer.report.page.charts import (
-        comparison_chart,
-        copy_chart,
-        device_chart,
-        memory_chart,
-        search_chart,
-        time_line,
-    )
+    from tf_placer.report.page.charts import memory_chart, search_chart, time_line
 
     charts: dict[str, Any] = {
-        "comparison": comparison_chart(view.compared),
         "search_time": search_chart(view, by_time=True),
         "search_number": search_chart(view, by_time=False),
-        "copies": None,
     }
     if kinds is None or not view.steps:
         return charts
@@ -148,9 +140,16 @@ def _charts(view: RunView, kinds: OperationKinds | None) -> dict[str, Any]:
         charts[f"time_{number}"] = line
     for number, step in enumerate(view.steps):
         charts[f"memory_{number}"] = memory_chart(step, end_secs, x_range)
-    charts["devices"] = device_chart(view.steps, kinds)
-    charts["copies"] = copy_chart(view.steps)
     return charts
+
+
+def _drawings(view: RunView, kinds: OperationKinds | None) -> dict[str, str]:
+    """Draws the charts that need no script, by the names of their places."""
+    return {
+        "comparison": comparison_svg(view.compared),
+        "devices": device_svg(view.steps, kinds) if kinds is not None and view.steps else "",
+        "copies": copy_svg(view.steps),
+    }
 
 
 def _embedded(charts: dict[str, Any]) -> str:
@@ -218,32 +217,6 @@ def _search_note(view: RunView) -> str:
         return "The placer shows only the best so far."
     shown = f"{len(view.points):,} {noun}, {failed:,} of them failed."
     return f"{shown} Click a name in the legend to hide it."
-
-
-def _legends(view: RunView, kinds: OperationKinds) -> dict[str, list[tuple[str, str]]]:
-    """Collects names and colours, by what the time line can be coloured by."""
-    assert view.problem is not None
-    used = set(kinds.kinds)
-    of_kinds: dict[str, list[str]] = {}
-    for kind, colour in KIND_COLOURS.items():
-        if kind in used:
-            of_kinds.setdefault(colour, []).append(kind)
-    layers = list(zip(kinds.layer_names, layer_colours(len(kinds.layer_names)), strict=True))
-    if len(layers) > _MOST_LEGENDS:
-        layers = [layers[0], layers[len(layers) // 2], layers[-1]]
-    labels = device_labels([device.name for device in view.problem.devices])
-    devices = [
-        (labels[device.name], colour if colour.startswith("#") else "#8a8a8a")
-        for device, colour in zip(
-            view.problem.devices, device_colours(view.problem.devices), strict=True
-        )
-    ]
-    return {
-        "kind": [(" or ".join(names), colour) for colour, names in of_kinds.items()],
-        "layer": layers,
-        "device": devices,
-        "direction": [("forward", DEVICE_COLOURS[0]), ("backward and update", DEVICE_COLOURS[1])],
-    }
 
 
 def _json(value: Any) -> str:

@@ -9,13 +9,12 @@ import numpy as np
 
 from graph_passes.messages import plain_text
 from tf_placer.report.device_labels import device_labels
-from tf_placer.report.limits import Limits
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Compared, RunView, StepView
-from tf_placer.report.what_if import WhatIf
+from tf_placer.report.step_shares import device_shares
 from tf_placer.text.units import format_bytes, format_step
 
-__all__ = ["change_rows", "compared_rows", "device_rows", "limit_rows", "operation_columns"]
+__all__ = ["compared_rows", "device_rows", "operation_columns"]
 
 
 def compared_rows(compared: Sequence[Compared], bound_secs: float | None) -> list[dict[str, Any]]:
@@ -42,35 +41,9 @@ def compared_rows(compared: Sequence[Compared], bound_secs: float | None) -> lis
     return rows
 
 
-def limit_rows(limits: Limits) -> list[tuple[str, str, float, str]]:
-    """Makes the rows of what a step can be short of: kind, where, share, and what it is of."""
-    labels = device_labels([each.where for each in limits.limits if each.kind == "compute"])
-    return [
-        (
-            each.kind,
-            " → ".join(labels.get(part, part) for part in each.where.split(" -> ")),
-            each.share,
-            f"{each.share:.0%} of {'it' if each.kind == 'memory' else 'the step'}",
-        )
-        for each in limits.limits
-    ]
-
-
-def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, str, str, str]]:
-    """Makes the rows of what other machines would bring."""
-    return [
-        (
-            each.change,
-            format_step(each.step_secs),
-            f"{now_secs / each.step_secs:.2f}x" if each.step_secs > 0 else "",
-            format_step(each.lower_bound_secs),
-        )
-        for each in changes
-    ]
-
-
-def device_rows(view: StepView) -> list[tuple[str, ...]]:
+def device_rows(view: StepView, kinds: OperationKinds) -> list[tuple[str, ...]]:
     """Makes the rows of the devices of a step."""
+    shares = device_shares(view.trace, kinds)
     labels = device_labels([device.name for device in view.report.devices])
     step_secs = max(view.report.step_secs, 1e-300)
     return [
@@ -78,11 +51,12 @@ def device_rows(view: StepView) -> list[tuple[str, ...]]:
             labels[device.name],
             f"{device.operations:,}",
             f"{device.busy_secs / step_secs:.0%}",
+            *(format_step(secs[number]) for secs in shares.values()),
             format_step(device.copy_secs),
             format_bytes(device.peak_bytes),
             format_bytes(device.memory_bytes),
         )
-        for device in view.report.devices
+        for number, device in enumerate(view.report.devices)
     ]
 
 

@@ -6,18 +6,18 @@ import io
 import math
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tf_placer.files import check_output, write_bytes
+from tf_placer.files import check_output
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.colours import device_colours, device_marks
+from tf_placer.report.colours import GREY, device_colours, device_marks
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.pictures.drawing import Drawing, picture_text, shares_of
+from tf_placer.report.pictures.page_svg import page_svg
 from tf_placer.report.pictures.part_graph import part_graph
 from tf_placer.report.pictures.unrolled_grid import unrolled_grid
 
@@ -27,14 +27,10 @@ __all__ = [
     "placement_bytes",
     "placement_drawing",
     "placement_svg",
-    "write_placement_picture",
 ]
 
 _ENDINGS = (".png", ".svg")
-_GREY = "#8a8a8a"
 _LEGEND_ROW_INCHES = 0.2
-# Stands for the colour of the text around an SVG in a page.
-_INK = "#123456"
 
 
 def placement_drawing(problem: PlacementProblem, kinds: OperationKinds) -> Drawing:
@@ -67,14 +63,7 @@ def placement_svg(
         drawing: where its parts lie.
         devices: int [num_operations], where each operation is.
     """
-    content = io.StringIO()
-    figure = _draw_placement(problem, kinds, drawing, devices, ink=_INK)
-    figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
-    svg = content.getvalue()
-    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
-    # Names of things in one page must differ from picture to picture, and nothing uses metadata.
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return re.sub(r'\s(id="[^"]*")(?=[ >])', _without_unused_ids, svg)
+    return page_svg(lambda: _figure(problem, kinds, drawing, [("", devices)]))
 
 
 def check_picture(path: str | os.PathLike[str], *others: str | os.PathLike[str] | None) -> None:
@@ -89,34 +78,13 @@ def check_picture(path: str | os.PathLike[str], *others: str | os.PathLike[str] 
     check_output(path, *others)
 
 
-def write_placement_picture(
-    path: str | os.PathLike[str],
-    problem: PlacementProblem,
-    kinds: OperationKinds,
-    placements: Sequence[tuple[str, np.ndarray]],
-) -> None:
-    """Writes a picture of placements below each other.
-
-    Args:
-        path: the file (.png or .svg).
-        problem: what is placed.
-        kinds: of its operations.
-        placements: titles, and int [num_operations] devices of the operations.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    ending = pathlib.Path(path).suffix.lower().removeprefix(".")
-    write_bytes(path, placement_bytes(problem, kinds, placements, ending))
-
-
 def placement_bytes(
     problem: PlacementProblem,
     kinds: OperationKinds,
     placements: Sequence[tuple[str, np.ndarray]],
     ending: str = "png",
 ) -> bytes:
-    """Draws what `write_placement_picture` writes.
+    """Draws placements below each other, as a file.
 
     Args:
         problem: what is placed.
@@ -126,25 +94,9 @@ def placement_bytes(
     """
     drawing = placement_drawing(problem, kinds)
     content = io.BytesIO()
-    figure = _figure(problem, kinds, drawing, placements, ink="black")
+    figure = _figure(problem, kinds, drawing, placements)
     figure.savefig(content, format=ending, dpi=130, facecolor="white")
     return content.getvalue()
-
-
-def _draw_placement(
-    problem: PlacementProblem,
-    kinds: OperationKinds,
-    drawing: Drawing,
-    devices: np.ndarray,
-    *,
-    ink: str = "black",
-) -> Any:
-    """Draws one placement; see `placement_svg`.
-
-    Returns:
-        A matplotlib figure.
-    """
-    return _figure(problem, kinds, drawing, [("", devices)], ink=ink)
 
 
 def _figure(
@@ -152,10 +104,7 @@ def _figure(
     kinds: OperationKinds,
     drawing: Drawing,
     placements: Sequence[tuple[str, np.ndarray]],
-    *,
-    ink: str,
 ) -> Any:
-    import matplotlib
     from matplotlib.figure import Figure
 
     label_width = 0.11 * max((len(text) for _, text in drawing.rows), default=0)
@@ -165,17 +114,16 @@ def _figure(
     columns = max(1, min(5, len(labels), int(width / _label_inches(labels))))
     legend_height = _LEGEND_ROW_INCHES * math.ceil(len(labels) / columns) + 0.15
     height = (0.42 if drawing.form == "grid" else per_cell) * drawing.height + 0.6
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tf_placer"}):
-        # Everything has its place, because looking for it takes longer than drawing.
-        total = height * len(placements) + legend_height
-        figure = Figure(figsize=(width, total))
-        for number, (title, devices) in enumerate(placements):
-            bottom = legend_height + height * (len(placements) - 1 - number)
-            axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
-            _draw(axes, problem, kinds, drawing, devices, ink)
-            if title:
-                axes.set_title(picture_text(title), fontsize=10, loc="left", color=ink, pad=2)
-        _legend(figure, problem, labels, columns, ink)
+    # Everything has its place, because looking for it takes longer than drawing.
+    total = height * len(placements) + legend_height
+    figure = Figure(figsize=(width, total))
+    for number, (title, devices) in enumerate(placements):
+        bottom = legend_height + height * (len(placements) - 1 - number)
+        axes = figure.add_axes((0.01, bottom / total, 0.98, (height - 0.25) / total))
+        _draw(axes, problem, kinds, drawing, devices)
+        if title:
+            axes.set_title(picture_text(title), fontsize=10, loc="left", pad=2)
+    _legend(figure, problem, labels, columns)
     return figure
 
 
@@ -185,7 +133,6 @@ def _draw(
     kinds: OperationKinds,
     drawing: Drawing,
     devices: np.ndarray,
-    ink: str,
 ) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
 
@@ -194,7 +141,7 @@ def _draw(
     looks = list(zip(device_colours(problem.devices), device_marks(problem.devices), strict=True))
     ends = [(drawing.cells[a], drawing.cells[b]) for a, b in drawing.edges]
     lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
-    axes.add_collection(LineCollection(lines, colors=_GREY, lw=0.6))
+    axes.add_collection(LineCollection(lines, colors=GREY, lw=0.6))
     corners, faces = [], []
     marked: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for cell in drawing.cells:
@@ -209,7 +156,7 @@ def _draw(
                     marked.setdefault((mark, _on(colour)), []).append((x + width / 2, y + 0.225))
                 x += width
     axes.add_collection(
-        PolyCollection(corners, facecolors=faces, edgecolors=_GREY, linewidths=0.4, zorder=2)
+        PolyCollection(corners, facecolors=faces, edgecolors=GREY, linewidths=0.4, zorder=2)
     )
     for (mark, colour), places in marked.items():
         # Text would be laid out anew for every cell, which takes seconds.
@@ -218,13 +165,11 @@ def _draw(
             markersize=4, markerfacecolor=colour, markeredgewidth=0,
         )  # fmt: skip
     for y, text in drawing.rows:
-        axes.text(
-            -0.2, y + 0.45, picture_text(text), ha="right", va="center", fontsize=8, color=ink
-        )
+        axes.text(-0.2, y + 0.45, picture_text(text), ha="right", va="center", fontsize=8)
     for x, y, text in drawing.columns:
         slanted = drawing.form == "graph"
         axes.text(
-            x, y - 0.12, picture_text(text), fontsize=7, color=ink, va="bottom",
+            x, y - 0.12, picture_text(text), fontsize=7, va="bottom",
             ha="left" if slanted else "center", rotation=25 if slanted else 0,
         )  # fmt: skip
     left = -0.2 - 0.35 * max((len(text) for _, text in drawing.rows), default=0)
@@ -236,7 +181,7 @@ def _draw(
 def _on(colour: str) -> str:
     """Finds what reads well on a colour: black or white; grey where there is none."""
     if not colour.startswith("#"):
-        return _GREY
+        return GREY
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
@@ -254,27 +199,15 @@ def _label_inches(labels: Sequence[str]) -> float:
     return 0.075 * max(map(len, labels)) + 0.55
 
 
-def _legend(
-    figure: Any, problem: PlacementProblem, labels: Sequence[str], columns: int, ink: str
-) -> None:
+def _legend(figure: Any, problem: PlacementProblem, labels: Sequence[str], columns: int) -> None:
     from matplotlib.patches import Patch
 
     handles = [
         Patch(
             facecolor=colour if colour.startswith("#") else "none",
-            edgecolor=_GREY,
+            edgecolor=GREY,
             label=picture_text(label),
         )
         for label, colour in zip(labels, device_colours(problem.devices), strict=True)
     ]
-    figure.legend(
-        handles=handles, loc="lower left", ncols=columns, fontsize=8,
-        frameon=False, labelcolor=ink,
-    )  # fmt: skip
-
-
-def _without_unused_ids(match: re.Match[str]) -> str:
-    """Drops ids that only name what is drawn; markers and clips are referred to by theirs."""
-    return (
-        "" if re.match(r'id="(patch|text|axes|figure|line2d|legend|LineC)', match[1]) else match[0]
-    )
+    figure.legend(handles=handles, loc="lower left", ncols=columns, fontsize=8, frameon=False)

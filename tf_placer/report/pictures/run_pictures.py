@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import pathlib
-from typing import Any
+from typing import Any, Literal
 
 from tf_placer.files import write_bytes
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.run_view import RunView
 from tf_placer.report.pictures.drawing import picture_text
-from tf_placer.report.pictures.placement_picture import placement_bytes, write_placement_picture
+from tf_placer.report.pictures.placement_picture import placement_bytes
 from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars, draw_gantt
 from tf_placer.simulation.simulator import StepTrace
 
 __all__ = ["step_pictures", "write_placements", "write_steps"]
 
+_COLORED_BY: tuple[Literal["kind", "layer"], ...] = ("kind", "layer")
 _NO_COSTS = "there is no picture of this run: what its operations cost is not known"
 
 
@@ -29,12 +31,9 @@ def write_placements(view: RunView, path: str | os.PathLike[str]) -> None:
     """
     if view.problem is None or not view.steps:
         raise ValueError(_NO_COSTS)
-    write_placement_picture(
-        path,
-        view.problem,
-        operation_kinds(view.problem),
-        [(step.label, step.trace.operation_devices) for step in view.steps],
-    )
+    kinds = operation_kinds(view.problem)
+    placements = [(step.label, step.trace.operation_devices) for step in view.steps]
+    write_bytes(path, placement_bytes(view.problem, kinds, placements, _ending(path)))
 
 
 def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
@@ -49,23 +48,19 @@ def write_steps(view: RunView, path: str | os.PathLike[str]) -> None:
     if view.problem is None or not view.steps:
         raise ValueError(_NO_COSTS)
     kinds = operation_kinds(view.problem)
-    traces = {step.label: step.trace for step in view.steps}
-    end_secs = max(trace.step_secs for trace in traces.values())
-    rows = 2 * len(traces)
+    steps = {step.label: step for step in view.steps}
+    end_secs = max(step.trace.step_secs for step in view.steps)
+    rows = 2 * len(steps)
     row_height = 1.0 + 0.28 * view.problem.num_devices
     figure = Figure(figsize=(12, row_height * rows + 3.5), layout="constrained")
     grid = figure.add_gridspec(rows + 1, 2, height_ratios=[row_height] * rows + [3.5])
-    row = 0
-    for label, trace in traces.items():
-        for by in ("kind", "layer"):
-            axes = figure.add_subplot(grid[row, :])
-            draw_gantt(axes, trace, kinds, by, end_secs)
-            axes.set_title(f"{picture_text(label)}, by {by}", fontsize=9, loc="left")
-            row += 1
-    draw_device_bars(figure.add_subplot(grid[row, 0]), traces, kinds)
-    draw_copies(figure.add_subplot(grid[row, 1]), traces)
-    ending = pathlib.Path(path).suffix.lower().removeprefix(".")
-    write_bytes(path, _saved(figure, ending))
+    for row, (step, by) in enumerate(itertools.product(view.steps, _COLORED_BY)):
+        axes = figure.add_subplot(grid[row, :])
+        draw_gantt(axes, step.trace, kinds, by, end_secs)
+        axes.set_title(f"{picture_text(step.label)}, by {by}", fontsize=9, loc="left")
+    draw_device_bars(figure.add_subplot(grid[rows, 0]), steps, kinds)
+    draw_copies(figure.add_subplot(grid[rows, 1]), steps)
+    write_bytes(path, _saved(figure, _ending(path)))
 
 
 def step_pictures(trace: StepTrace, end_secs: float) -> dict[str, bytes]:
@@ -79,15 +74,18 @@ def step_pictures(trace: StepTrace, end_secs: float) -> dict[str, bytes]:
 
     kinds = operation_kinds(trace.problem)
     figure = Figure(figsize=(12, 2 + 0.56 * trace.problem.num_devices), layout="constrained")
-    panels = iter(figure.subplots(2, 1, sharex=True))
-    for by in ("kind", "layer"):
-        axes = next(panels)
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, by in zip(panels, _COLORED_BY, strict=True):
         draw_gantt(axes, trace, kinds, by, end_secs)
         axes.set_title(f"by {by}", fontsize=9, loc="left")
     return {
         "placement": placement_bytes(trace.problem, kinds, [("", trace.operation_devices)]),
         "step_in_time": _saved(figure, "png"),
     }
+
+
+def _ending(path: str | os.PathLike[str]) -> str:
+    return pathlib.Path(path).suffix.lower().removeprefix(".")
 
 
 def _saved(figure: Any, ending: str) -> bytes:

@@ -1,23 +1,30 @@
-"""Pictures of steps in time: what runs when on which device, what devices do, what is copied."""
+"""Drawings of steps in time: what runs when on which device, what devices do, what is copied."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from tf_placer.report.colours import DEVICE_COLOURS, KIND_COLOURS, layer_colours
+from tf_placer.report.colours import DEVICE_COLOURS, GREY
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.page.run_view import StepView
 from tf_placer.report.pictures.drawing import picture_text
+from tf_placer.report.step_boxes import box_colors, color_legends, step_boxes
 from tf_placer.report.step_shares import copy_secs_by_kind, device_shares
 from tf_placer.simulation.simulator import StepTrace
 
 __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 
-# More layers than this have no legend.
-_MOST_LEGENDS = 12
+# Beside a picture there is no room for the names of more layers.
+_MOST_LAYERS = 12
+_PARTS = {
+    "forward": DEVICE_COLOURS[0],
+    "backward and update": DEVICE_COLOURS[1],
+    "waiting": "#dddddd",
+}
 
 
 def draw_gantt(
@@ -41,21 +48,14 @@ def draw_gantt(
         Optimization, NeurIPS 2018.
     """
     from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Patch
 
-    shown = np.flatnonzero(trace.end_secs > trace.start_secs)
-    left, right = 1e3 * trace.start_secs[shown], 1e3 * trace.end_secs[shown]
-    top = trace.operation_devices[shown] + 0.1
-    bottom = top + 0.8
+    boxes = step_boxes(trace)
+    left, right, top, bottom = boxes.left, boxes.right, boxes.top, boxes.bottom
     around = ((left, top), (right, top), (right, bottom), (left, bottom))
     corners = np.stack([np.stack(corner, axis=1) for corner in around], axis=1)
-    if by == "kind":
-        legend = {kind: KIND_COLOURS[kind] for kind in KIND_COLOURS if kind in set(kinds.kinds)}
-        colours = [legend[kinds.kinds[i]] for i in shown.tolist()]
-    else:
-        of_layers = _spread_colours(len(kinds.layer_names))
-        legend = dict(zip(kinds.layer_names, of_layers, strict=True))
-        colours = [of_layers[layer] for layer in kinds.layers[shown].tolist()]
-    axes.add_collection(PolyCollection(list(corners), facecolors=colours, edgecolors="none"))
+    colors = box_colors(trace, kinds, boxes.operations)[by]
+    axes.add_collection(PolyCollection(list(corners), facecolors=colors, edgecolors="none"))
     labels = device_labels([device.name for device in trace.problem.devices])
     axes.set_yticks(
         np.arange(trace.problem.num_devices) + 0.5,
@@ -65,80 +65,87 @@ def draw_gantt(
     axes.set_ylim(trace.problem.num_devices, 0)
     axes.set_xlim(0, 1e3 * end_secs)
     axes.set_xlabel("ms")
-    if len(legend) <= _MOST_LEGENDS:
-        _legend(axes, legend)
+    handles = [
+        Patch(color=color, label=picture_text(name))
+        for name, color in color_legends(trace.problem, kinds, _MOST_LAYERS)[by]
+    ]
+    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def draw_device_bars(axes: Any, traces: Mapping[str, StepTrace], kinds: OperationKinds) -> None:
-    """Draws what each device computes, steps side by side, as in ColocRL, figure 8.
+def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationKinds) -> None:
+    """Draws what each device does, steps side by side, as in ColocRL, figure 8.
 
-    Forward is below backward, which has the update.
+    Forward is below backward, which has the update, and that below waiting; copying goes on beside.
 
     References:
         Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017.
     """
-    [first, *_] = traces.values()
-    labels = device_labels([device.name for device in first.problem.devices])
-    width = 0.8 / len(traces)
-    for number, trace in enumerate(traces.values()):
-        shares = device_shares(trace, kinds)
-        x = np.arange(len(labels)) - 0.4 + width * (number + 0.5)
-        lower = np.zeros(len(labels))
-        for part, colour in (
-            ("forward", DEVICE_COLOURS[0]),
-            ("backward and update", DEVICE_COLOURS[1]),
-        ):
+    from matplotlib.patches import Patch
+
+    [first, *_] = steps.values()
+    width = 0.8 / len(steps)
+    handles = [Patch(color=color, label=part) for part, color in _PARTS.items()]
+    for number, (label, view) in enumerate(steps.items()):
+        hatch = "///" if number else ""
+        shares = device_shares(view.trace, kinds)
+        x = np.arange(first.trace.problem.num_devices) - 0.4 + width * (number + 0.5)
+        lower = np.zeros(len(x))
+        for part, color in _PARTS.items():
             values = 1e3 * shares[part]
             axes.bar(
-                x, values, 0.92 * width, lower, color=colour, hatch="///" if number else None,
-                edgecolor="white", linewidth=0.3, label=None if number else part,
+                x, values, 0.92 * width, lower, color=color, hatch=hatch,
+                edgecolor="white", linewidth=0.3,
             )  # fmt: skip
             lower += values
-    axes.bar(
-        [0],
-        [0],
-        color="white",
-        edgecolor="grey",
-        label=f"plain: {picture_text(next(iter(traces)))}",
-    )
-    if len(traces) > 1:
-        axes.bar(
-            [0], [0], color="white", edgecolor="grey", hatch="///",
-            label=f"hatched: {picture_text(list(traces)[1])}",
+        copying = [1e3 * device.copy_secs for device in view.report.devices]
+        [copies] = axes.plot(
+            x, copying, "D", color="black", markeredgecolor="white", markersize=5, clip_on=False,
+            zorder=3, label="copying",
         )  # fmt: skip
-    names = [picture_text(labels[device.name]) for device in first.problem.devices]
-    axes.set_xticks(range(len(names)), names, fontsize=8)
-    axes.set_ylabel("ms of computing")
-    axes.legend(fontsize=7)
+        label = f"{'hatched' if number else 'plain'}: {picture_text(label)}"
+        handles.append(Patch(facecolor="none", edgecolor=GREY, hatch=hatch, label=label))
+    _put_legend(axes, [*handles, copies])
+    labels = device_labels([device.name for device in first.trace.problem.devices])
+    _name_bars(axes, [labels[device.name] for device in first.trace.problem.devices])
+    axes.set_ylim(0, 1.05e3 * max(view.trace.step_secs for view in steps.values()) or 1.0)
+    axes.set_ylabel("ms of the step", fontsize=8)
 
 
-def draw_copies(axes: Any, traces: Mapping[str, StepTrace]) -> None:
+def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
     """Draws how long each kind of link carries something, as in ColocRL, figure 9."""
-    copies = {label: copy_secs_by_kind(trace) for label, trace in traces.items()}
+    copies = {label: copy_secs_by_kind(view.trace) for label, view in steps.items()}
     names = sorted({name for of_step in copies.values() for name in of_step})
-    width = 0.8 / len(traces)
+    width = 0.8 / len(steps)
     for number, (label, secs) in enumerate(copies.items()):
         x = np.arange(len(names)) - 0.4 + width * (number + 0.5)
-        values = [1e3 * secs.get(name, 0.0) for name in names]
-        axes.bar(
-            x, values, 0.92 * width, label=picture_text(label), color=DEVICE_COLOURS[2 * number],
-            hatch="///" if number else None, edgecolor="white", linewidth=0.3,
+        bars = axes.bar(
+            x, [1e3 * secs.get(name, 0.0) for name in names], 0.92 * width,
+            label=picture_text(label), color=DEVICE_COLOURS[2 * number],
+            hatch="///" if number else "", edgecolor="white", linewidth=0.3,
         )  # fmt: skip
-    axes.set_xticks(range(len(names)), [picture_text(name) for name in names], fontsize=8)
-    axes.set_ylabel("ms of transfers")
+        axes.bar_label(bars, fmt="%.4g", fontsize=7)
+    axes.margins(y=0.1)
+    axes.set_ylabel("ms of transfers", fontsize=8)
+    _name_bars(axes, names)
     if names:
-        axes.legend(fontsize=7)
+        _put_legend(axes, None)
     else:
         axes.text(0.5, 0.5, "nothing is sent", ha="center", transform=axes.transAxes)
 
 
-def _spread_colours(count: int) -> Sequence[str]:
-    """Gives few layers colours that differ, and many a gradient."""
-    return DEVICE_COLOURS[:count] if count <= len(DEVICE_COLOURS) else layer_colours(count)
+def _name_bars(axes: Any, names: list[str]) -> None:
+    """Names groups of bars; many or long names are slanted."""
+    slanted = sum(map(len, names)) > 50
+    axes.set_xticks(
+        range(len(names)), [picture_text(name) for name in names], fontsize=8,
+        rotation=30 if slanted else 0, ha="right" if slanted else "center",
+    )  # fmt: skip
+    axes.tick_params(axis="y", labelsize=8)
 
 
-def _legend(axes: Any, legend: Mapping[str, str]) -> None:
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color=colour, label=picture_text(name)) for name, colour in legend.items()]
-    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+def _put_legend(axes: Any, handles: Any) -> None:
+    """Puts the legend above the axes, where it covers nothing."""
+    axes.legend(
+        handles=handles, fontsize=7, ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0),
+        frameon=False,
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""The charts of the page that need no script, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tf_placer.report.colours import DEVICE_COLOURS, GREY
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.report.page.run_view import Compared, StepView
+from tf_placer.report.pictures.drawing import picture_text
+from tf_placer.report.pictures.page_svg import page_svg
+from tf_placer.report.pictures.time_picture import draw_copies, draw_device_bars
+
+__all__ = ["comparison_svg", "copy_svg", "device_svg"]
+
+# Narrow enough for its texts to be read on a phone.
+_WIDTH_INCHES = 4.2
+
+
+def comparison_svg(compared: Sequence[Compared]) -> str:
+    """Draws how many times as fast each placement is, with its interval; empty without any."""
+    rows = [each for each in compared if each.speedup is not None]
+
+    def draw(axes: Any) -> None:
+        axes.axvline(1.0, color=GREY, linestyle="--", linewidth=1)
+        for row, each in enumerate(rows):
+            color = DEVICE_COLOURS[0] if each.is_found else GREY
+            axes.plot(each.interval or (), [row] * len(each.interval or ()), "|-", color=color)
+            axes.plot(each.speedup, row, "o", color=color)
+        axes.set_yticks(range(len(rows)), [picture_text(each.label) for each in rows], fontsize=8)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlabel("times as fast as the original", fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.grid(axis="x", alpha=0.25)
+
+    return _chart_svg(0.7 + 0.2 * len(rows), draw) if rows else ""
+
+
+def device_svg(steps: Sequence[StepView], kinds: OperationKinds) -> str:
+    """Draws what each device does."""
+    by_label = {view.label: view for view in steps}
+    return _chart_svg(3.2, lambda axes: draw_device_bars(axes, by_label, kinds))
+
+
+def copy_svg(steps: Sequence[StepView]) -> str:
+    """Draws how long each kind of link carries something; empty where nothing is sent."""
+    by_label = {view.label: view for view in steps}
+    if not any(view.trace.transfers.producers.size for view in steps):
+        return ""
+    return _chart_svg(2.6, lambda axes: draw_copies(axes, by_label))
+
+
+def _chart_svg(height_inches: float, draw: Callable[[Any], None]) -> str:
+    """Draws a chart on axes of its own."""
+    from matplotlib.figure import Figure
+
+    def make_figure() -> Figure:
+        figure = Figure(figsize=(_WIDTH_INCHES, height_inches), layout="constrained")
+        draw(figure.add_subplot())
+        return figure
+
+    return page_svg(make_figure)

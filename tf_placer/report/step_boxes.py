@@ -1,0 +1,134 @@
+"""Boxes and colors of a step in time, the same in the page and in every picture."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.colours import (
+    DEVICE_COLOURS,
+    GREY,
+    KIND_COLOURS,
+    device_colours,
+    layer_colours,
+)
+from tf_placer.report.device_labels import device_labels
+from tf_placer.report.operation_kinds import OperationKinds
+from tf_placer.simulation.simulator import StepTrace
+
+__all__ = ["StepBoxes", "box_colors", "color_legends", "find_lanes", "step_boxes", "to_ms"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepBoxes:
+    """Rectangles of operations, in a row for each device.
+
+    Attributes:
+        operations: int [num_boxes], the operations that take time, in the order of their starts.
+        left: float32 [num_boxes], their starts in milliseconds.
+        right: float32 [num_boxes], their ends.
+        top: float32 [num_boxes], in rows, from above. What runs at the same time on a device does
+            not overlap.
+        bottom: float32 [num_boxes].
+    """
+
+    operations: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    top: np.ndarray
+    bottom: np.ndarray
+
+
+def step_boxes(trace: StepTrace) -> StepBoxes:
+    """Lays the operations of a step out in time."""
+    operations = np.flatnonzero(trace.end_secs > trace.start_secs)
+    operations = operations[np.argsort(trace.start_secs[operations], kind="stable")]
+    devices = trace.operation_devices[operations]
+    lanes = find_lanes(trace, operations)
+    num_lanes = np.ones(trace.problem.num_devices)
+    np.maximum.at(num_lanes, devices, lanes + 1)
+    height = 0.9 / num_lanes[devices]
+    top = devices + 0.05 + lanes * height
+    return StepBoxes(
+        operations=operations,
+        left=to_ms(trace.start_secs[operations]),
+        right=to_ms(trace.end_secs[operations]),
+        top=top.astype(np.float32),
+        bottom=(top + height).astype(np.float32),
+    )
+
+
+def find_lanes(trace: StepTrace, operations: np.ndarray) -> np.ndarray:
+    """Finds the first free lane of its device for each operation.
+
+    Args:
+        trace: the step.
+        operations: int [n], in the order of their starts.
+
+    Returns:
+        int64 [n], counted from 0 on every device.
+    """
+    ends: list[list[float]] = [[] for _ in range(trace.problem.num_devices)]
+    lanes = np.zeros(len(operations), np.int64)
+    for position, operation in enumerate(operations.tolist()):
+        of_device = ends[trace.operation_devices[operation]]
+        start, end = float(trace.start_secs[operation]), float(trace.end_secs[operation])
+        lane = next((lane for lane, until in enumerate(of_device) if until <= start), None)
+        if lane is None:
+            lane = len(of_device)
+            of_device.append(end)
+        of_device[lane] = end
+        lanes[position] = lane
+    return lanes
+
+
+def box_colors(
+    trace: StepTrace, kinds: OperationKinds, operations: np.ndarray
+) -> dict[str, list[str]]:
+    """Chooses colors of operations, by what they stand for; `color_legends` explains them."""
+    of_layers = layer_colours(len(kinds.layer_names))
+    of_devices = _device_colors(trace.problem)
+    return {
+        "kind": [KIND_COLOURS[kinds.kinds[i]] for i in operations.tolist()],
+        "layer": [of_layers[layer] for layer in kinds.layers[operations].tolist()],
+        "device": [of_devices[i] for i in trace.operation_devices[operations].tolist()],
+        "direction": [
+            DEVICE_COLOURS[int(backward)] for backward in kinds.backward[operations].tolist()
+        ],
+    }
+
+
+def color_legends(
+    problem: PlacementProblem, kinds: OperationKinds, most_layers: int
+) -> dict[str, list[tuple[str, str]]]:
+    """Collects names and colors, by what colors stand for.
+
+    Args:
+        problem: whose operations are drawn.
+        kinds: of its operations.
+        most_layers: of more layers only the first, the middle and the last one are named.
+    """
+    used = set(kinds.kinds)
+    layers = list(zip(kinds.layer_names, layer_colours(len(kinds.layer_names)), strict=True))
+    if len(layers) > most_layers:
+        layers = [layers[0], layers[len(layers) // 2], layers[-1]]
+    labels = device_labels([device.name for device in problem.devices])
+    names = [labels[device.name] for device in problem.devices]
+    return {
+        "kind": [(kind, color) for kind, color in KIND_COLOURS.items() if kind in used],
+        "layer": layers,
+        "device": list(zip(names, _device_colors(problem), strict=True)),
+        "direction": [("forward", DEVICE_COLOURS[0]), ("backward and update", DEVICE_COLOURS[1])],
+    }
+
+
+def _device_colors(problem: PlacementProblem) -> list[str]:
+    """Gives a CPU beside other devices, which has no color in a placement, a grey one."""
+    return [color if color.startswith("#") else GREY for color in device_colours(problem.devices)]
+
+
+def to_ms(secs: np.ndarray) -> np.ndarray:
+    """Converts seconds to milliseconds, float32."""
+    return (secs * 1e3).astype(np.float32)
