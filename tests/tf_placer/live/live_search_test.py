@@ -25,9 +25,9 @@ from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
 from tf_placer.live import job_confirmation
 from tf_placer.live import measurer as live_measurer
+from tf_placer.live import round_statistics
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
-from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
@@ -39,7 +39,7 @@ tf1 = tf.compat.v1
 # As old training scripts have it.
 tf1.disable_v2_behavior()
 
-_TRIALS = 60
+_TRIALS = 24
 _SETTINGS = {"machine": "local:2", "placer": "random", "max_trials": _TRIALS, "seed": 5}
 _START_TIMEOUT_SECS = 120.0
 
@@ -140,14 +140,16 @@ class LiveSearchTest(tf.test.TestCase):
         with (
             # However slow they were in the search.
             mock.patch.object(job_confirmation, "hopeful_finalists", lambda finalists: finalists),
-            # Each round starts processes; a fifth is as the fourth.
-            mock.patch.object(live_confirmation, "MOST_ROUNDS", LEAST_ROUNDS),
+            # Each round starts processes; a third is as the second.
+            mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
+            mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
+            mock.patch.object(round_statistics, "LEAST_ROUNDS", 2),
         ):
             outcome = live_run.run(asked, directory, lambda line: None)
         self.assertIn(outcome, (Outcome.FASTER, Outcome.NOT_FASTER))
         confirmation = directory.read_result().confirmation
         [candidate] = confirmation.comparisons
-        self.assertLen(confirmation.rounds, LEAST_ROUNDS)
+        self.assertLen(confirmation.rounds, 2)
         for measurements in confirmation.rounds:
             self.assertCountEqual(measurements, ["original", candidate])
             steps = [len(measurement.step_secs) for measurement in measurements.values()]
@@ -227,13 +229,9 @@ class LiveSearchTest(tf.test.TestCase):
         log_dir = pathlib.Path(self.create_tempdir().full_path)
         log = log_dir / "trials.jsonl"
         finished = b""
-        # The first kill hits the search, the second the calling process, the third the search
-        # again, at its last trials or in the confirmation.
-        for victim, count in (
-            ("search", random.randint(1, 12)),
-            ("caller", random.randint(20, 35)),
-            ("search", _TRIALS),
-        ):
+        # The first kill hits the calling process, the second the search, at its last trials or in
+        # the confirmation.
+        for victim, count in (("caller", random.randint(1, 16)), ("search", _TRIALS)):
             with self.subTest(victim=victim, count=count):
                 child = _optimize_in_child(graph, str(log_dir))
                 self.wait_for_trials(log, count, child)
