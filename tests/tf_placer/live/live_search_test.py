@@ -23,9 +23,8 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
-from tf_placer.live import job_confirmation
+from tf_placer.live import job_confirmation, round_statistics
 from tf_placer.live import measurer as live_measurer
-from tf_placer.live import round_statistics
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import Request, RunDirectory
