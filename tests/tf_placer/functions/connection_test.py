@@ -16,7 +16,7 @@ from tf_placer.functions.connection import connect, full_name
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine, MachineError
 
-_NUM_CHAINS, _LENGTH, _SIZE = 6, 30, 400
+_NUM_CHAINS, _LENGTH, _SIZE = 6, 30, 250
 
 
 class ConnectionTest(unittest.TestCase):
@@ -163,7 +163,6 @@ class RunningClusterTest(unittest.TestCase):
 _PROGRAM = """
 import tensorflow as tf
 from tf_placer.functions.connection import connect
-from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
 
