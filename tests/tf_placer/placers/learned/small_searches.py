@@ -55,7 +55,6 @@ _CE: dict[str, object] = {"ce_samples": 120, "exploration": 0.5} | _PENALTY
 
 _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "colocrl": _REINFORCE,
-    "policy_gradient": _REINFORCE,
     "hierarchical": _LEARNED_GROUPS_REINFORCE,
     "spotlight": _SPOTLIGHT,
     "post": _POST | _CE,
@@ -64,7 +63,6 @@ _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "eagle": _LEARNED_GROUPS_PPO,
     "eagle_ppo_ce": _LEARNED_GROUPS_PPO,
     "eagle_reinforce": _LEARNED_GROUPS_REINFORCE,
-    "eagle_metis": _PPO | _PENALTY,
     "eagle_gcn": _PPO | _PENALTY,
     # As it is, it settles within a hundred samples.
     "warm_softmax": {"learning_rate": 0.03, "start_uniform": 0.5, "entropy_coefficient": 0.1},
