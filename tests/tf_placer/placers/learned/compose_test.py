@@ -43,10 +43,17 @@ class ConformanceTest(_Conformance, absltest.TestCase):
 
 
 class LearnedGroupsConformanceTest(_Conformance, absltest.TestCase):
+    # Further steps of an update are as the first; systems_test.py has them.
+    system, settings = "eagle_ppo_ce", {"ce_samples": 20, "epochs": 1, "ce_steps": 1}
+
     def new_placer(self, groups, legal, seed):
-        # Further steps of an update are as the first; systems_test.py has them.
-        options = SMALL | {"num_groups": 4, "ce_samples": 20, "epochs": 1, "ce_steps": 1}
-        return make_placer("eagle_ppo_ce", groups, legal, seed=seed, options=options)
+        options = SMALL | {"num_groups": 4} | self.settings
+        return make_placer(self.system, groups, legal, seed=seed, options=options)
+
+    def test_seed_and_observations_decide_what_comes_next(self):
+        # Either algorithm compiles the same steps with a loss of its own.
+        self.system, self.settings = "eagle", {"epochs": 1}
+        super().test_seed_and_observations_decide_what_comes_next()
 
 
 class ComposeTest(parameterized.TestCase, tf.test.TestCase):

@@ -69,7 +69,7 @@ class PretrainingTest(tf.test.TestCase):
                 raise KeyboardInterrupt
 
         for seed, updates, report in ((1, 2, note), (1, 10, interrupt), (2, 2, None)):
-            network = _network()
+            network = GraphNeuralNetwork(dataclasses.replace(_SMALL, message_rounds=1))
             results = pretrain(
                 network, [two_chain_problem(3)], updates=updates, seed=seed, report=report
             )
