@@ -90,14 +90,11 @@ class LiveSearchTest(tf.test.TestCase):
     def test_a_graph_with_python_functions_is_searched_in_this_process(self):
         calls: list[int] = []
         interrupts: list[int] = []
-        fails = False
         log_dir = self.create_tempdir().full_path
         log = pathlib.Path(log_dir, "trials.jsonl")
 
         def same(x):
             calls.append(os.getpid())
-            if fails:
-                raise ArithmeticError("no more")
             # The header, and some trials.
             if not interrupts and log.exists() and log.read_text().count("\n") >= 5:
                 interrupts.append(len(calls))
@@ -126,10 +123,6 @@ class LiveSearchTest(tf.test.TestCase):
         self.assertIsNotNone(result.trials[0].measurement.step_secs)
         self.assertEqual(set(calls), {os.getpid()})
         self.assertLen(interrupts, 1)
-
-        fails = True
-        with self.assertRaisesRegex(SearchError, "does not run as it came.*ArithmeticError: no mo"):
-            optimize(graph, "y", log_dir=self.create_tempdir().full_path, **settings)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
         self.assertEqual(threading.active_count(), threads)
 
