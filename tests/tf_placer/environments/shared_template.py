@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import unittest
 from collections.abc import Sequence
 from unittest import mock
@@ -25,7 +24,7 @@ class _SharedTemplate(ProcessTemplate):
 
 @functools.cache
 def _new_template(modules: tuple[str, ...]) -> _SharedTemplate:
-    return _SharedTemplate(modules, os.path.join(tempfile.mkdtemp(), "template.log"))
+    return _SharedTemplate(modules, os.devnull)
 
 
 def shared_template() -> ProcessTemplate:
