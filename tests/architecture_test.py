@@ -354,12 +354,15 @@ class ArchitectureTest(absltest.TestCase):
         self.assertEqual(upward_paths(edges), [])
 
     def test_dependencies_of_targets_go_one_way(self):
-        edges = {
-            source: self.sources_of_deps(target)
-            for target in self.targets.values()
-            for source in target.sources
+        layers = {
+            label: [found for found in map(layer, target.sources) if found is not None]
+            for label, target in self.targets.items()
         }
-        self.assertEqual(upward_paths(edges), [])
+        edges = {label: set(target.deps) & layers.keys() for label, target in self.targets.items()}
+        for label, own in layers.items():
+            for needed, path in reachable(label, edges).items():
+                if needed != label and own and layers[needed]:
+                    self.assertLessEqual(max(layers[needed]), min(own), " -> ".join(path))
 
     def test_modules_do_not_import_each_other_in_a_circle(self):
         edges = {name: self.own_imports(name) for name in self.modules}

@@ -38,7 +38,7 @@ def operation_types(made: graphs.TestGraph) -> collections.Counter:
 class GraphsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_fetches_the_same_values_in_every_session_and_of_every_construction(self, name):
-        made = graphs.FACTORIES[name]()
+        made = graphs.shared(name)
         values = fetched_values(made)
         for again in (fetched_values(made), fetched_values(graphs.FACTORIES[name]())):
             self.assertAllClose(values, again, rtol=1e-6, atol=0)
@@ -88,7 +88,7 @@ class GraphsTest(tf.test.TestCase, parameterized.TestCase):
         ),
     )
     def test_contains_what_it_is_named_for(self, name, present, absent):
-        types = operation_types(graphs.FACTORIES[name]())
+        types = operation_types(graphs.shared(name))
         self.assertContainsSubset(present, types)
         self.assertEmpty(set(absent) & set(types))
 

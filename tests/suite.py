@@ -1,4 +1,6 @@
-"""Runs all tests of a folder in one process: importing TensorFlow takes longer than most tests.
+"""Runs all tests in and below a folder in one process.
+
+Importing TensorFlow takes longer than most tests.
 
 Bazel names the folder in the environment variable TEST_TARGET. Without Bazel:
 
@@ -25,12 +27,12 @@ def load_tests(
     """Loads the test cases of every module of the folder; called by unittest."""
     del tests, pattern
     folder = os.environ["TEST_TARGET"].partition(":")[0].removeprefix("//")
-    names = sorted(path.stem for path in (ROOT / folder).glob("*_test.py"))
-    if not names:
+    paths = sorted(path.relative_to(ROOT) for path in (ROOT / folder).rglob("*_test.py"))
+    if not paths:
         raise ValueError(f"there are no tests in {folder}")
     suite = unittest.TestSuite()
-    for name in names:
-        module = importlib.import_module(f"{folder.replace('/', '.')}.{name}")
+    for path in paths:
+        module = importlib.import_module(".".join(path.with_suffix("").parts))
         suite.addTests(loader.loadTestsFromModule(module))
     # What is imported stays, and graphs are many objects that live as long as their test: looking
     # for garbage among them takes a tenth of the time.

@@ -3,8 +3,9 @@ from __future__ import annotations
 import collections
 import itertools
 import json
-import subprocess
+import runpy
 import sys
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -343,11 +344,8 @@ class TableFileTest(tf.test.TestCase):
 
     def test_module_writes_the_table_of_the_running_tensorflow(self):
         path = self.create_tempfile().full_path
-        subprocess.run(
-            [sys.executable, "-m", "graph_passes.kernels", path],
-            env={"PYTHONPATH": ":".join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=True,
-        )
+        with mock.patch.object(sys, "argv", ["kernels", path]):
+            runpy.run_module("graph_passes.kernels", run_name="__main__", alter_sys=True)
         with open(path, encoding="utf-8") as file:
             written = json.load(file)
         self.assertIn(tf.__version__, written["source"])

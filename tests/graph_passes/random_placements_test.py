@@ -19,19 +19,19 @@ DEVICES = device_names(3)
 
 class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
-        ("v1_ref_variables", 25),
-        ("resource_variables", 25),
-        ("while_loop_v1", 25),
-        ("while_loop_v2", 25),
-        ("tf_data_iterators", 25),
-        ("lookup_table_and_strings", 25),
-        ("saver_and_summaries", 25),
-        ("cond_v1", 25),
-        ("cond_v2", 25),
-        ("partitioned_call", 25),
-        ("lstm", 10),
-        ("small_convnet", 10),
-        ("residual_convnet", 10),
+        ("v1_ref_variables", 10),
+        ("resource_variables", 10),
+        ("while_loop_v1", 10),
+        ("while_loop_v2", 10),
+        ("tf_data_iterators", 10),
+        ("lookup_table_and_strings", 10),
+        ("saver_and_summaries", 10),
+        ("cond_v1", 10),
+        ("cond_v2", 10),
+        ("partitioned_call", 10),
+        ("lstm", 5),
+        ("small_convnet", 5),
+        ("residual_convnet", 5),
     )
     def test_runs_where_it_should_and_fetches_the_same_values(self, name, count):
         self.check(name, count, "coarse")

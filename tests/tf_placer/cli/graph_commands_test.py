@@ -139,7 +139,7 @@ class OptimizeCommandTest(CommandsTestCase):
             read_graph(self.path("out.pb")).graph_def, read_graph(self.path("in.pb")).graph_def
         )
 
-    def test_devices_are_cleared_on_demand_only(self):
+    def test_a_placed_graph_comes_back_as_it_was_unless_its_devices_are_cleared(self):
         graph_def = branches()
         for node in graph_def.node:
             node.device = "/device:CPU:0"
@@ -150,7 +150,9 @@ class OptimizeCommandTest(CommandsTestCase):
             f"--log_dir={self.path('run')}",
         )
         with scripted(Script(secs=split_is_faster)):
-            self.assertIn("nothing to place", self.optimize(*arguments))
+            printed = self.optimize(*arguments, f"--output_graph={self.path('out.pb')}")
+            self.assertIn("unchanged - every operation keeps the device it came with", printed)
+            self.assertEqual(read_graph(self.path("out.pb")).graph_def, graph_def)
             self.assertIn("placed - ", self.optimize(*arguments, "--clear_devices"))
 
     def test_feeds_come_from_a_file(self):

@@ -15,8 +15,9 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graphs
+from tests.tf_placer.environments.shared_template import share_template
 from tf_placer.cli import main as cli
-from tf_placer.costs import costed_graph
+from tf_placer.costs import costed_graph, link_calibration
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiling import profile_graph
 from tf_placer.environments.environment import Measurement
@@ -25,6 +26,8 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.problem.problem_file import read_problem
+
+setUpModule = share_template
 
 
 class LiveProfileTest(tf.test.TestCase):
@@ -93,6 +96,8 @@ class LiveProfileTest(tf.test.TestCase):
 
         with (
             mock.patch.object(costed_graph, "profile_graph", noted),
+            # How well links are measured does not matter.
+            mock.patch.object(link_calibration, "_ENOUGH_SECS", 0.1),
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(said),
         ):

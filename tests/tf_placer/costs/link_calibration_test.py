@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
+import unittest
 from unittest import mock
 
 import networkx as nx
@@ -28,6 +30,18 @@ _MACHINE = Machine(
     "attached",
     tuple(Device(name, "CPU") for name in _NAMES),
 )
+
+
+def setUpModule():
+    """Builds each graph once, which takes longer than all else."""
+    build = functools.cache(link_calibration._graph)
+
+    def built(names, sizes=link_calibration._SIZES, *, with_streams):
+        return build(tuple(names), sizes, with_streams=with_streams)
+
+    patch = mock.patch.object(link_calibration, "_graph", built)
+    patch.start()
+    unittest.addModuleCleanup(patch.stop)
 
 
 class FitLinkTest(tf.test.TestCase):

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.environments.gate_graph import write_gate_graph
+from tests.tf_placer.environments.shared_template import share_template
 from tests.tf_placer.process_tree import is_running
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.session import (
@@ -25,12 +26,18 @@ from tf_placer.environments.session import (
 from tf_placer.inputs.sources import read_source
 from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
-from tf_placer.machines.machine import Machine
+from tf_placer.machines.machine import Device, Machine
 from tf_placer.private_network import OPEN_VARIABLE, why_open
 
 v1 = tf.compat.v1
 _LOCAL = find_machine("local:2")
 _TASKS = [device.name for device in _LOCAL.devices]
+# As `find_machine` finds it by a process that imports TensorFlow.
+_ATTACHED = Machine(
+    "attached", "attached", (Device("/job:localhost/replica:0/task:0/device:CPU:0", "CPU"),)
+)
+
+setUpModule = share_template
 
 
 class SharedVariablesTest(tf.test.TestCase):
@@ -81,15 +88,14 @@ class SharedVariablesTest(tf.test.TestCase):
         self.assertEqual(self.counts(environment, _TASKS[0]), [1, 2, 3])
 
     def test_variables_do_not_outlive_the_session_elsewhere(self):
-        machine = find_machine("attached")
-        environment = self.environment(machine)
+        environment = self.environment(_ATTACHED)
         for _ in range(2):
-            self.assertEqual(self.counts(environment, machine.devices[0].name), [1, 2, 3])
+            self.assertEqual(self.counts(environment, _ATTACHED.devices[0].name), [1, 2, 3])
         worker = environment.process_ids()
         # There are no servers to replace.
         environment.restart()
         self.assertEqual(environment.process_ids(), {})
-        self.assertEqual(self.counts(environment, machine.devices[0].name), [1, 2, 3])
+        self.assertEqual(self.counts(environment, _ATTACHED.devices[0].name), [1, 2, 3])
         self.assertNotEqual(environment.process_ids(), worker)
 
 
@@ -116,7 +122,9 @@ class MemoryLimitTest(tf.test.TestCase):
             return {name: _TASKS[row[i]] for i in range(2) for name in branches[i]}
 
         step = Step(("branch0/sum:0", "branch1/sum:0"), initializers=("init",))
-        with SessionEnvironment(path, step, machine, assign) as environment:
+        with SessionEnvironment(
+            path, step, machine, assign, protocol=MeasuringProtocol(3, 1)
+        ) as environment:
             full, split, swapped = environment.measure(np.array([[0, 0], [0, 1], [1, 0]], np.int32))
         self.assertEqual(full.failure.kind, FailureKind.OUT_OF_MEMORY)
         # TensorFlow reports it as an error or, in some kernels, crashes on it.
@@ -232,7 +240,7 @@ class OrphanTest(tf.test.TestCase):
         with SessionEnvironment(
             self.directory / "graph.pb",
             step,
-            find_machine("attached"),
+            _ATTACHED,
             lambda row: {},
             protocol=MeasuringProtocol(3, 1),
             session_config=v1.ConfigProto(allow_soft_placement=True),
@@ -271,7 +279,7 @@ class StartTest(tf.test.TestCase):
         return environment
 
     def test_a_graph_that_lacks_what_the_step_needs_is_no_placements_fault(self):
-        environment = self.environment(Step(("nowhere:0",)), find_machine("attached"))
+        environment = self.environment(Step(("nowhere:0",)), _ATTACHED)
         with self.assertRaisesRegex(WorkerStartError, "the graph cannot be run: .*nowhere"):
             environment.measure_assignment({})
         self.assertEqual(environment.process_ids(), {})

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.environments.gate_graph import write_gate_graph
+from tests.tf_placer.environments.shared_template import share_template
 from tests.tf_placer.process_tree import is_running
 from tf_placer import processes
 from tf_placer.environments.environment import Failure, FailureKind
@@ -29,6 +30,8 @@ from tf_placer.machines.lookup import find_machine
 
 _LOCAL = find_machine("local:2")
 _TASKS = [device.name for device in _LOCAL.devices]
+
+setUpModule = share_template
 
 
 class MeasuringProtocolTest(tf.test.TestCase):
@@ -204,13 +207,13 @@ class LocalSessionTest(tf.test.TestCase):
     def test_a_hung_step_is_a_timeout_and_the_next_measurement_works(self):
         self.assert_works()
         self.gate.write_text("wait")
-        self.environment.timeout_secs = 3.0
+        self.environment.timeout_secs = 2.0
         try:
             failure = self.environment.measure_assignment({}).failure
         finally:
             self.environment.timeout_secs = 120.0
         self.assertEqual(failure.kind, FailureKind.TIMEOUT)
-        self.assertIn("3 s", failure.message)
+        self.assertIn("2 s", failure.message)
         self.assertIn("the warm-up steps", failure.message)
         self.assertEqual(self.environment.process_ids(), {})
         self.assert_works()
@@ -350,7 +353,6 @@ class LocalSessionTest(tf.test.TestCase):
         self.assertEqual(self.environment.process_ids(), {})
         # Nothing of this needs processes.
         self.environment.close_session("a")
-        self.environment.restart()
         self.environment.stop()
         self.assertEqual(self.environment.process_ids(), {})
         self.assert_lost("a")

@@ -8,6 +8,7 @@ import time
 
 import tensorflow as tf
 
+from tests.tf_placer.environments.shared_template import shared_template
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.processes import ChildProcess, await_message
 
@@ -20,6 +21,7 @@ def start_worker(directory: str, cores=()) -> ChildProcess:
         "tf_placer.environments.worker",
         {"cores": cores},
         log_path=pathlib.Path(directory, "worker.log"),
+        template=shared_template(),
     )
 
 

@@ -16,7 +16,7 @@ from tf_placer.functions.connection import connect, full_name
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine, MachineError
 
-_NUM_CHAINS, _LENGTH, _SIZE = 6, 30, 400
+_NUM_CHAINS, _LENGTH, _SIZE = 6, 30, 250
 
 
 class ConnectionTest(unittest.TestCase):
@@ -161,13 +161,15 @@ class RunningClusterTest(unittest.TestCase):
 
 # A process is connected to one cluster only.
 _PROGRAM = """
+import os
 import tensorflow as tf
 from tf_placer.functions.connection import connect
 from tf_placer.machines.local_cluster import LocalCluster
-from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
+from tf_placer.process_template import ProcessTemplate
 
-cluster = LocalCluster(find_machine("local:2"))
+template = ProcessTemplate(["tensorflow"], os.devnull)
+cluster = LocalCluster(find_machine("local:2"), template=template)
 cluster.wait_until_ready()
 machine = find_machine("grpc://" + ",".join(t.removeprefix("grpc://") for t in cluster.targets))
 connect(machine)

@@ -19,6 +19,7 @@ from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.sources import read_graph, read_source
 from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
+from tf_placer.process_template import ProcessTemplate
 
 tf1 = tf.compat.v1
 WITH_DEVICES = tf.saved_model.LoadOptions(
@@ -167,7 +168,10 @@ class PlacedSignatureTest(tf.test.TestCase):
         assignment = {name: there[own] for name, own in step.placement.assignment.items()}
         placement = Placement("", tuple(names), assignment)
         PlacedSignature(given.signature, machine, placement).save(self.new)
-        with LocalCluster(machine) as cluster:
+        # The servers import TensorFlow once.
+        template = ProcessTemplate(["tensorflow"], self.create_tempfile().full_path)
+        self.addCleanup(template.close)
+        with LocalCluster(machine, template=template) as cluster:
             values, found = serve(self.new, "serving_default", {"x": REQUEST}, cluster.target)
         expected = tf.saved_model.load(self.functions)(REQUEST)
         np.testing.assert_array_equal(values["sum"], expected["sum"])

@@ -23,11 +23,10 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
-from tf_placer.live import job_confirmation
+from tf_placer.live import job_confirmation, round_statistics
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
-from tf_placer.live.round_statistics import LEAST_ROUNDS
 from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
@@ -39,7 +38,7 @@ tf1 = tf.compat.v1
 # As old training scripts have it.
 tf1.disable_v2_behavior()
 
-_TRIALS = 60
+_TRIALS = 24
 _SETTINGS = {"machine": "local:2", "placer": "random", "max_trials": _TRIALS, "seed": 5}
 _START_TIMEOUT_SECS = 120.0
 
@@ -91,14 +90,11 @@ class LiveSearchTest(tf.test.TestCase):
     def test_a_graph_with_python_functions_is_searched_in_this_process(self):
         calls: list[int] = []
         interrupts: list[int] = []
-        fails = False
         log_dir = self.create_tempdir().full_path
         log = pathlib.Path(log_dir, "trials.jsonl")
 
         def same(x):
             calls.append(os.getpid())
-            if fails:
-                raise ArithmeticError("no more")
             # The header, and some trials.
             if not interrupts and log.exists() and log.read_text().count("\n") >= 5:
                 interrupts.append(len(calls))
@@ -127,10 +123,6 @@ class LiveSearchTest(tf.test.TestCase):
         self.assertIsNotNone(result.trials[0].measurement.step_secs)
         self.assertEqual(set(calls), {os.getpid()})
         self.assertLen(interrupts, 1)
-
-        fails = True
-        with self.assertRaisesRegex(SearchError, "does not run as it came.*ArithmeticError: no mo"):
-            optimize(graph, "y", log_dir=self.create_tempdir().full_path, **settings)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
         self.assertEqual(threading.active_count(), threads)
 
@@ -140,14 +132,16 @@ class LiveSearchTest(tf.test.TestCase):
         with (
             # However slow they were in the search.
             mock.patch.object(job_confirmation, "hopeful_finalists", lambda finalists: finalists),
-            # Each round starts processes; a fifth is as the fourth.
-            mock.patch.object(live_confirmation, "MOST_ROUNDS", LEAST_ROUNDS),
+            # Each round starts processes; a third is as the second.
+            mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
+            mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
+            mock.patch.object(round_statistics, "LEAST_ROUNDS", 2),
         ):
             outcome = live_run.run(asked, directory, lambda line: None)
         self.assertIn(outcome, (Outcome.FASTER, Outcome.NOT_FASTER))
         confirmation = directory.read_result().confirmation
         [candidate] = confirmation.comparisons
-        self.assertLen(confirmation.rounds, LEAST_ROUNDS)
+        self.assertLen(confirmation.rounds, 2)
         for measurements in confirmation.rounds:
             self.assertCountEqual(measurements, ["original", candidate])
             steps = [len(measurement.step_secs) for measurement in measurements.values()]
@@ -227,13 +221,9 @@ class LiveSearchTest(tf.test.TestCase):
         log_dir = pathlib.Path(self.create_tempdir().full_path)
         log = log_dir / "trials.jsonl"
         finished = b""
-        # The first kill hits the search, the second the calling process, the third the search
-        # again, at its last trials or in the confirmation.
-        for victim, count in (
-            ("search", random.randint(1, 12)),
-            ("caller", random.randint(20, 35)),
-            ("search", _TRIALS),
-        ):
+        # The first kill hits the calling process, the second the search, at its last trials or in
+        # the confirmation.
+        for victim, count in (("caller", random.randint(1, 16)), ("search", _TRIALS)):
             with self.subTest(victim=victim, count=count):
                 child = _optimize_in_child(graph, str(log_dir))
                 self.wait_for_trials(log, count, child)

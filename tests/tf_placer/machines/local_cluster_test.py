@@ -7,6 +7,8 @@ import os
 import pathlib
 import signal
 import socket
+import tempfile
+import unittest
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -14,8 +16,17 @@ from absl.testing import absltest
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
+from tf_placer.process_template import ProcessTemplate
 
 _MACHINE = find_machine("local:2")
+
+
+def setUpModule():
+    """Starts what all servers are made of: each would import TensorFlow otherwise."""
+    global template
+    with tempfile.NamedTemporaryFile() as log:
+        template = ProcessTemplate(["tensorflow"], log.name)
+    unittest.addModuleCleanup(template.close)
 
 
 def _is_running(pid: int) -> bool:
@@ -26,7 +37,7 @@ class LocalClusterTest(absltest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE))
+        cls.cluster = cls.enterClassContext(LocalCluster(_MACHINE, template=template))
 
     def test_a_graph_runs_on_the_devices_that_it_names(self):
         with tf.Graph().as_default() as graph:
@@ -54,19 +65,12 @@ class LocalClusterTest(absltest.TestCase):
             self.assertGreater(len(cores), 1)
             self.assertEqual(cores, [set(device.cores)] * len(cores))
 
-    def test_the_cluster_is_found_through_its_address(self):
-        machine = find_machine(self.cluster.target)
+    def test_the_cluster_is_found_through_an_address_and_begins_with_that_server(self):
+        machine = find_machine(self.cluster.targets[1])
         self.assertEqual(machine.kind, "cluster")
         self.assertEqual(
             [(d.name, d.type, d.memory_bytes) for d in machine.devices],
-            [(d.name, "CPU", None) for d in _MACHINE.devices],
-        )
-
-    def test_the_first_device_is_the_cpu_of_the_server_that_is_asked(self):
-        machine = find_machine(self.cluster.targets[1])
-        self.assertEqual(
-            [device.name for device in machine.devices],
-            [_MACHINE.devices[1].name, _MACHINE.devices[0].name],
+            [(d.name, "CPU", None) for d in reversed(_MACHINE.devices)],
         )
 
     def test_waiting_ends_after_the_timeout_as_long_as_all_live(self):
@@ -78,7 +82,7 @@ class LocalClusterLifeTest(absltest.TestCase):
         with socket.socket() as listener:
             listener.bind(("localhost", 0))
             port = listener.getsockname()[1]
-        with LocalCluster(find_machine("local:1"), port) as cluster:
+        with LocalCluster(find_machine("local:1"), port, template=template) as cluster:
             self.assertEqual(cluster.target, f"grpc://localhost:{port}")
             with self.assertRaisesRegex(LocalClusterError, f"cannot listen on port {port}"):
                 LocalCluster(find_machine("local:1"), port)

@@ -1,8 +1,7 @@
-"""Builds the pass once for all tests of a process."""
+"""Builds the pass once for all tests."""
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 import unittest
@@ -14,14 +13,13 @@ from tf_placer.native_pass.loading import build_pass
 __all__ = ["in_cache_of_tests", "skip_unless_built"]
 
 
-@functools.cache
-def _directory() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
-
-
 def in_cache_of_tests() -> mock._patch_dict:
-    """Keeps what is built out of the cache of the person who runs the tests."""
-    return mock.patch.dict(os.environ, {"XDG_CACHE_HOME": _directory().name})
+    """Keeps what is built out of the cache of the person who runs the tests.
+
+    It stays for other test processes: the name of a library says what it was built of.
+    """
+    directory = os.path.join(tempfile.gettempdir(), f"tf_placer_tests_{os.getuid()}")
+    return mock.patch.dict(os.environ, {"XDG_CACHE_HOME": directory})
 
 
 def skip_unless_built() -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from tests.tf_placer.placers import graphs
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import make_placer
@@ -25,6 +26,8 @@ from tf_placer.placers.learned.graph_neural import (
 from tf_placer.placers.learned.noise import gumbel_noise
 from tf_placer.placers.learned.policy import GroupInputs
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+setUpModule = leave_graphs_as_traced
 
 _SMALL = GraphNeuralConfig(state_units=5, message_rounds=2, scorer_units=6)
 # A diamond with a way back, numbered against its order.
@@ -144,7 +147,7 @@ class GraphNeuralPolicyTest(tf.test.TestCase, parameterized.TestCase):
     def test_sampling_and_scoring_know_the_same(self):
         # Without noise, every group takes the device that is most probable given what it took
         # before, so that the two ways to compute what is on the devices are compared.
-        for seed in range(5):
+        for seed in range(3):
             features, legal = _random_graph(seed, 20, 4)
             policy = GraphNeuralPolicy(_network(seed=seed), features, own_scores=0.5)
             own = policy.own_scores

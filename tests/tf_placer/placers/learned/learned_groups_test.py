@@ -6,12 +6,15 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from tests.tf_placer.placers import graphs
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tests.tf_placer.placers.learned.linear_policy import LinearPolicy
 from tf_placer.placers.learned.decisions import chosen_log_probs
 from tf_placer.placers.learned.embedding import EmbeddingConfig
 from tf_placer.placers.learned.groupers.bridge import Bridge
 from tf_placer.placers.learned.groupers.feed_forward import FeedForwardConfig, FeedForwardGrouper
 from tf_placer.placers.learned.learned_groups import LearnedGroupsAgent
+
+setUpModule = leave_graphs_as_traced
 
 _EMBEDDING = EmbeddingConfig(shape_dims=2, shape_outputs=1)
 _LEGAL = np.array([[1, 1], [1, 0], [1, 1]], np.bool_)

@@ -7,7 +7,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs, placer_conformance
-from tests.tf_placer.placers.learned.eagerly import run_eagerly
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced, run_eagerly
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers import make_placer
 from tf_placer.placers.learned.learned_placer import WEIGHTS_FILE
@@ -15,16 +15,18 @@ from tf_placer.placers.learned.learned_placer import WEIGHTS_FILE
 _FAILED = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "made up"))
 _SMALL = {"hidden_units": 8, "attention_units": 4, "device_units": 4, "batch_size": 4}
 
+setUpModule = leave_graphs_as_traced
+
 
 def _placer(name="colocrl", seed=0, **options):
     legal = np.ones([5, 2], np.bool_)
     return make_placer(name, graphs.chain(5), legal, seed=seed, options=_SMALL | options)
 
 
-def _graph_neural(**options):
+def _graph_neural(seed=0, **options):
     legal = np.ones([5, 2], np.bool_)
     options = {"batch_size": 4} | options
-    return make_placer("graph_neural", graphs.chain(5), legal, options=options)
+    return make_placer("graph_neural", graphs.chain(5), legal, seed=seed, options=options)
 
 
 def _assert_same(test, weights, others):
@@ -41,23 +43,19 @@ def _learn(placer, batches, measure=placer_conformance.measure):
 class CompiledTest(tf.test.TestCase):
     # Other systems are in compose_test.py.
     def test_a_restored_placer_goes_on_exactly(self):
-        for name, options in (("post", {"ce_samples": 8}), ("graph_neural", {})):
-            legal = np.ones([5, 2], np.bool_)
-            options = {"batch_size": 4} | options
-            one, other = (
-                make_placer(name, graphs.chain(5), legal, seed=3, options=options) for _ in "ab"
-            )
-            log = []
-            for _ in range(3):
-                placements = one.propose(one.batch_size)
-                log.append((placements, placer_conformance.measure(placements)))
-                one.observe(*log[-1])
-            for placements, measurements in log:
-                other.observe(placements, measurements)
-            self.assertAllEqual(other.propose(4), one.propose(4))
-            self.assertEqual(other.updates, one.updates)
+        small = {"initial_weights": "none", "message_rounds": 1, "state_units": 8}
+        one, other = (_graph_neural(seed=3, **small) for _ in "ab")
+        log = []
+        for _ in range(3):
+            placements = one.propose(one.batch_size)
+            log.append((placements, placer_conformance.measure(placements)))
+            one.observe(*log[-1])
+        for placements, measurements in log:
+            other.observe(placements, measurements)
+        self.assertAllEqual(other.propose(4), one.propose(4))
+        self.assertEqual(other.updates, one.updates)
 
-    def test_makes_better_placements_more_probable(self):
+    def test_makes_better_placements_more_probable_and_is_compiled_once(self):
         def measure(placements):
             return [Measurement((0.1 + np.count_nonzero(row),)) for row in placements]
 
@@ -66,10 +64,6 @@ class CompiledTest(tf.test.TestCase):
         _learn(placer, 60, measure)
         self.assertLess(placer.propose(4).mean(), first.mean())
         self.assertEqual(placer.propose(4).sum(), 0)
-
-    def test_is_compiled_once(self):
-        placer = _placer()
-        _learn(placer, 5)
         self.assertEqual(placer.agent.sample.experimental_get_tracing_count(), 1)
 
     def test_forgets_what_was_learned_elsewhere_if_nothing_of_it_runs(self):

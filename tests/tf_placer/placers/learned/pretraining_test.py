@@ -1,11 +1,10 @@
-import contextlib
 import dataclasses
-import itertools
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tests.tf_placer.small_problem import small_problem, without_memory
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -16,6 +15,7 @@ from tf_placer.placers.learned.graph_neural import (
 )
 from tf_placer.placers.learned.pretraining import PretrainedProblem, graph_neural_agent, pretrain
 
+setUpModule = leave_graphs_as_traced
 _SMALL = GraphNeuralConfig(state_units=16, message_rounds=2, scorer_units=16)
 
 
@@ -51,32 +51,33 @@ class PretrainingTest(tf.test.TestCase):
                 min(_step_secs(unseen, guessed)),
             )
 
-    def test_everything_is_traced_at_the_first_update_of_a_problem(self):
-        counts = []
-        for updates in (1, 4):
-            with contextlib.ExitStack() as stack:
-                traced = [
-                    stack.enter_context(
-                        mock.patch.object(
-                            GraphNeuralPolicy,
-                            name,
-                            autospec=True,
-                            side_effect=getattr(GraphNeuralPolicy, name),
-                        )
-                    )
-                    for name in ("sample", "log_dists")
-                ]
-                pretrain(_network(), [two_chain_problem(3)], updates=updates)
-            counts.append([each.call_count for each in traced])
+    def test_the_seed_decides_the_weights_and_all_is_traced_at_the_first_update(self):
+        def traced(name):
+            method = getattr(GraphNeuralPolicy, name)
+            return self.enter_context(
+                mock.patch.object(GraphNeuralPolicy, name, autospec=True, side_effect=method)
+            )
+
+        functions = [traced(name) for name in ("sample", "log_dists")]
+        weights, counts = [], []
+
+        def note(done, results):
+            counts.append([function.call_count for function in functions])
+
+        def interrupt(done, results):
+            if done == 2:
+                raise KeyboardInterrupt
+
+        for seed, updates, report in ((1, 2, note), (1, 10, interrupt), (2, 2, None)):
+            network = GraphNeuralNetwork(dataclasses.replace(_SMALL, message_rounds=1))
+            results = pretrain(
+                network, [two_chain_problem(3)], updates=updates, seed=seed, report=report
+            )
+            self.assertEqual([result.updates for result in results], [2])
+            weights.append(np.concatenate([w.ravel() for w in network.get_weights()]))
         self.assertEqual(counts[0], counts[1])
         self.assertGreater(min(counts[0]), 0)
-
-    def test_the_same_seed_gives_the_same_weights(self):
-        weights = []
-        for seed in (1, 1, 2):
-            network = _network()
-            pretrain(network, [two_chain_problem(3)], updates=2, seed=seed)
-            weights.append(np.concatenate([w.ravel() for w in network.get_weights()]))
+        # An interrupt keeps what was learned.
         self.assertAllEqual(weights[0], weights[1])
         self.assertNotAllClose(weights[0], weights[2])
 
@@ -125,16 +126,6 @@ class PretrainingTest(tf.test.TestCase):
         pretrain(network, [two_chain_problem(2, num_devices=1)], updates=2)
         for one, other in zip(before, network.get_weights(), strict=True):
             self.assertAllEqual(one, other)
-
-    def test_an_interrupt_keeps_what_was_learned(self):
-        counter = itertools.count(1)
-
-        def interrupt(done, results):
-            if next(counter) == 2:
-                raise KeyboardInterrupt
-
-        results = pretrain(_network(), [two_chain_problem(2)], updates=10, report=interrupt)
-        self.assertEqual([result.updates for result in results], [2])
 
     def test_nothing_to_do_is_refused(self):
         with self.assertRaisesRegex(ValueError, "there is no problem to train on"):

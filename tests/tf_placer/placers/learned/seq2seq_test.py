@@ -5,10 +5,12 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.placers.learned import policy_conformance
-from tests.tf_placer.placers.learned.eagerly import run_eagerly
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced, run_eagerly
 from tests.tf_placer.placers.learned.policy_conformance import LEGAL, OTHER_LEGAL, PolicyConformance
 from tf_placer.placers.learned import seq2seq
 from tf_placer.placers.learned.seq2seq import Seq2SeqConfig, Seq2SeqPolicy
+
+setUpModule = leave_graphs_as_traced
 
 _SIZES = {"type_units": 4, "hidden_units": 8, "attention_units": 6, "device_units": 4}
 _VARIANTS = (

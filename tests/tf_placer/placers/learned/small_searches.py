@@ -1,8 +1,7 @@
-"""Searches of small problems, whose fastest placement is known, by systems with small networks.
+"""Searches of problems that are small enough to try every placement, by learned placers.
 
-`SETTINGS` is all that differs from the papers but the size of the networks, the same on every
-problem, and was chosen with seeds from 100. With it, each of five seeds of every system samples a
-fastest placement of each problem.
+The networks are small, because the problems are; `_SETTINGS` is all else that differs from the
+papers, and was chosen with seeds from 100.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import describe_placer, make_placer
+from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.search.proposals import Measured, propose_and_observe
 
-__all__ = ["MAX_SAMPLES", "SETTINGS", "sampled_ratios"]
-
-MAX_SAMPLES = 2000
+__all__ = ["search"]
 
 # A handful of operations needs no 512 units.
 _SMALL_NETWORK: dict[str, object] = {
@@ -56,9 +53,8 @@ _LEARNED_GROUPS_REINFORCE: dict[str, object] = (
 # Six elites of 60 agree too soon, and what all of them have in common is kept for good.
 _CE: dict[str, object] = {"ce_samples": 120, "exploration": 0.5} | _PENALTY
 
-SETTINGS: Mapping[str, Mapping[str, object]] = {
+_SETTINGS: Mapping[str, Mapping[str, object]] = {
     "colocrl": _REINFORCE,
-    "policy_gradient": _REINFORCE,
     "hierarchical": _LEARNED_GROUPS_REINFORCE,
     "spotlight": _SPOTLIGHT,
     "post": _POST | _CE,
@@ -67,68 +63,57 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
     "eagle": _LEARNED_GROUPS_PPO,
     "eagle_ppo_ce": _LEARNED_GROUPS_PPO,
     "eagle_reinforce": _LEARNED_GROUPS_REINFORCE,
-    "eagle_metis": _PPO | _PENALTY,
-    "eagle_fluid": _PPO | _PENALTY,
     "eagle_gcn": _PPO | _PENALTY,
     # As it is, it settles within a hundred samples.
     "warm_softmax": {"learning_rate": 0.03, "start_uniform": 0.5, "entropy_coefficient": 0.1},
     "graph_neural": _PPO,
 }
-"""What differs from the settings of the system, apart from the size of its network."""
 
 
-def sampled_ratios(
-    problem_name: str,
-    placer_name: str,
-    seed: int,
-    *,
-    max_samples: int = MAX_SAMPLES,
-    until_optimal: bool = True,
+def search(
+    problem: PlacementProblem, placer_name: str, seed: int, *, max_samples: int
 ) -> np.ndarray:
-    """Searches one problem with one placer.
+    """Searches a problem with a learned placer, and checks that all it proposes is legal.
 
     Args:
-        problem_name: one of `SMALL_PROBLEMS`.
-        placer_name: one of the placers.
+        problem: what to place.
+        placer_name: one of the learned placers.
         seed: of the placer.
-        max_samples: placements to simulate at most.
-        until_optimal: whether to end with the batch that has one of the fastest placements.
+        max_samples: placements to simulate.
 
     Returns:
-        float64 [samples], the step of what was sampled by the fastest of all, infinite for what did
+        float64 [max_samples], the step times of what was sampled, in order; infinite for what did
         not fit.
     """
-    problem = SMALL_PROBLEMS[problem_name]
-    fastest_secs = all_step_secs(problem)[0]
+    legal = legal_devices(problem)
     placer = make_placer(
         placer_name,
         group_graph(problem),
-        legal_devices(problem),
+        legal,
         seed=seed,
         options=_options(placer_name),
         problem=problem,
     )
     environment = SimulatedEnvironment(problem, threads=1)
-    ratios: list[float] = []
+    sampled: list[float] = []
 
     def count() -> int:
-        return min(placer.batch_size, max_samples - len(ratios))
+        return min(placer.batch_size, max_samples - len(sampled))
 
-    def measure(placements: np.ndarray) -> Measured | None:
+    def measure(placements: np.ndarray) -> Measured:
+        np.testing.assert_array_equal(legal[np.arange(len(legal)), placements], True)
         measurements = environment.measure(placements)
-        secs = [each.median_secs for each in measurements]
-        ratios.extend(np.inf if each is None else each / fastest_secs for each in secs)
-        if until_optimal and is_optimal(np.array(ratios), 1.0).any():
-            return None
+        secs = [m.median_secs for m in measurements]
+        sampled.extend(np.inf if value is None else value for value in secs)
         return placements, measurements
 
     for _ in propose_and_observe(placer, count, measure):
         pass
-    return np.array(ratios)
+    return np.array(sampled)
 
 
 def _options(placer_name: str) -> dict[str, object]:
-    """Adds the small network to `SETTINGS` where the system has such a setting and uses it."""
+    """Adds the small network to `_SETTINGS` where the system has such a setting and uses it."""
     settings = {setting.name: setting.value for setting in describe_placer(placer_name).settings}
     small = {name: value for name, value in _SMALL_NETWORK.items() if settings.get(name)}
-    return {**small, **SETTINGS.get(placer_name, {})}
+    return {**small, **_SETTINGS[placer_name]}

@@ -1,77 +1,59 @@
-"""Every system learns: problems whose fastest placement is known, and random placements."""
+"""Every system learns, and finds a fastest placement: a problem of which all placements are known.
 
-import itertools
-import unittest
+One placement of 243 is the fastest, so random search finds it, too. But a system that settles on a
+local optimum with every seed, or that cannot express the optimum, does not.
+"""
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
-from tests.tf_placer.placers.learned.small_searches import sampled_ratios
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
+from tests.tf_placer.placers.learned.small_searches import search
 from tf_placer.placers.systems import SYSTEMS
 
-_SEEDS = range(3)
-_PROBLEM = "heterogeneous"
+_PROBLEM = SMALL_PROBLEMS["heterogeneous"]
+_SEEDS = range(4)
 _SAMPLES = 600
 _LAST = 48
 _QUANTILE = 0.001
+# What others have: ColocRL's parts in batches of another size, and EAGLE's policy and algorithm on
+# groups that stay, which are those of "eagle_gcn".
+_LIKE_OTHERS = ("policy_gradient", "eagle_metis", "eagle_fluid")
+_TESTED = [name for name in SYSTEMS if name not in _LIKE_OTHERS]
+
+setUpModule = leave_graphs_as_traced
 
 
-def _means_of_random_placements(problem, count):
-    """Sorted means of the steps of `count` random placements that fit, by the fastest of all."""
-    secs = all_step_secs(problem)
-    ratios = secs[np.isfinite(secs)] / secs[0]
+def _means_of_random_placements(count):
+    """Sorted means of the step times of `count` random placements that fit."""
+    secs = all_step_secs(_PROBLEM)
     rng = np.random.default_rng(0)
-    return np.sort(rng.choice(ratios, size=(20_000, count)).mean(axis=1))
+    return np.sort(rng.choice(secs[np.isfinite(secs)], size=(20_000, count)).mean(axis=1))
 
 
-def _check_optimum(test, system, problem):
-    for seed in _SEEDS:
-        if is_optimal(sampled_ratios(problem, system, seed), 1.0).any():
-            return
-    test.fail(f"{system} does not solve {problem!r} with any of the seeds {list(_SEEDS)}")
-
-
-def setUpModule():
-    # Of so small networks the rewriting of a graph takes longer than all that it saves.
-    rewriting = tf.config.optimizer
-    rewriting.set_experimental_options({"disable_meta_optimizer": True})
-    unittest.addModuleCleanup(rewriting.set_experimental_options, {"disable_meta_optimizer": False})
-
-
-class OptimumTest(parameterized.TestCase):
-    """That the optimum is within reach; `HeterogeneousTest` tells learning from luck.
-
-    One placement of 243 of the heterogeneous problem is the fastest, and of the other problems one
-    of 122 or 128. So random search passes, too, but not a system that settles on a local optimum
-    with every seed, or that cannot express the optimum. The problems take turns.
-    """
-
-    @parameterized.parameters(
-        *zip(SYSTEMS, itertools.cycle(name for name in SMALL_PROBLEMS if name != _PROBLEM))
-    )
-    def test_every_system_finds_a_fastest_placement_of_another_problem(self, system, problem):
-        _check_optimum(self, system, problem)
-
-
-class HeterogeneousTest(parameterized.TestCase):
+class SystemsTest(parameterized.TestCase):
     """One search of each system tells both whether it learns and whether it finds the optimum.
 
     False alarms of the former: what is compared is the mean step of the last 48 of 600 samples with
     the 0.1 % quantile of the mean of 48 random placements. A system that learned nothing, and so
-    samples like random search, is below it with probability 0.001; any of 14 such systems with 1 -
-    0.999**14 = 1.4 %. A policy that only prefers some device before it has learned anything is not
+    samples like random search, is below it with probability 0.001; any of 12 such systems with 1 -
+    0.999**12 = 1.2 %. A policy that only prefers some device before it has learned anything is not
     covered by that: its samples are not uniform.
     """
 
-    @parameterized.parameters(*SYSTEMS)
+    @parameterized.parameters(*_TESTED)
     def test_samples_faster_placements_than_random_search_and_a_fastest_one(self, system):
-        random_means = _means_of_random_placements(SMALL_PROBLEMS[_PROBLEM], _LAST)
-        ratios = sampled_ratios(_PROBLEM, system, 0, max_samples=_SAMPLES, until_optimal=False)
-        self.assertLess(np.mean(ratios[-_LAST:]), np.quantile(random_means, _QUANTILE))
-        if not is_optimal(ratios, 1.0).any():
-            _check_optimum(self, system, _PROBLEM)
+        fastest_secs = all_step_secs(_PROBLEM)[0]
+        for seed in _SEEDS:
+            secs = search(_PROBLEM, system, seed, max_samples=_SAMPLES)
+            if seed == 0:
+                limit = np.quantile(_means_of_random_placements(_LAST), _QUANTILE)
+                self.assertLess(np.mean(secs[-_LAST:]), limit)
+            if is_optimal(secs, fastest_secs).any():
+                return
+        self.fail(f"{system} finds no fastest placement with any of the seeds {list(_SEEDS)}")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from tests.tf_placer.placers.learned.eagerly import run_eagerly
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced, run_eagerly
 from tests.tf_placer.placers.problems import task_problem
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers import make_placer
 from tf_placer.placers.learned.training import Training
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+
+setUpModule = leave_graphs_as_traced
 
 _OUT_OF_MEMORY = Measurement(failure=Failure(FailureKind.OUT_OF_MEMORY, "it is too large"))
 

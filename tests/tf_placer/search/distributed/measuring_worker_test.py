@@ -9,6 +9,7 @@ from unittest import mock
 import tensorflow as tf
 
 from tests import graphs
+from tests.tf_placer.environments.shared_template import share_template
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.live_processes import WorkerStartError
 from tf_placer.inputs.sources import read_source
@@ -17,6 +18,7 @@ from tf_placer.search.distributed import measuring_worker
 from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
 
 tf1 = tf.compat.v1
+setUpModule = share_template
 
 
 class MeasuringWorkerTest(tf.test.TestCase):

@@ -2,7 +2,10 @@ import numpy as np
 import tensorflow as tf
 
 from tests.tf_placer.placers.learned.algorithms.table_agent import TableAgent, plain_steps
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tf_placer.placers.learned.algorithms.gradient_steps import GradientSteps
+
+setUpModule = leave_graphs_as_traced
 
 _ACTIONS = [np.zeros([2, 1], np.int32)]
 

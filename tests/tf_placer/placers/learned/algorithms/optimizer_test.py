@@ -3,7 +3,10 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from tests.tf_placer.placers.learned.algorithms.table_agent import TableAgent
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tf_placer.placers.learned.algorithms.optimizer import Optimizer, OptimizerConfig
+
+setUpModule = leave_graphs_as_traced
 
 
 def _moves(config, gradients):

@@ -9,8 +9,11 @@ from tests.tf_placer.placers.learned.algorithms.table_agent import (
     new_samples,
     plain_steps,
 )
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tf_placer.placers.learned.algorithms.algorithm import Update
 from tf_placer.placers.learned.algorithms.penalised_ppo import PenalisedPPO, PenalisedPPOConfig
+
+setUpModule = leave_graphs_as_traced
 
 _RNG = np.random.default_rng(2)
 _TABLE = _RNG.normal(size=[3, 4])
@@ -55,11 +58,11 @@ def _learn(num_steps, beta, repeats=False):
 
 
 class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(num_steps=[1, 2, 10], beta=[0.25, 1.0], repeats=[False, True])
-    def test_every_step_follows_finite_differences(self, num_steps, beta, repeats):
-        old, new, update = _learn(num_steps, beta, repeats)
+    @parameterized.product(beta=[0.25, 1.0], repeats=[False, True])
+    def test_every_step_follows_finite_differences(self, beta, repeats):
+        old, new, update = _learn(10, beta, repeats)
         expected = old
-        for _ in range(num_steps):
+        for _ in range(10):
             expected = (
                 expected - finite_differences(lambda t: _loss(t[0], old, beta), [expected])[0]
             )
@@ -97,7 +100,7 @@ class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
         config = PenalisedPPOConfig(batch_size=6, ascent_steps=2)
         algorithm = PenalisedPPO(agent, plain_steps(agent), config)
         samples = new_samples(_ACTIONS, advantages=_ADVANTAGES, counted=_COUNTED)
-        for beta in (1.0, 0.125, 2.0):
+        for beta in (0.125, 2.0):
             agent.assign([_TABLE])
             algorithm.beta = beta
             algorithm.learn(samples)

@@ -9,7 +9,10 @@ from tests.tf_placer.placers.learned.algorithms.table_agent import (
     new_samples,
     plain_steps,
 )
+from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tf_placer.placers.learned.algorithms.reinforce import Reinforce, ReinforceConfig
+
+setUpModule = leave_graphs_as_traced
 
 _RNG = np.random.default_rng(0)
 _TABLES = (_RNG.normal(size=[3, 2]), _RNG.normal(size=[4, 3]))

@@ -1,0 +1,48 @@
+"""One template for the processes of all environments of a test process.
+
+Each environment has a template of its own otherwise, which imports TensorFlow once more.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import unittest
+from collections.abc import Sequence
+from unittest import mock
+
+from tf_placer.environments import live_processes
+from tf_placer.process_template import ProcessTemplate
+
+__all__ = ["share_template", "shared_template"]
+
+
+class _SharedTemplate(ProcessTemplate):
+    def close(self) -> None:
+        """Does nothing: others make processes of it, and it ends with this process."""
+
+
+@functools.cache
+def _new_template(modules: tuple[str, ...]) -> _SharedTemplate:
+    return _SharedTemplate(modules, os.devnull)
+
+
+def shared_template() -> ProcessTemplate:
+    """The template, which is started at the first call."""
+    template = _new_template(live_processes._TEMPLATE_MODULES)
+    if not template.is_fit():
+        _new_template.cache_clear()
+        return shared_template()
+    return template
+
+
+def share_template() -> None:
+    """Lets all environments of a module share the template; a `setUpModule`."""
+
+    def make(modules: Sequence[str], log_path: str | os.PathLike[str]) -> ProcessTemplate:
+        del modules, log_path
+        return shared_template()
+
+    patch = mock.patch.object(live_processes, "ProcessTemplate", make)
+    patch.start()
+    unittest.addModuleCleanup(patch.stop)
