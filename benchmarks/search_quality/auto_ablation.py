@@ -180,7 +180,7 @@ def main() -> None:
         f"# The parts of `auto`\n\n{ablation_table(runs)}\n\nSimulated steps after "
         f"{_MAX_SECS:g} s on the clock and all cores, mean of {len(_SEEDS)} seeds. to "
         "auto: geometric mean of the step by that of the whole search with the same problem and "
-        f"seed; slower: in how many of them it is slower."
+        "seed; slower: in how many of them it is slower."
     )
     write_table(text, out / "table.md")
 

@@ -182,7 +182,7 @@ def main() -> None:
         f"known step by the lower bound.\n\n{size_table(runs)}\n\nThe steps that `auto` found by "
         "the known ones and by the lower bound, all families together; on how many problems, and "
         "after which time, it found one that is at most 2 % longer than the known one; longest "
-        f"search: everything included."
+        "search: everything included."
     )
     write_table(text, out / "table.md")
 
