@@ -82,7 +82,7 @@ def _simulate(costed: CostedGraph, placement: Placement | None) -> tuple[float, 
 def _confirmed(result: tf_placer.OptimizeResult, label: str | None) -> str:
     """Formats the median step of the original or of the winner in the confirmation."""
     rounds = result.confirmation.rounds if result.confirmation else ()
-    measured = [each[label] for each in rounds if label in each]
+    measured = [each[label] for each in rounds if label is not None and label in each]
     secs = [step for each in measured for step in each.step_secs or ()]
     if secs:
         return format_step(statistics.median(secs))

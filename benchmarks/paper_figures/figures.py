@@ -29,7 +29,7 @@ from benchmarks.paper_figures.distribution import (
 from benchmarks.paper_figures.kept_curves import draw_curves, read_curves
 from benchmarks.problems.experts import expert_placements
 from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_problem
-from tf_placer.files import write_json
+from tf_placer.files import write_bytes, write_json
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.colours import DEVICE_COLOURS

@@ -268,11 +268,11 @@ def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.
     if not {int, float, type(None)}.issuperset(map(type, flat)) or math.inf in flat:
         _refuse_first(flat, _is_secs, num_devices, "a number of seconds or null")
     try:
-        secs = np.array([math.inf if each is None else each for each in flat], np.float64)
+        numbers = np.array([math.inf if each is None else each for each in flat], np.float64)
     except OverflowError:  # Integers of hundreds of digits.
         _refuse_first(flat, _fits_float, num_devices, "a number that fits into float64")
         raise
-    return secs.reshape(len(rows), num_devices)
+    return numbers.reshape(len(rows), num_devices)
 
 
 def _refuse_first(
