@@ -23,12 +23,11 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
-from tf_placer.live import job_confirmation, round_statistics
+from tf_placer.live import job_confirmation, optimization, round_statistics
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
 from tf_placer.live.run_directory import Request, RunDirectory
-from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.problem.problem_file import read_problem
@@ -56,15 +55,36 @@ def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
 
 
 class LiveSearchTest(tf.test.TestCase):
-    def test_a_search_of_a_graph_runs_and_is_not_run_again(self):
+    def test_a_search_of_a_graph_confirms_in_fresh_processes_and_is_not_run_again(self):
+        def search_here(directory, given, report, start_secs, host):
+            del host
+            return live_run.run(RunDirectory(given), directory, report, start_secs=start_secs)
+
         given = graphs.v1_ref_variables()
         before = given.graph.as_graph_def()
         log_dir = self.create_tempdir().full_path
-        settings = {**_SETTINGS, "max_trials": 4, "log_dir": log_dir}
-        result = optimize(given.graph, **settings)
+        settings = {**_SETTINGS, "max_trials": 3, "log_dir": log_dir}
+        with (
+            mock.patch.object(optimization, "run_search", search_here),
+            # However slow they were in the search.
+            mock.patch.object(job_confirmation, "hopeful_finalists", lambda finalists: finalists),
+            # Each round starts processes; a third is as the second.
+            mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
+            mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
+            mock.patch.object(round_statistics, "LEAST_ROUNDS", 2),
+        ):
+            result = optimize(given.graph, **settings)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
-        self.assertLen(result.trials, 4)
+        self.assertLen(result.trials, 3)
         self.assertIn("original", result.table())
+        confirmation = RunDirectory(log_dir).read_result().confirmation
+        [candidate] = confirmation.comparisons
+        self.assertLen(confirmation.rounds, 2)
+        for measurements in confirmation.rounds:
+            self.assertCountEqual(measurements, ["original", candidate])
+            steps = [len(measurement.step_secs) for measurement in measurements.values()]
+            self.assertEqual(steps[0], steps[1])
+        self.assertIsNotNone(confirmation.comparisons[candidate].interval)
         # Whether it is faster is up to the machine.
         after = given.graph.as_graph_def()
         self.assertEqual(result.changed, after != before)
@@ -125,28 +145,6 @@ class LiveSearchTest(tf.test.TestCase):
         self.assertLen(interrupts, 1)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
         self.assertEqual(threading.active_count(), threads)
-
-    def test_a_candidate_is_confirmed_in_fresh_processes_beside_the_original(self):
-        directory = RunDirectory(self.create_tempdir().full_path)
-        asked = self.asked(graphs.v1_ref_variables().graph, max_trials=3)
-        with (
-            # However slow they were in the search.
-            mock.patch.object(job_confirmation, "hopeful_finalists", lambda finalists: finalists),
-            # Each round starts processes; a third is as the second.
-            mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
-            mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
-            mock.patch.object(round_statistics, "LEAST_ROUNDS", 2),
-        ):
-            outcome = live_run.run(asked, directory, lambda line: None)
-        self.assertIn(outcome, (Outcome.FASTER, Outcome.NOT_FASTER))
-        confirmation = directory.read_result().confirmation
-        [candidate] = confirmation.comparisons
-        self.assertLen(confirmation.rounds, 2)
-        for measurements in confirmation.rounds:
-            self.assertCountEqual(measurements, ["original", candidate])
-            steps = [len(measurement.step_secs) for measurement in measurements.values()]
-            self.assertEqual(steps[0], steps[1])
-        self.assertIsNotNone(confirmation.comparisons[candidate].interval)
 
     def test_a_graph_that_does_not_run_says_why(self):
         with tf.Graph().as_default() as graph:
