@@ -90,7 +90,8 @@ def read_record(
     Raises:
         ValueError: the value is not such an object.
     """
-    return _read(_record_reader(record_type, exact), value, what)
+    record: _Record = _read(_record_reader(typing.cast(Any, record_type), exact), value, what)
+    return record
 
 
 def read_value(kind: Any, value: object, what: str) -> Any:
@@ -156,7 +157,7 @@ def _reader(kind: Any, exact: bool) -> _Reader:
         return _PLAIN[kind]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return _ruled_reader(*arguments, exact=exact)
+        return _ruled_reader(arguments[0], arguments[1], exact)
     if origin in (types.UnionType, typing.Union):
         return _union_reader(arguments, exact)
     if origin is typing.Literal:
