@@ -90,8 +90,8 @@ def read_record(
     Raises:
         ValueError: the value is not such an object.
     """
-    kind: Any = record_type
-    return _read(_record_reader(kind, exact), value, what)
+    record: _Record = _read(_record_reader(typing.cast(Any, record_type), exact), value, what)
+    return record
 
 
 def read_value(kind: Any, value: object, what: str) -> Any:

@@ -258,11 +258,11 @@ def _compute_secs(operations: Sequence[dict[str, Any]], num_devices: int) -> np.
         [operation["compute_secs"] for operation in operations],
         lambda row: f"operations[{row}].compute_secs",
     )
-    for row, secs in enumerate(rows):
-        if len(secs) != num_devices:
+    for row, of_devices in enumerate(rows):
+        if len(of_devices) != num_devices:
             raise ProblemError(
                 f"operations[{row}].compute_secs ({shown(operations[row]['name'])}) has "
-                f"{len(secs)} numbers for {num_devices} devices"
+                f"{len(of_devices)} numbers for {num_devices} devices"
             )
     flat = list(itertools.chain.from_iterable(rows))
     if not {int, float, type(None)}.issuperset(map(type, flat)) or math.inf in flat:
