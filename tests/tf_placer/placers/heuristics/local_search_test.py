@@ -7,7 +7,7 @@ from tf_placer.placers.heuristics.local_search import LocalSearch
 
 _GROUPS = graphs.chain(4)
 _EVERYWHERE = np.ones([4, 2], np.bool_)
-_STARTS = [[0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0]]
+_STARTS = [[1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0]]
 
 
 class _Recorder(LocalSearch):
