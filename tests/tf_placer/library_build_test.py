@@ -12,7 +12,7 @@ from absl.testing import absltest
 
 from tf_placer.library_build import LibraryError, build_library, library_path
 
-_HEADER = "tensorflow/core/public/version.h"
+_HEADER = "tensorflow/c/tf_datatype.h"
 
 
 class LibraryBuildTest(absltest.TestCase):
@@ -21,7 +21,7 @@ class LibraryBuildTest(absltest.TestCase):
         self.cache = self.create_tempdir().full_path
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": self.cache}))
         code = f'#include "{_HEADER}"\nextern "C" __attribute__((visibility("default"))) '
-        code += "int major_version() { return TF_MAJOR_VERSION; }\n"
+        code += "int float_type() { return TF_FLOAT; }\n"
         self.source = pathlib.Path(self.create_tempfile("tiny/tiny.cc", code).full_path)
 
     def build(self) -> pathlib.Path:
@@ -30,7 +30,7 @@ class LibraryBuildTest(absltest.TestCase):
     @unittest.skipUnless(shutil.which("g++"), "there is no g++")
     def test_builds_once_in_a_directory_of_the_user_alone(self):
         path = self.build()
-        self.assertEqual(ctypes.CDLL(str(path)).major_version(), 2)
+        self.assertEqual(ctypes.CDLL(str(path)).float_type(), tf.float32.as_datatype_enum)
         with mock.patch.dict(os.environ, {"CXX": "no-such-compiler"}):
             self.assertEqual(self.build(), path)
         self.assertEqual(os.listdir(path.parent), [path.name])
