@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from unittest import mock
 
@@ -44,18 +43,6 @@ class KillsTest(absltest.TestCase):
         ends = [case.fault == END for case in cases]
         self.assertEqual(sum(ends), 2)
         self.assertFalse(all(ends))
-
-    def test_a_live_search_whose_processes_are_disturbed_survives(self):
-        [optimize] = [each for each in VICTIMS if each.name == "optimize on local:2"]
-        short = dataclasses.replace(
-            optimize,
-            command=lambda *place: [*optimize.command(*place), "--max_trials=3"],
-            problem=lambda directory, number, output: "",
-            faults=[each for each in optimize.faults if each.name == "process stopped"],
-        )
-        cases = list(run_search(0, [short]))
-        self.assertEqual([case for case in cases if case.answer not in GOOD], [])
-        self.assertContainsSubset({"process stopped", END}, {case.fault for case in cases})
 
     def test_a_trial_that_no_log_has_is_missed_when_the_search_is_killed(self):
         first, *_ = run_search(4, [victim(_LOSES, "trial 0 ", "9", usual_secs=3.0)])
