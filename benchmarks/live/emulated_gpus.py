@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import pathlib
 import statistics
-import time
 
 import numpy as np
 
@@ -38,7 +37,6 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
     # The graph gets the devices that are found.
     source = read_source(built.graph, [built.train_op], feeds, built.initializer)
     costed = cost_graph(source, find_machine(args.machine), steps=0)
-    begin = time.monotonic()
     result = tf_placer.optimize(
         built.graph,
         [built.train_op],
@@ -48,7 +46,6 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
         max_secs=args.max_secs,
         log_dir=pathlib.Path(args.log_dir, model),
     )
-    searched_secs = time.monotonic() - begin
     one_gpu_secs, one_gpu_text = _simulate(costed, None)
     found_text = promised = speedup = ""
     if result.placement is not None:
@@ -66,7 +63,7 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
         speedup,
         promised,
         str(len(result.trials)),
-        format_duration(searched_secs),
+        format_duration(result.trials[-1].elapsed_secs),
         result.reason,
     ]
 
@@ -87,7 +84,14 @@ def _confirmed(result: tf_placer.OptimizeResult, label: str | None) -> str:
     if secs:
         return format_step(statistics.median(secs))
     failures = [each.failure.kind.value for each in measured if each.failure]
-    return failures[0].replace("_", " ") if failures else ""
+    text = failures[0].replace("_", " ") if failures else ""
+    # The memory of a step varies with the order of operations, so it may have run before.
+    ran = [
+        trial.measurement.median_secs
+        for trial in result.trials
+        if trial.placer == "single_device" and trial.measurement.median_secs is not None
+    ]
+    return f"{text}; {format_step(min(ran))} in the search" if text and ran else text
 
 
 def main() -> None:
