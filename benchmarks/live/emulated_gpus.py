@@ -19,6 +19,7 @@ from benchmarks.harness.provenance import provenance
 from benchmarks.models.catalogue import MODELS, build_model
 from graph_passes.placement import Placement
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
+from tf_placer.environments.environment import FailureKind
 from tf_placer.inputs.sources import read_source
 from tf_placer.machines.lookup import find_machine
 from tf_placer.simulation.simulator import Simulator
@@ -56,7 +57,7 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
         speedup = f"{result.speedup:.2f}x ({low:.2f} to {high:.2f})"
     return [
         model,
-        _confirmed(result, "original"),
+        _one_gpu(result),
         one_gpu_text,
         _confirmed(result, result.winner),
         found_text,
@@ -84,14 +85,20 @@ def _confirmed(result: tf_placer.OptimizeResult, label: str | None) -> str:
     if secs:
         return format_step(statistics.median(secs))
     failures = [each.failure.kind.value for each in measured if each.failure]
-    text = failures[0].replace("_", " ") if failures else ""
-    # The memory of a step varies with the order of operations, so it may have run before.
+    return failures[0].replace("_", " ") if failures else ""
+
+
+def _one_gpu(result: tf_placer.OptimizeResult) -> str:
+    """Formats the step of the original, and of one device alone where the original failed."""
+    text = _confirmed(result, "original")
+    # The memory of a step varies with the order of operations: the same devices may have run it.
     ran = [
         trial.measurement.median_secs
         for trial in result.trials
         if trial.placer == "single_device" and trial.measurement.median_secs is not None
     ]
-    return f"{text}; {format_step(min(ran))} in the search" if text and ran else text
+    has_failed = text == FailureKind.OUT_OF_MEMORY.value.replace("_", " ")
+    return f"{text}; {format_step(min(ran))} in the search" if has_failed and ran else text
 
 
 def main() -> None:

@@ -542,13 +542,14 @@ class _Confirming:
         Operations run in no fixed order, so a step that needs nearly all of the memory is short of
         it by chance: a label that has run before is tried again.
         """
-        for attempt in range(_MEMORY_ATTEMPTS):
+        attempts = _MEMORY_ATTEMPTS if label in self._ran else 1
+        while True:
             measured = tried_twice(lambda: self._steps_alone(label), self._report)
-            is_short = measured.failure and measured.failure.kind is FailureKind.OUT_OF_MEMORY
-            if not is_short or label not in self._ran or attempt == _MEMORY_ATTEMPTS - 1:
-                break
+            attempts -= 1
+            failure = measured.failure
+            if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY or not attempts:
+                return measured
             self._report(f"{label} ran before, and now is out of memory: trying once more")
-        return measured
 
     def _steps_alone(self, label: str) -> Measurement:
         start_secs = self._clock()
