@@ -60,7 +60,7 @@ _BASELINES = ("single_device", "expert", "model_expert")
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What is compared.
+    """A named set of problems, placers, seeds and a budget.
 
     Attributes:
         problems: each a model of the catalogue and a described machine, as in "nmt_2:4xK80".

@@ -52,7 +52,6 @@ _MAX_SECS = 3600.0
 _LAYERS, _STEPS = 4, 8
 # Networks small enough for all controllers to learn on the cores of one computer.
 _SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.005, "batch_size": 4}
-# Of each search, and of a trial of the original.
 _SAMPLES, _TRIAL_SECS = 480, 12.0
 _SEEDS = (0, 1, 2)
 # Where proposals wait for nothing, each worker measures so many.
@@ -193,7 +192,7 @@ def main() -> None:
         (seed, case)
         for seed in _SEEDS
         for case in CASES
-        # How fast workers are does not hang on the seed.
+        # One seed is enough for the speed of workers.
         if not (case.placer == "random" and seed) and (case.name, seed) not in done
     ]
     for seed, case in [] if args.only_kept else wanted:

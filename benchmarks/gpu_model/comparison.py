@@ -54,10 +54,10 @@ class Comparison:
         self._flops, self._bytes, self._runs = _work([each.case for each in measured], cases)
         self._secs = np.array([_preferred(each.secs) for each in measured])
         self._modeled = modeled_secs(self._flops, self._bytes, known)
-        # Of all cases, also those that were not measured.
+        # The modeled steps include the cases that were not measured.
         flops, touched_bytes, runs = _work(cases.cases, cases)
         self._model_secs = modeled_secs(flops, touched_bytes, known) @ runs
-        # How often all models, scaled to equal steps, run each operation.
+        # Models are scaled to equal steps, so that each weighs the same.
         self._frequencies = (self._runs / self._model_secs).sum(axis=1)
         self._frequencies /= self._frequencies @ self._modeled
         work_secs = self._modeled - known.launch_secs

@@ -26,7 +26,7 @@ class KeyedRun(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Which run it is."""
+        """The identity of the run."""
 
 
 _Run = TypeVar("_Run", bound=KeyedRun)

@@ -33,7 +33,7 @@ CurvePoint = tuple[int, float, float]
 """Samples, seconds, and the fastest step that was found after them."""
 
 Ended = Literal["samples", "secs", "nothing more"]
-"""What ended a search."""
+"""The reason for which a search ended."""
 
 _MAX_POINTS = 200
 # A gain that is smaller than this share of the step does not show in a curve.
@@ -110,7 +110,7 @@ class Found:
 
 
 class _Samples:
-    """What a search has sampled.
+    """The samples of a search so far.
 
     Attributes:
         secs: the step of each sample; infinite for those that did not fit.

@@ -14,15 +14,15 @@ import numpy as np
 
 __all__ = ["NOISE_MODELS", "NoiseModel", "NoisyMachine"]
 
-# How finely the speed of the machine is followed, and until when: it stays as it is from then on.
+# The speed of the machine changes in ticks, and stays as it is after the horizon.
 _TICK_SECS, _HORIZON_SECS = 0.05, 400.0
-# What starting processes takes, and opening a session and warming it up.
+# Opening a session includes its warm-up.
 _START_SECS, _OPEN_SECS = 2.0, 0.6
-# How long a drift takes to forget where it was.
+# A drift forgets its earlier value with this time constant.
 _DRIFT_SECS = 30.0
-# What a slow phase takes on average, and one between them; they are exponentially distributed.
+# Mean lengths of slow phases and of those between them, which are exponentially distributed.
 _SLOW_SECS, _FAST_SECS = 3.0, 9.0
-# How long processes are fresh.
+# Processes are fresh for this time.
 _FIRST_SECS = 1.0
 
 

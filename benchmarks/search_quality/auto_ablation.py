@@ -56,7 +56,7 @@ class AblationRun:
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """Which run it is."""
+        """The identity of the run."""
         return self.seed, self.problem, self.variant
 
 

@@ -65,7 +65,7 @@ class SmallRun:
 
     @property
     def key(self) -> int:
-        """Which run it is."""
+        """The identity of the run."""
         return self.number
 
     @property

@@ -71,7 +71,7 @@ class TightRun:
 
     @property
     def key(self) -> int:
-        """Which run it is."""
+        """The identity of the run."""
         return self.number
 
 

@@ -70,7 +70,7 @@ class KnownRun:
 
     @property
     def key(self) -> tuple[int, float, int, str]:
-        """Which run it is."""
+        """The identity of the run."""
         return self.seed, self.max_secs, self.size, self.family
 
 
