@@ -18,7 +18,7 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.races import Race, find_races
 from graph_passes.shared_resources import find_resources
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 
 __all__ = ["ColocationGroups", "FindColocationGroups", "find_colocation_groups"]
 

@@ -1,6 +1,6 @@
 """What the passes raise when a graph is not one they can work on."""
 
-from graph_passes.messages import shortened
+from graph_passes.util.messages import shortened
 
 __all__ = ["GraphError"]
 

@@ -11,7 +11,7 @@ from tensorflow.core.framework import function_pb2
 from tensorflow.python.framework import op_def_registry
 
 from graph_passes.errors import GraphError
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 
 __all__ = ["FunctionLibrary", "called_functions", "check_calls_end"]
 

@@ -13,8 +13,8 @@ from tensorflow.python.framework import op_def_registry
 
 from graph_passes.devices import is_device_request
 from graph_passes.errors import GraphError
-from graph_passes.messages import quoted
 from graph_passes.tensors import Tensors
+from graph_passes.util.messages import quoted
 
 __all__ = [
     "Edges",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graph_passes.errors import GraphError
-from graph_passes.garbage_collection import paused_garbage_collection
+from graph_passes.util.garbage_collection import paused_garbage_collection
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -14,12 +14,12 @@ from tensorflow.core.framework import types_pb2
 from graph_passes.errors import GraphError
 from graph_passes.function_body import Argument, Body, FunctionBodies
 from graph_passes.loop_iterations import FrameLoops, FunctionalLoop
-from graph_passes.messages import quoted
 from graph_passes.nested_runs import Nested, run_nested
 from graph_passes.op_graph import OpGraph
 from graph_passes.small_values import SmallValues
 from graph_passes.tensors import SIZELESS
 from graph_passes.unknown_sizes import unknown_sizes
+from graph_passes.util.messages import quoted
 from graph_passes.work import (
     FREE,
     PICKS,

@@ -15,10 +15,10 @@ from graph_passes import graph_def_reader as reader
 from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.functions import check_calls_end
-from graph_passes.garbage_collection import paused_garbage_collection
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
-from graph_passes.messages import quoted
 from graph_passes.tensors import ListElement, read_tensors
+from graph_passes.util.garbage_collection import paused_garbage_collection
+from graph_passes.util.messages import quoted
 
 __all__ = ["OpGraph", "ReadOperations"]
 

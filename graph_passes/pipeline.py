@@ -16,9 +16,9 @@ from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
 from graph_passes.grouping.model_rules import ModelRules
 from graph_passes.grouping.single_consumer import SingleConsumerMerge
 from graph_passes.grouping.single_groups import SingleGroups
-from graph_passes.messages import quoted
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
+from graph_passes.util.messages import quoted
 
 __all__ = ["GRANULARITIES", "GroupedGraph", "group_operations"]
 

@@ -14,11 +14,11 @@ from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
 from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
-from graph_passes.json_records import check_format, read_record
-from graph_passes.json_text import parse_json, shown
 from graph_passes.op_graph import OpGraph
-from graph_passes.paths import check_path
-from graph_passes.whole_file import write_whole
+from graph_passes.util.json_records import check_format, read_record
+from graph_passes.util.json_text import parse_json, shown
+from graph_passes.util.paths import check_path
+from graph_passes.util.whole_file import write_whole
 
 __all__ = [
     "FittedPlacement",

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from graph_passes.json_text import parse_json
-from graph_passes.whole_file import check_takes_files, is_special, write_whole
+from graph_passes.util.json_text import parse_json
+from graph_passes.util.whole_file import check_takes_files, is_special, write_whole
 
 __all__ = [
     "cache_directory",

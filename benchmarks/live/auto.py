@@ -27,12 +27,12 @@ from benchmarks.models import branches, language_model, resnet, small
 from benchmarks.models.training_model import TrainingModel
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
+from tf_placer.confirmation.confirmation import Confirmation, survey
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.files import read_json, write_json
-from tf_placer.live.confirmation import Confirmation, survey
 from tf_placer.live.result import OptimizeResult
-from tf_placer.live.run_directory import RunDirectory
 from tf_placer.placers import granularity_of
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_duration, format_step

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 
 from benchmarks.harness.table_file import write_table
 from benchmarks.live.noisy_machine import NOISE_MODELS, NoisyMachine
+from tf_placer.confirmation.confirmation import confirm
 from tf_placer.environments.paired_steps import log_speedup
-from tf_placer.live.confirmation import confirm
 from tf_placer.text.table import table
 
 __all__ = ["ends_with_change", "main"]

@@ -29,11 +29,11 @@ import tf_placer
 from benchmarks.harness.table_file import write_table
 from benchmarks.models import language_model
 from graph_passes.placement import read_placement
+from tf_placer.confirmation.confirmation import survey
+from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.files import read_json, write_json
-from tf_placer.live.confirmation import survey
-from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration

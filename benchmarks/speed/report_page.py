@@ -67,8 +67,8 @@ def page_secs(directory: pathlib.Path, path: pathlib.Path) -> float:
     """Makes the page about a search; returns the seconds of processor time that it takes."""
     start_secs = time.process_time()
     # All that the command imports counts.
-    from tf_placer.live.run_page import read_run_view
     from tf_placer.report.page.page import write_page
+    from tf_placer.runs.run_page import read_run_view
 
     write_page(read_run_view(directory), path)
     return time.process_time() - start_secs

@@ -4,8 +4,8 @@ Each placement runs in a new session on logical CPU devices, or on the GPUs if t
 behind `TF_ENABLE_ONEDNN_OPTS=0 python -m tf_placer emulate 2xK80,values --`, with soft placement
 off: the initializers that tf_placer finds, three steps, and a read of all variables. What was
 fetched and the variables must be those of the graph as its script runs it, up to the tolerance of
-`tf_placer.live.equal_values`. A kind whose values are up to chance only has to run. Kinds that are
-in `--runs_dir` with so many placements are not run again.
+`tf_placer.confirmation.equal_values`. A kind whose values are up to chance only has to run. Kinds
+that are in `--runs_dir` with so many placements are not run again.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def count_kind(kind: str, placements: int, path: str) -> None:
     from benchmarks.zoo.catalogue import KINDS
     from benchmarks.zoo.placed_runs import PlacedGraph, script_values
     from graph_passes.errors import GraphError
+    from tf_placer.confirmation.equal_values import describe_difference
     from tf_placer.environments.loaded_graph import SessionFailed
-    from tf_placer.live.equal_values import describe_difference
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
     made = KINDS[kind]()

@@ -10,7 +10,7 @@ import numpy as np
 from graph_passes.grouping.regions import Regions
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import LOOKUPS
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 from graph_passes.work import CONTRACTIONS
 
 __all__ = [

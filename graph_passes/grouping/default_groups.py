@@ -12,7 +12,7 @@ from graph_passes.grouping.grouping import merge_groups
 from graph_passes.grouping.regions import forward_operation
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
 __all__ = ["DefaultGroups"]

@@ -14,7 +14,7 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.merged_groups import in_order
 from graph_passes.grouping.undirected import UndirectedGraph, undirected_graph
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 
 __all__ = ["fluid_groups"]
 

@@ -11,7 +11,7 @@ from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import device_type_of, home_device
 from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 
 __all__ = ["LEFT_ALONE", "OPERATIONS", "Grouping", "merge_groups"]
 

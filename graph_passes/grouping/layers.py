@@ -12,7 +12,7 @@ from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
 from graph_passes.grouping.regions import weight_sources
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import LOOKUPS, VARIABLES
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 from graph_passes.work import CONTRACTIONS
 
 __all__ = ["number_layers"]

@@ -12,7 +12,7 @@ from graph_passes.grouping.branches import join_branches
 from graph_passes.grouping.grouping import OPERATIONS, merge_groups
 from graph_passes.grouping.parameters import join_parameters
 from graph_passes.grouping.regions import Regions, find_regions
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
 __all__ = ["ModelRules"]

@@ -10,7 +10,7 @@ import numpy as np
 from graph_passes.grouping.regions import Regions, carries_data
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 
 __all__ = ["join_parameters"]
 

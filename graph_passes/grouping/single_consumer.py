@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.grouping.grouping import LEFT_ALONE, merge_groups
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
 __all__ = ["SingleConsumerMerge"]

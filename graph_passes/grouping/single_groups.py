@@ -10,7 +10,7 @@ from graph_passes.colocation import ColocationGroups
 from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 
 __all__ = ["SingleGroups", "single_groups"]
 

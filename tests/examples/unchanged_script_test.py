@@ -15,7 +15,7 @@ from examples import unchanged_script
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, write_placement
-from tf_placer.live.run_directory import RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 
 _SCRIPT = unchanged_script.__file__
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}

@@ -28,10 +28,10 @@ from tests.faults.command_answer import answer
 from tests.faults.mutations import mutated_bytes, mutated_json, mutated_lines
 from tests.tf_placer.doubles import update_record
 from tests.tf_placer.scripted import confirmation, run_result, trial
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.inputs.step import Step
-from tf_placer.live.run_directory import Request, RunDirectory
-from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.trial_log import TrialLog
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_placer.confirmation.confirmation import Confirmation, confirm
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import Source
-from tf_placer.live.confirmation import Confirmation, confirm
-from tf_placer.live.run_directory import Request, RunDirectory
-from tf_placer.live.run_result import Outcome, RunResult
 from tf_placer.machines.lookup import find_machine
+from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_result import RunResult
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 ORIGINAL_SECS = 0.1

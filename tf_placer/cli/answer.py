@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.files import is_standard_output, write_text
 from tf_placer.text.notes import write_note
 

@@ -7,13 +7,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.cli.answer import add_json, answer, json_text, print_output
 from tf_placer.text.notes import say
 from tf_placer.text.table import terminal_width
 
 if TYPE_CHECKING:
-    from tf_placer.live.search_state import SearchState
+    from tf_placer.runs.search_state import SearchState
     from tf_placer.search.trial_log import Trial
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -44,9 +44,9 @@ def run(args: argparse.Namespace) -> None:
         LogError: it is damaged.
         OSError: it cannot be read.
     """
-    from tf_placer.live.run_directory import TRIALS
-    from tf_placer.live.search_state import read_search_state
     from tf_placer.report.trials_table import log_table
+    from tf_placer.runs.run_directory import TRIALS
+    from tf_placer.runs.search_state import read_search_state
     from tf_placer.search.distributed.tallies import workers_table
     from tf_placer.search.training_log import TRAINING
 
@@ -109,8 +109,8 @@ def _verdict_line(state: SearchState) -> str:
 
 def _follow(args: argparse.Namespace) -> None:
     """Prints what a search writes as it comes."""
-    from tf_placer.live.search_state import read_search_state
     from tf_placer.report.trials_table import header_lines, trial_line
+    from tf_placer.runs.search_state import read_search_state
 
     path = os.path.join(args.log_dir, "trials.jsonl")
     if not _has_content(path):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import tf_placer
-from graph_passes.messages import plain_text, shortened
+from graph_passes.util.messages import plain_text, shortened
 from tf_placer.cli.flag_file import FLAG, with_flag_files
 from tf_placer.descriptors import open_standard_files
 from tf_placer.environments.live_processes import WorkerStartError

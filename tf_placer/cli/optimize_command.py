@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.live.dry_run import plan_search
     from tf_placer.live.given_step import read_step
     from tf_placer.live.optimization import counted_from, optimize
-    from tf_placer.live.own_files import own_paths
     from tf_placer.live.preparation import Settings, prepare
+    from tf_placer.runs.own_files import own_paths
     from tf_placer.search.distributed.workers import find_workers
 
     graph = read_graph(args.input_graph, args.signature)

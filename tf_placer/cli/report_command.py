@@ -50,10 +50,10 @@ def run(args: argparse.Namespace) -> None:
         OSError: a file cannot be read or written.
         ValueError: there is no search, or it is damaged.
     """
-    from tf_placer.live.run_page import read_run_view
     from tf_placer.report.page.page import require_page_libraries, write_page
     from tf_placer.report.pictures.placement_picture import check_picture
     from tf_placer.report.pictures.run_pictures import write_placements, write_steps
+    from tf_placer.runs.run_page import read_run_view
 
     require_page_libraries()
     pictures = [(args.picture, write_placements), (args.time_picture, write_steps)]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graph_passes.whole_file import remove_what_is_left
+from graph_passes.util.whole_file import remove_what_is_left
 from tf_placer.errors import error_text
 from tf_placer.files import is_stream, lasting_directory, write_bytes, write_json
 from tf_placer.interpreter import command_line

@@ -109,7 +109,7 @@ def _check_flags(
 
 def _check_outputs(args: argparse.Namespace, *inputs: str | None) -> None:
     if args.tensorboard is not None:
-        from tf_placer.live.run_directory import check_writable
+        from tf_placer.runs.run_directory import check_writable
 
         check_writable(args.tensorboard)
     for path, other in ((args.output, args.trace), (args.trace, None)):

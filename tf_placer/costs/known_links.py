@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from graph_passes.json_records import read_value
+from graph_passes.util.json_records import read_value
 from tf_placer.files import cache_directory, read_json, write_json
 from tf_placer.machines.emulated_machine import emulated_machine
 from tf_placer.machines.emulation_state import emulated_description

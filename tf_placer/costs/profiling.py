@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from absl import logging
 
-from graph_passes.messages import plain_text
 from graph_passes.pipeline import GroupedGraph
+from graph_passes.util.messages import plain_text
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.costs.profiled import profiled_costs
 from tf_placer.environments.environment import Failure, FailureKind

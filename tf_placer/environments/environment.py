@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 
 import numpy as np
 
-from graph_passes.json_records import POSITIVE, read_record
+from graph_passes.util.json_records import POSITIVE, read_record
 
 __all__ = ["Environment", "Failure", "FailureKind", "Measurement"]
 

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
 from tf_placer.processes import Parent, pin_to_cores
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from google.protobuf import message
 from graph_passes.devices import has_device
 from graph_passes.errors import GraphError
 from graph_passes.functions import FunctionLibrary
-from graph_passes.messages import quoted
 from graph_passes.op_graph import OpGraph
+from graph_passes.util.messages import quoted
 from tf_placer.machines.machine import Machine
 
 __all__ = ["check_given_devices", "given_devices_note"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from google.protobuf import message, text_format
 
 from graph_passes.errors import GraphError
-from graph_passes.whole_file import write_whole
+from graph_passes.util.whole_file import write_whole
 from tf_placer import files
 from tf_placer.inputs.message_text import parse_message_text
 

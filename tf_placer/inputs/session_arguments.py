@@ -9,7 +9,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.util import nest
 
 from graph_passes.errors import GraphError
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 
 __all__ = ["feeds_by_name", "names_of"]
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from graph_passes.errors import GraphError
-from graph_passes.json_text import shown
 from graph_passes.op_graph import OpGraph
+from graph_passes.util.json_text import shown
 
 __all__ = ["PLACEHOLDERS", "complete_feeds"]
 

@@ -6,7 +6,7 @@ import numbers
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from graph_passes.json_text import shown
+from graph_passes.util.json_text import shown
 from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.placers import check_options, is_learned, start_of
 from tf_placer.search.loop import Budget

@@ -10,11 +10,11 @@ from typing import Any
 
 from tf_placer.errors import SearchError, error_text
 from tf_placer.files import read_json, write_json
-from tf_placer.live.header import of_costs
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.problem.problem_file import read_problem, write_problem
+from tf_placer.runs.header import of_costs
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.log_header import noun_of, up_to_date
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration

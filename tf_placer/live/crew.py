@@ -13,8 +13,8 @@ import numpy as np
 from tf_placer.environments.environment import Measurement
 from tf_placer.errors import SearchError
 from tf_placer.live.measurer import Measurer
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected

@@ -12,13 +12,13 @@ import numpy as np
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.known_links import known_links
 from tf_placer.inputs.given_devices import given_devices_note
-from tf_placer.live.header import live_header, with_costs
 from tf_placer.live.preparation import Prepared
-from tf_placer.live.run_directory import TRIALS
-from tf_placer.live.search_state import read_search_state
-from tf_placer.live.verdict import verdict
 from tf_placer.placers import granularity_of, needs_problem
 from tf_placer.report.device_labels import device_labels
+from tf_placer.runs.header import live_header, with_costs
+from tf_placer.runs.run_directory import TRIALS
+from tf_placer.runs.search_state import read_search_state
+from tf_placer.runs.verdict import verdict
 from tf_placer.search.log_header import check_header
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_duration

@@ -11,15 +11,15 @@ import tensorflow as tf
 
 from graph_passes.pipeline import GroupedGraph
 from graph_passes.placement import Placement, write_placement
+from tf_placer.confirmation.choice import choose_finalists
 from tf_placer.environments.live_processes import LiveProcesses
 from tf_placer.environments.session import COLOCRL, SessionEnvironment
 from tf_placer.interrupts import Interrupts
-from tf_placer.live.choice import choose_finalists
 from tf_placer.live.costs import LiveCosts
 from tf_placer.live.crew import Crew
-from tf_placer.live.other_searches import OtherSearches
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.live.time_plan import TimePlan
+from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.loop import best_trial
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.stages import Stages

@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graph_passes.races import asynchronous_values
+from tf_placer.confirmation.choice import choose_winner, hopeful_finalists
+from tf_placer.confirmation.comparable_tensors import comparable_tensors
+from tf_placer.confirmation.confirmation import Confirmation, confirm
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.session import SessionEnvironment
 from tf_placer.interrupts import TimeIsOver
-from tf_placer.live.choice import choose_winner, hopeful_finalists
-from tf_placer.live.comparable_tensors import comparable_tensors
-from tf_placer.live.confirmation import Confirmation, confirm
 from tf_placer.live.job import LiveJob
-from tf_placer.live.run_result import Outcome
-from tf_placer.live.search_result import (
+from tf_placer.live.time_plan import ConfirmationPlan
+from tf_placer.runs.search_result import (
     confirmed_measurement,
     found_placement,
 )
-from tf_placer.live.time_plan import ConfirmationPlan
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.trial_log import ORIGINAL, Trial

@@ -19,9 +19,6 @@ from tf_placer.inputs.sources import Source
 from tf_placer.live.costs import profile_costs
 from tf_placer.live.job import BASELINES, SHORTEST_TIMEOUT_SECS, LiveJob
 from tf_placer.live.measurer import Measurer, OwnProcesses
-from tf_placer.live.search_result import (
-    found_placement,
-)
 from tf_placer.placers import (
     ORIGINAL_START,
     granularity_of,
@@ -32,6 +29,9 @@ from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.controllers_table import staleness_line
 from tf_placer.report.progress import progress_line
+from tf_placer.runs.search_result import (
+    found_placement,
+)
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.tallies import num_workers

@@ -14,8 +14,9 @@ import tensorflow as tf
 
 from graph_passes.annotate import Annotate
 from graph_passes.graph_pass import GraphState
-from graph_passes.paths import check_path
 from graph_passes.placement import Placement, read_placement
+from graph_passes.util.paths import check_path
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
 from tf_placer.files import check_output, lasting_directory
@@ -23,22 +24,21 @@ from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.sources import Source
-from tf_placer.live.explanation import kept_explanation
 from tf_placer.live.given_step import read_step
-from tf_placer.live.header import request_digest
-from tf_placer.live.own_files import check_own_run, own_paths
 from tf_placer.live.preparation import Settings, prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
-from tf_placer.live.run_directory import Request, RunDirectory, check_writable
-from tf_placer.live.run_page import read_run_view
-from tf_placer.live.run_result import Outcome
 from tf_placer.live.step_events import write_step_events
-from tf_placer.live.verdict import best_comparison, verdict
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO
 from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.page.page import require_page_libraries, write_page
+from tf_placer.runs.explanation import kept_explanation
+from tf_placer.runs.header import request_digest
+from tf_placer.runs.own_files import check_own_run, own_paths
+from tf_placer.runs.run_directory import Request, RunDirectory, check_writable
+from tf_placer.runs.run_page import read_run_view
+from tf_placer.runs.verdict import best_comparison, verdict
 from tf_placer.scratch import remove_scratch, scratch_directory
 from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
 from tf_placer.search.trial_log import ORIGINAL, read_log

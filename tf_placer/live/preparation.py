@@ -18,12 +18,12 @@ from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
 from tf_placer.live.arguments import check_budget, check_machine, check_placer, check_seed
 from tf_placer.live.given_step import GivenStep
-from tf_placer.live.run_directory import Request
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
+from tf_placer.runs.run_directory import Request
 from tf_placer.search.distributed.workers import (
     Workers,
     check_is_for_controllers,

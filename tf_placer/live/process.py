@@ -14,11 +14,10 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 
 from graph_passes.errors import GraphError
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError, error_text
 from tf_placer.interrupts import Interrupts
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -28,6 +27,7 @@ from tf_placer.processes import (
     await_message,
     environment_without_gpus,
 )
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import LogError
 
 __all__ = ["SearchKilledError", "run_search"]

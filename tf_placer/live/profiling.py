@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from graph_passes.json_text import shown
-from graph_passes.paths import check_path
+from graph_passes.util.json_text import shown
+from graph_passes.util.paths import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.inputs.python_functions import check_no_python_functions

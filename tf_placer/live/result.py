@@ -7,9 +7,9 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from graph_passes.placement import Placement
+from tf_placer.confirmation.confirmation import Confirmation
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
-from tf_placer.live.confirmation import Confirmation
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
 from tf_placer.search.trial_log import ORIGINAL, Trial

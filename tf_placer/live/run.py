@@ -12,7 +12,9 @@ import tensorflow as tf
 
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
-from graph_passes.whole_file import remove_what_is_left
+from graph_passes.util.whole_file import remove_what_is_left
+from tf_placer.confirmation.no_finalists import outcome_without_finalists
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.given_placement import given_assignment
 from tf_placer.environments.environment import FailureKind
 from tf_placer.environments.live_processes import LiveProcesses
@@ -21,22 +23,21 @@ from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import read_costs
 from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
-from tf_placer.live.explanation import explain_trials
-from tf_placer.live.header import live_header, request_digest, with_costs
 from tf_placer.live.job import BASELINES, LiveJob
 from tf_placer.live.job_confirmation import confirm_job
 from tf_placer.live.job_search import ControllersMaker, search_job
-from tf_placer.live.no_finalists import outcome_without_finalists
-from tf_placer.live.other_searches import OtherSearches
-from tf_placer.live.own_files import check_own_graph
-from tf_placer.live.run_directory import Request, RunDirectory
-from tf_placer.live.run_result import Outcome, RunResult
-from tf_placer.live.search_place import SearchPlace
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import (
     granularity_of,
     needs_problem,
 )
+from tf_placer.runs.explanation import explain_trials
+from tf_placer.runs.header import live_header, request_digest, with_costs
+from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.own_files import check_own_graph
+from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_result import RunResult
+from tf_placer.runs.search_place import SearchPlace
 from tf_placer.scratch import remove_scratch
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.trial_log import Trial, TrialLog

@@ -8,8 +8,8 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 
-from tf_placer.live.choice import hopeful_finalists
-from tf_placer.live.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
+from tf_placer.confirmation.choice import hopeful_finalists
+from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration
 

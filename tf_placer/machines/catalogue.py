@@ -34,7 +34,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.machines.machine_file import machine_from_description, read_machine_file

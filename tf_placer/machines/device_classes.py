@@ -13,8 +13,8 @@ import functools
 import importlib.resources
 from typing import Any
 
-from graph_passes.json_records import read_record
-from graph_passes.json_text import parse_json
+from graph_passes.util.json_records import read_record
+from graph_passes.util.json_text import parse_json
 from tf_placer.machines.machine import DeviceClass
 
 __all__ = ["device_classes"]

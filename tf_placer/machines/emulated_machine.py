@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.machines.catalogue import described_machine
 from tf_placer.machines.gpu_memory import usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError

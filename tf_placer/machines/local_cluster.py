@@ -13,7 +13,7 @@ from types import TracebackType
 
 from absl import logging
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.machines.machine import Machine
 from tf_placer.private_network import PrivateNetwork, is_private, open_servers_note
 from tf_placer.process_template import ProcessTemplate

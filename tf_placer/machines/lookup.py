@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import logging
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.machines.catalogue import catalogue_names, described_machine, is_described
 from tf_placer.machines.emulated_machine import PREFIX, emulated_machine
 from tf_placer.machines.machine import Device, Kind, Machine, MachineError

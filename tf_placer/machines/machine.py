@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Literal
 
-from graph_passes.json_records import POSITIVE, Rule, read_record
-from graph_passes.messages import shortened
+from graph_passes.util.json_records import POSITIVE, Rule, read_record
+from graph_passes.util.messages import shortened
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.processes import environment_with_gpus
 

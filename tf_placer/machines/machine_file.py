@@ -37,8 +37,8 @@ import itertools
 import re
 from typing import Annotated, Any
 
-from graph_passes.json_records import Rule, check_format, read_record
-from graph_passes.json_text import parse_json, shown
+from graph_passes.util.json_records import Rule, check_format, read_record
+from graph_passes.util.json_text import parse_json, shown
 from tf_placer.machines.device_classes import device_classes
 from tf_placer.machines.machine import (
     Count,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.placers.best_start import BestStart
 from tf_placer.placers.composition import resolve
 from tf_placer.placers.options import Setting, config_from_options, settings_of, suggest

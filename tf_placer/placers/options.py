@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 
 __all__ = ["Setting", "config_from_options", "settings_of", "suggest"]
 

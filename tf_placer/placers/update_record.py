@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Annotated, Any
 
-from graph_passes.json_records import read_record, read_value
+from graph_passes.util.json_records import read_record, read_value
 
 __all__ = ["UpdateRecord"]
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
 from tf_placer.files import read_json, reading
 from tf_placer.problem.placement_problem import PlacementProblem
 

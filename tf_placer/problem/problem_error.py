@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph_passes.json_text import shown
+from graph_passes.util.json_text import shown
 
 __all__ = ["ProblemError", "shown"]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from graph_passes.json_records import (
+from graph_passes.util.json_records import (
     WrongEntryError,
     check_entries,
     check_format,
     read_record,
     read_value,
 )
-from graph_passes.json_text import parse_json
+from graph_passes.util.json_text import parse_json
 from tf_placer.files import read_bytes, write_json
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice

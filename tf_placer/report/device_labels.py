@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 
 __all__ = ["device_labels", "shortened"]
 

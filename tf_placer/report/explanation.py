@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
 from tf_placer.placers.auto.cost_fit import CostFactors, fit_factors, with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.report.limits import Limits, limits_of

@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graph_passes.json_records import check_format, read_record
+from graph_passes.util.json_records import check_format, read_record
 from tf_placer.files import read_json, reading, write_json
 from tf_placer.report.what_if import WhatIf
 from tf_placer.search.log_header import HeaderFacts, check_header

@@ -18,9 +18,9 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source, read_graph
-from tf_placer.live.own_files import TRAINED_BY
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
+from tf_placer.runs.own_files import TRAINED_BY
+from tf_placer.runs.run_directory import Request, RunDirectory
 
 __all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
 

@@ -13,16 +13,16 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 from graph_passes.errors import GraphError
-from graph_passes.messages import shortened
+from graph_passes.util.messages import shortened
 from tf_placer import emulated
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.files import read_json
-from tf_placer.live.own_files import check_own_step
-from tf_placer.live.run_directory import RunDirectory, check_writable
-from tf_placer.live.run_result import Outcome
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
+from tf_placer.runs.own_files import check_own_step
+from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.scratch import remove_scratch
 from tf_placer.scripts.fresh_start import FreshStart, Stage
 from tf_placer.scripts.keras_without_xla import keep_keras_from_xla

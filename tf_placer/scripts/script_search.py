@@ -9,12 +9,12 @@ import pathlib
 from collections.abc import Callable
 
 from graph_passes.errors import GraphError
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.errors import SearchError, error_text
 from tf_placer.files import read_json, write_json
-from tf_placer.live.own_files import REFUSAL
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome
+from tf_placer.runs.own_files import REFUSAL
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.text.notes import write_note
 
 __all__ = ["Refusal", "is_search_wanted", "needs_script", "read_refusal", "search_for_step"]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph_passes.messages import shortened
+from graph_passes.util.messages import shortened
 from tf_placer.scripts.watched_runs import Watcher
 
 __all__ = ["ScriptWatcher"]

@@ -21,9 +21,9 @@ from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live.given_step import read_step
 from tf_placer.live.optimization import optimize
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.machine import Machine
 from tf_placer.placers import AUTO, check_options
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import keep_step

@@ -17,8 +17,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from absl import logging
 
-from graph_passes.json_records import check_entries
-from graph_passes.json_text import parse_json
+from graph_passes.util.json_records import check_entries
+from graph_passes.util.json_text import parse_json
 from tf_placer.search.log_header import LogError, check_header
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from absl import logging
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.search.concurrent import ConcurrentPlacer, run_concurrently

@@ -7,8 +7,8 @@ import pathlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from graph_passes.json_records import check_entries, read_record
-from graph_passes.json_text import parse_json
+from graph_passes.util.json_records import check_entries, read_record
+from graph_passes.util.json_text import parse_json
 from tf_placer.search.log_file import is_torn_header
 from tf_placer.search.log_header import HeaderFacts, LogError
 

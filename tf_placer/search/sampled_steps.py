@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_passes.json_records import read_value
+from graph_passes.util.json_records import read_value
 
 __all__ = ["Sample", "SampledSteps"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import logging
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError

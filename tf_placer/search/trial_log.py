@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
 from tf_placer.environments.environment import Measurement
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError

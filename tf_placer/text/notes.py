@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 
 __all__ = ["say", "write_note"]
 

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 
 __all__ = ["table", "terminal_width"]
 

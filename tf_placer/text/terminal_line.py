@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TextIO
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 
 __all__ = ["TerminalLine"]
 

@@ -14,13 +14,13 @@ from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graphs
 from tests.tf_placer.scripted import Script, trial
+from tf_placer.confirmation.confirmation import Comparison, Confirmation
 from tf_placer.environments.environment import Measurement
 from tf_placer.inputs.step import Step
-from tf_placer.live.confirmation import Comparison, Confirmation
 from tf_placer.live.result import OptimizeResult
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import AUTO, granularity_of
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.trial_log import ORIGINAL
 
 

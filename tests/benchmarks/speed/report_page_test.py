@@ -8,8 +8,8 @@ import unittest
 from absl.testing import absltest
 
 from benchmarks.speed import report_page
-from tf_placer.live.run_page import read_run_view
 from tf_placer.report.page.page import require_page_libraries
+from tf_placer.runs.run_page import read_run_view
 
 
 class ReportPageTest(absltest.TestCase):

@@ -18,8 +18,8 @@ from benchmarks.zoo.placed_runs import (
     variable_values,
 )
 from graph_passes.errors import GraphError
+from tf_placer.confirmation.equal_values import describe_difference
 from tf_placer.costs.costed_graph import cost_graph
-from tf_placer.live.equal_values import describe_difference
 from tf_placer.machines.lookup import find_machine
 from tf_placer.simulation.lower_bounds import lower_bounds
 from tf_placer.simulation.simulator import Simulator

@@ -8,7 +8,7 @@ from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.errors import GraphError
 from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
-from graph_passes.union_find import UnionFind
+from graph_passes.util.union_find import UnionFind
 from tests.graph_passes.logical_devices import device_names
 
 tf1 = tf.compat.v1

@@ -23,7 +23,7 @@ from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.inputs.sources import read_graph
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
-from tf_placer.live.run_directory import RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 
 tf1 = tf.compat.v1
 _CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/task:1/device:CPU:0")

@@ -17,8 +17,8 @@ from tests.tf_placer import doubles
 from tests.tf_placer.scripted import confirmation, run_result, trial
 from tf_placer.cli import log_command
 from tf_placer.cli import main as cli
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome
+from tf_placer.confirmation.outcome import Outcome
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.trial_log import TrialLog
 

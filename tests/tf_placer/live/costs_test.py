@@ -19,14 +19,13 @@ from tests import graphs
 from tests.tf_placer.left_behind import killed_in_scratch
 from tests.tf_placer.scripted import Script, request_directory, uses_two_devices
 from tf_placer import placers
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.placers.placer import Placer
@@ -35,6 +34,7 @@ from tf_placer.problem.problem_file import problem_to_json, read_problem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.log_header import LogMismatchError
 from tf_placer.search.trial_log import read_log

@@ -22,11 +22,11 @@ from tests.tf_placer.scripted import (
 )
 from tests.tf_placer.search.distributed.fake_fleet import FakeFleet
 from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import run as live_run
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
 from tf_placer.search.distributed.learners import Controller, ParameterServer

@@ -15,9 +15,9 @@ from tests.tf_placer.scripted import trial
 from tf_placer.live import dry_run
 from tf_placer.live.dry_run import SearchPlan, plan_search
 from tf_placer.live.given_step import read_step
-from tf_placer.live.header import live_header
 from tf_placer.live.preparation import Settings, prepare
 from tf_placer.machines.machine import MachineError
+from tf_placer.runs.header import live_header
 from tf_placer.search.trial_log import LogError, TrialLog
 
 TASKS = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]

@@ -17,16 +17,16 @@ from graph_passes.placement import read_placement
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, wait_until_gone
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tf_placer.confirmation.outcome import Outcome
+from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import Interrupts
 from tf_placer.live import run as live_run
-from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import Request, RunDirectory
-from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.trial_log import read_log
 

@@ -27,10 +27,10 @@ from tf_placer.live import job_confirmation, optimization, round_statistics
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
-from tf_placer.live.run_directory import Request, RunDirectory
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.problem.problem_file import read_problem
+from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.trial_log import LogError, TrialLog, read_log
 
 tf1 = tf.compat.v1

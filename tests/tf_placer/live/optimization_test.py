@@ -18,9 +18,9 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import counted_from, optimize
-from tf_placer.live.run_directory import RunDirectory
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import LogError
 
 tf1 = tf.compat.v1

@@ -17,7 +17,7 @@ from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
-from tf_placer.live.run_directory import RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 
 X = np.ones([4, 3], np.float32)
 

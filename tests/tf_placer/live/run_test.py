@@ -17,23 +17,23 @@ import tensorflow as tf
 from graph_passes import placement
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, read_placement, write_placement
-from graph_passes.whole_file import write_whole
+from graph_passes.util.whole_file import write_whole
 from tests import graphs
 from tests.graph_parts import TestGraph
 from tests.tf_placer.doubles import LearningPlacer
 from tests.tf_placer.left_behind import killed_in_scratch
 from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
+from tf_placer.confirmation.outcome import Outcome
+from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import TimeIsOver
 from tf_placer.live import job_search, run_directory, time_plan
 from tf_placer.live import run as live_run
-from tf_placer.live.other_searches import OtherSearches
-from tf_placer.live.round_statistics import LEAST_ROUNDS
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
+from tf_placer.runs.other_searches import OtherSearches
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.log_header import LogError, LogMismatchError
 from tf_placer.search.loop import GraphDoesNotRunError

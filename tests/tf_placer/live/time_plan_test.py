@@ -9,7 +9,7 @@ import time
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import trial
-from tf_placer.live.round_statistics import LEAST_ROUNDS
+from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.search.trial_log import ORIGINAL
 

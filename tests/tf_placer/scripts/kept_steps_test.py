@@ -14,7 +14,7 @@ import tensorflow as tf
 from graph_passes.errors import GraphError
 from graph_passes.placement import Placement, write_placement
 from tests.tf_placer.functions.two_devices import DEVICES, MACHINE, random_placements
-from tf_placer.live.run_directory import RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts import step_seeker
 from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import kept_source, read_kept_step, step_fingerprint

@@ -17,9 +17,10 @@ import tensorflow as tf
 
 from graph_passes.placement import Placement, write_placement
 from tf_placer.cli import main as cli
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome, RunResult
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.machines.lookup import find_machine
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_result import RunResult
 
 _ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
 _ENVIRON["TF_CPP_MIN_LOG_LEVEL"] = "2"

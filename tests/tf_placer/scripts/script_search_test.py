@@ -8,9 +8,10 @@ from unittest import mock
 
 from absl.testing import absltest
 
+from tf_placer.confirmation.outcome import Outcome
 from tf_placer.live import optimization
-from tf_placer.live.run_directory import RunDirectory
-from tf_placer.live.run_result import Outcome, RunResult
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.runs.run_result import RunResult
 from tf_placer.scripts import kept_step
 from tf_placer.scripts.script_search import (
     is_search_wanted,

@@ -11,7 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest, parameterized
 
-from graph_passes.json_records import check_entries
+from graph_passes.util.json_records import check_entries
 from tf_placer.search import log_file
 from tf_placer.search.log_file import LogFile, LogKind, LogLockedError, read_log_file
 from tf_placer.search.log_header import LogError, LogMismatchError

@@ -10,7 +10,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, CustomJSHover, HoverTool, Label, Span
 from bokeh.plotting import figure
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.report.colours import DEVICE_COLOURS, GREY
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds

@@ -10,7 +10,7 @@ import pathlib
 import sys
 from typing import Any
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.files import write_text
 from tf_placer.report.auto_table import bound_by, change_rows, limit_rows
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds

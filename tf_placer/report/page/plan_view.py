@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graph_passes.json_records import read_record
-from graph_passes.json_text import shown
+from graph_passes.util.json_records import read_record
+from graph_passes.util.json_text import shown
 from tf_placer.files import read_json
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.placement_problem import PlacementProblem

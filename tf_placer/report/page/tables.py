@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Compared, RunView, StepView

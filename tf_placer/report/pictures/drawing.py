@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from graph_passes.messages import plain_text
+from graph_passes.util.messages import plain_text
 from tf_placer.report.operation_kinds import OperationKinds
 
 __all__ = ["Cell", "Drawing", "Share", "picture_text", "shares_of"]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
 from tf_placer.search.log_file import LogFile, LogKind, read_log_file
 
 __all__ = ["WORKER_EVENTS", "WorkerEvent", "WorkerLog", "WorkerUse", "read_worker_log"]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graph_passes.messages import quoted
+from graph_passes.util.messages import quoted
 from tf_placer.errors import SearchError
 from tf_placer.placers import BEST_START, is_learned, start_of
 from tf_placer.scratch import scratch_directory

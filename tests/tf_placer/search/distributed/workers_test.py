@@ -9,7 +9,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from graph_passes.json_records import read_record
+from graph_passes.util.json_records import read_record
 from tf_placer.errors import SearchError
 from tf_placer.search.distributed.workers import (
     Workers,

@@ -1,0 +1,1 @@
+"""Tools of all rooms that know nothing of graphs: JSON records, files, messages."""

@@ -1,0 +1,43 @@
+"""Paths, checked before they are used."""
+
+from __future__ import annotations
+
+import os
+
+from graph_passes.util.json_text import shown
+from graph_passes.util.messages import quoted
+
+__all__ = ["check_path"]
+
+# Linux takes no longer ones.
+_LONGEST = 4096
+
+
+def check_path(path: object, argument: str, kind: str) -> None:
+    """Makes sure that this can be a path.
+
+    Args:
+        path: to be checked.
+        argument: what messages call it.
+        kind: of what it is the path, such as "file".
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    wanted = f"{argument} is the path of a {kind}, not"
+    if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
+        raise ValueError(f"{wanted} {quoted(path)}")
+    try:
+        is_path = bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # Lone surrogates.
+        is_path = False
+    if not is_path or len(text) > _LONGEST:
+        raise ValueError(f"{wanted} {shown(text)}")
+    if not os.path.isabs(text):
+        try:
+            os.getcwd()
+        except OSError:
+            raise ValueError(
+                f"{argument} {shown(text)} is a path in the working directory, which has been "
+                "deleted: give the whole path"
+            ) from None

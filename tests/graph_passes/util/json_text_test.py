@@ -1,0 +1,57 @@
+"""Tests of reading JSON."""
+
+from __future__ import annotations
+
+from absl.testing import absltest, parameterized
+
+from graph_passes.util.json_text import parse_json, shown
+
+
+class ParseTest(parameterized.TestCase):
+    def test_json_is_read_as_text_and_as_bytes(self):
+        for text in (
+            '\ufeff{"a": [1, 2.5, null, true, "µ"]}',
+            '\ufeff{"a": [1, 2.5, null, true, "µ"]}'.encode(),
+            '{"a": [1, 2.5, null, true, "µ"]}',
+            '{"a": [1, 2.5, null, true, "µ"]}'.encode(),
+        ):
+            self.assertEqual(parse_json(text), {"a": [1, 2.5, None, True, "µ"]})
+
+    @parameterized.parameters(
+        ("[NaN]", "NaN is no number of JSON"),
+        ("[-Infinity]", "-Infinity is no number of JSON"),
+        ('{"a": [0, {"b": 1, "b": 1}]}', r'^a\[1\] has the entry "b" twice'),
+        ('{"a": 1, "a": 1}', '^it has the entry "a" twice'),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ("[" + "1" * 5000 + "]", "a number of thousands of digits"),
+        (b"[\xff]", "not text in UTF-8, from byte 1 on"),
+        ("[1", "line 1 column 3"),
+    )
+    def test_what_is_none_is_said_in_words_of_json(self, text, message):
+        with self.assertRaisesRegex(ValueError, message):
+            parse_json(text)
+
+    def test_who_checks_numbers_may_take_those_that_are_not_finite(self):
+        self.assertEqual(parse_json("[Infinity]", finite=False), [float("inf")])
+
+
+class ShownTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (None, "null"),
+        (True, "true"),
+        ("a\nb", '"a\\nb"'),
+        ("\ud800", '"\\ud800"'),
+        ([1], "a list"),
+        ({}, "an object"),
+    )
+    def test_values_look_as_in_the_file(self, value, text):
+        self.assertEqual(shown(value), text)
+
+    def test_nothing_long_is_shown(self):
+        for value in ("x" * 10**7, 10**400, 10**5000, "\ud800" * 1000):
+            self.assertLessEqual(len(shown(value)), 60)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,47 @@
+"""Tests of messages that stay short."""
+
+from __future__ import annotations
+
+from absl.testing import absltest
+
+from graph_passes.errors import GraphError
+from graph_passes.util.messages import plain_text, quoted, shortened
+
+
+class MessagesTest(absltest.TestCase):
+    def test_what_is_short_stays_as_it_is(self):
+        self.assertEqual(shortened("the graph is empty"), "the graph is empty")
+        for value in ("a", "a'b", b"a", 3, None, ["a"], float("nan")):
+            self.assertEqual(quoted(value), repr(value))
+
+    def test_of_what_is_long_only_a_part_is_told(self):
+        text = f"begin{'-' * 10**6}end"
+        self.assertRegex(shortened(text), r"^begin-+ … -+end$")
+        self.assertRegex(quoted(text), r"^'begin-+'…$")
+        for value in (text, text.encode(), [text], 10**5000):
+            self.assertLess(len(quoted(value)), 130)
+        self.assertLess(len(str(GraphError(text))), 1300)
+
+    def test_what_a_terminal_obeys_or_nobody_sees_is_escaped(self):
+        for text, expected in (
+            ("\x1b[31mred", r"\x1b[31mred"),
+            ("\x9b31m", r"\x9b31m"),
+            ("a\rb\b\x07\x7f\0", r"a\rb\x08\x07\x7f\x00"),
+            ("user\u202egpj.exe\u2066", r"user\u202egpj.exe\u2066"),
+            ("zero\u200bwidth\ufeff\u00ad", r"zero\u200bwidth\ufeff\xad"),
+            ("a\u2028b\u2029c\x85d", r"a\u2028b\u2029c\x85d"),
+            ("half \ud800", r"half \ud800"),
+            ("none \ufffe", r"none \ufffe"),
+            ("a\nb\tc", r"a\nb\tc"),
+        ):
+            self.assertEqual(plain_text(text), expected)
+            self.assertEqual(plain_text(expected), expected)
+        self.assertEqual(plain_text("a\x1b\nb", lines=True), "a\\x1b\nb")
+
+    def test_what_can_be_read_stays_as_it_is(self):
+        for text in ("", "Größe 3 µs", "模型/层_1", "a b\u202fc", "Ω→∞ 🙂", r"a\b$c$"):
+            self.assertEqual(plain_text(text), text)
+
+
+if __name__ == "__main__":
+    absltest.main()

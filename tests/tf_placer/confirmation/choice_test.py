@@ -1,0 +1,193 @@
+"""Tests of who is measured again, and of who wins."""
+
+from __future__ import annotations
+
+import numpy as np
+from absl.testing import absltest
+
+from tests.tf_placer.scripted import Script, confirmation, trial
+from tf_placer.confirmation.choice import choose_finalists, choose_winner, hopeful_finalists
+from tf_placer.confirmation.outcome import Outcome
+from tf_placer.environments.environment import Failure, FailureKind
+
+_BASELINES = ("single_device", "expert")
+
+
+class ChooseFinalistsTest(absltest.TestCase):
+    def test_the_best_of_each_baseline_and_the_two_fastest_others_are_measured_again(self):
+        trials = [
+            trial(0, None, 0.1),
+            trial(1, [0, 0], 0.3, "single_device"),
+            trial(2, [1, 1], 0.2, "single_device"),
+            trial(3, [0, 1], 0.09, "expert"),
+            trial(4, [1, 0], 0.07),
+            trial(5, [1, 0], 0.07, repeats=4),
+            trial(6, [0, 2], 0.06),
+            trial(7, [2, 0], 0.08),
+            trial(8, [2, 2], None),
+        ]
+        finalists = choose_finalists(trials, _BASELINES)
+        self.assertEqual(
+            {label: chosen.index for label, chosen in finalists.items()},
+            {"original": 0, "single_device": 2, "expert": 3, "random": 6, "random (2)": 4},
+        )
+
+    def test_an_original_that_fails_is_still_one(self):
+        finalists = choose_finalists([trial(0, None, None), trial(1, [0], 0.1)], _BASELINES)
+        self.assertEqual(list(finalists), ["original", "random"])
+
+    def test_nobody_is_if_no_placement_ran(self):
+        self.assertEqual(choose_finalists([trial(0, None)], _BASELINES), {})
+        self.assertEqual(choose_finalists([trial(0, None), trial(1, [0], None)], _BASELINES), {})
+        self.assertEqual(choose_finalists([], _BASELINES), {})
+
+
+class HopefulFinalistsTest(absltest.TestCase):
+    def hopeful(self, original: float | None, **secs: float) -> list[str]:
+        finalists = {"original": trial(0, None, original)}
+        for index, (label, each) in enumerate(secs.items(), 1):
+            finalists[label] = trial(index, [0, 1], each, label)
+        return list(hopeful_finalists(finalists))
+
+    def test_what_is_near_the_best_and_not_slower_than_the_original_is(self):
+        found = self.hopeful(1.0, single_device=1.0, expert=0.85, auto=0.8, other=0.93)
+        self.assertEqual(found, ["original", "expert", "auto"])
+
+    def test_nothing_is_where_all_are_slower(self):
+        self.assertEqual(self.hopeful(1.0, expert=1.06, auto=1.2), ["original"])
+        self.assertEqual(self.hopeful(1.0, expert=1.04), ["original", "expert"])
+
+    def test_without_an_original_the_best_are(self):
+        self.assertEqual(
+            self.hopeful(None, expert=1.1, auto=1.0, other=1.2)[1:], ["expert", "auto"]
+        )
+
+
+class ChooseWinnerTest(absltest.TestCase):
+    def choose(self, confirmed, values=None, mixed_devices=False, tensors=(), asynchronous=()):
+        script = Script() if values is None else Script(values=values)
+        candidates = {label: {"op": label} for label in confirmed.comparisons}
+        environment = script.environment("", None, None, None, meta_optimizer=True)
+        return choose_winner(
+            environment,
+            confirmed,
+            candidates,
+            tensors=tensors,
+            mixed_devices=mixed_devices,
+            asynchronous=asynchronous,
+        )
+
+    def test_the_fastest_that_is_faster_beyond_the_noise_wins(self):
+        confirmed = confirmation({"expert": 1.2, "random": 1.5, "random (2)": 1.4})
+        self.assertEqual(self.choose(confirmed), (Outcome.FASTER, "random", None))
+
+    def test_nobody_wins_without_being_faster(self):
+        for speedup in (0.9, 0.9999, None):
+            with self.subTest(speedup=speedup):
+                outcome = self.choose(confirmation({"random": speedup}))
+                self.assertEqual(outcome, (Outcome.NOT_FASTER, None, None))
+
+    def test_nobody_wins_within_the_noise(self):
+        confirmed = confirmation({"random": 1.05}, noise=0.3)
+        self.assertGreater(confirmed.comparisons["random"].speedup, 1)
+        self.assertEqual(self.choose(confirmed), (Outcome.NOT_FASTER, None, None))
+
+    def test_who_runs_wins_over_an_original_that_does_not(self):
+        confirmed = confirmation({"expert": 1.2, "random": 1.5}, original=None)
+
+        def values(assignment):
+            raise AssertionError("there is nothing to compare with")
+
+        not_compared = "what the graphs compute could not be compared"
+        found = self.choose(confirmed, values)
+        self.assertEqual(found, (Outcome.FASTER, "random", not_compared))
+
+    def test_one_round_in_which_the_original_did_not_run_confirms_nothing(self):
+        confirmed = confirmation({"random": 1.5}, original=None, max_secs=0.0)
+        outcome, label, note = self.choose(confirmed)
+        self.assertEqual((outcome, label), (Outcome.NOT_CONFIRMED, None))
+        self.assertRegex(note, "random ran, and original does not run .*: allow more time")
+
+    def test_who_computes_something_else_does_not_win(self):
+        def values(assignment):
+            return {"loss:0@1": np.float32([2 if "random" in assignment.values() else 1])}
+
+        outcome, label, note = self.choose(confirmation({"random": 1.5}), values)
+        self.assertEqual((outcome, label), (Outcome.DIFFERENT_VALUES, None))
+        self.assertRegex(note, "random does not compute the same: 'loss:0@1' differs")
+
+    def test_a_graph_that_never_computes_the_same_twice_cannot_be_compared(self):
+        random = np.random.default_rng(0)
+        outcome, label, note = self.choose(
+            confirmation({"random": 1.5}), lambda _: {"loss:0@1": random.normal(size=3)}
+        )
+        self.assertEqual((outcome, label), (Outcome.FASTER, "random"))
+        self.assertIn("two runs of the graph as it came", note)
+
+    def test_a_few_variables_may_differ_where_devices_round_differently(self):
+        def values(assignment):
+            off = np.float32(0.01 if "random" in assignment.values() else 0)
+            same = {"loss:0@1": np.ones(1), "kernel": np.ones(3), "slot": np.ones(3)}
+            return {**same, "bias": np.full(3, off)}
+
+        confirmed = confirmation({"random": 1.5})
+        self.assertEqual(self.choose(confirmed, values)[0], Outcome.DIFFERENT_VALUES)
+        outcome, label, note = self.choose(confirmed, values, mixed_devices=True)
+        self.assertEqual((outcome, label), (Outcome.FASTER, "random"))
+        self.assertIn("only variables differ, as by rounding: 'bias'", note)
+
+    def test_neither_fetches_nor_most_variables_may_differ_anywhere(self):
+        def values(name):
+            def of(assignment):
+                other = 2.0 if "random" in assignment.values() else 1.0
+                same = {"loss:0@1": np.ones(1), "a": np.ones(1), "b": np.ones(1), "c": np.ones(1)}
+                return {**same, **dict.fromkeys(name.split(), np.full(1, other))}
+
+            return of
+
+        for names in ("loss:0@1", "a b"):
+            outcome, *_ = self.choose(confirmation({"random": 1.5}), values(names), True)
+            self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
+
+    def test_where_values_begin_to_differ_is_told(self):
+        def values(assignment):
+            other = 2.0 if "random" in assignment.values() else 1.0
+            # "late" comes after "early", and "first" is another in the second step only.
+            off = {"loss:0@1": other, "late:0@1": other, "early:0@1": other, "first:0@2": other}
+            same = {"first:0@1": 1.0, "late:0@2": 1.0, "early:0@2": 1.0}
+            return {name: np.full(1, value) for name, value in {**off, **same}.items()}
+
+        outcome, _, note = self.choose(
+            confirmation({"random": 1.5}), values, tensors=["first:0", "early:0", "late:0"]
+        )
+        self.assertEqual(outcome, Outcome.DIFFERENT_VALUES)
+        self.assertEndsWith(note, "the first to differ is 'early:0' in step 1")
+
+    def test_what_hangs_on_the_order_of_asynchronous_updates_may_differ(self):
+        def values(assignment):
+            other = 2.0 if "random" in assignment.values() else 1.0
+            return {name: np.full(1, other) for name in ("loss:0@1", "read:0@1")}
+
+        for asynchronous, tensors, expected in (
+            (("read", "loss"), ["read:0", "loss:0"], Outcome.FASTER),
+            # What differs first is not of such an update, or nobody knows.
+            (("loss",), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
+            (("read", "loss"), [], Outcome.DIFFERENT_VALUES),
+            ((), ["read:0", "loss:0"], Outcome.DIFFERENT_VALUES),
+        ):
+            outcome, winner, note = self.choose(
+                confirmation({"random": 1.5}), values, tensors=tensors, asynchronous=asynchronous
+            )
+            self.assertEqual(outcome, expected)
+            self.assertEqual(winner, "random" if expected is Outcome.FASTER else None)
+            self.assertIn("asynchronous" if winner else "does not compute the same", note)
+
+    def test_a_failing_comparison_is_told(self):
+        failure = Failure(FailureKind.TIMEOUT, "too slow")
+        outcome, label, note = self.choose(confirmation({"random": 1.5}), lambda _: failure)
+        self.assertEqual((outcome, label), (Outcome.FASTER, "random"))
+        self.assertIn("could not be compared: too slow", note)
+
+
+if __name__ == "__main__":
+    absltest.main()

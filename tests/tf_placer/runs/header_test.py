@@ -1,0 +1,158 @@
+"""Tests of what a live search says that it is of."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from graph_passes.op_graph import OpGraph
+from graph_passes.pipeline import group_operations
+from tests import graphs
+from tf_placer.environments.paired import PAIRED
+from tf_placer.environments.session import COLOCRL
+from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.step import QueueRunner, Step
+from tf_placer.machines.lookup import find_machine
+from tf_placer.runs.header import live_header, of_costs, request_digest, with_costs
+from tf_placer.runs.run_directory import Request
+
+tf1 = tf.compat.v1
+
+
+class HeaderTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        given = graphs.resource_variables()
+        self.source = read_source(given.graph, given.fetches, given.feeds)
+
+    def request(self, **changes) -> Request:
+        values = {
+            "step": self.source.step,
+            "machine": find_machine("local:2,memory_mb=10"),
+            "placer": "post",
+            "placer_options": {"learning_rate": 0.5},
+            "max_trials": 7,
+            "max_secs": 12.5,
+            "seed": 3,
+        }
+        return Request(**{**values, **changes})
+
+    def header(
+        self,
+        request: Request | None = None,
+        graph_def: tf1.GraphDef | None = None,
+        granularity: str = "coarse",
+        legal_devices: int = 2,
+        config: tf1.ConfigProto | None = None,
+    ) -> dict:
+        request = request or self.request()
+        op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, request.step.fetches)
+        grouped = group_operations(op_graph, granularity)
+        legal = np.ones([grouped.group_graph.num_groups, legal_devices], bool)
+        return live_header(request, grouped, granularity, legal, config or tf1.ConfigProto())
+
+    def placed(self) -> tf1.GraphDef:
+        """The graph with a device that it came with."""
+        graph_def = tf1.GraphDef()
+        graph_def.CopyFrom(self.source.graph_def)
+        graph_def.node[0].device = "/job:worker/task:1"
+        return graph_def
+
+    def test_it_is_json_and_says_what_the_search_is_of(self):
+        header = self.header()
+        self.assertEqual(json.loads(json.dumps(header)), header)
+        self.assertLen(header["graph_fingerprint"], 64)
+        self.assertEqual(header["fetches"], list(self.source.step.fetches))
+        self.assertSameElements(header["feeds"], self.source.step.feeds)
+        for name, value in self.source.step.feeds.items():
+            self.assertStartsWith(header["feeds"][name], value.dtype.name)
+        self.assertEqual(
+            header["protocol"], dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED)
+        )
+        self.assertEqual(header["machine"]["spec"], "local:2,memory_mb=10")
+        self.assertEqual(header["placer"], "post")
+        self.assertNotIn("unknown", header["versions"].values())
+
+    def test_settings_are_all_there_however_few_were_given(self):
+        configuration = self.header()["configuration"]
+        self.assertEqual(configuration["learning_rate"], 0.5)
+        self.assertGreater(len(configuration), 1)
+
+    def test_budgets_may_change_between_runs(self):
+        other = self.request(max_trials=9, max_secs=2.0)
+        self.assertEqual(self.header(other), self.header())
+        self.assertEqual(self.digest(other), self.digest())
+
+    def test_nothing_else_that_is_asked_may(self):
+        header, digest = self.header(), self.digest()
+        for change in (
+            {"seed": 4},
+            {"placer": "expert", "placer_options": {}},
+            {"machine": find_machine("local:3")},
+            {"placer_options": {}},
+            {"step": Step(self.source.step.fetches[:1])},
+        ):
+            request = self.request(**change)
+            self.assertNotEqual(self.header(request), header, change)
+            self.assertNotEqual(self.digest(request), digest, change)
+
+    def test_what_few_steps_have_is_there_only_if_they_have_it(self):
+        plain = self.header()
+        runner = QueueRunner("q", ("a",), "b", "c", (11,))
+        for field, change in (
+            ("initializer_feeds", {"x:0": np.ones([2], np.float32)}),
+            ("queue_runners", (runner,)),
+            ("restored", {"w": np.zeros([])}),
+        ):
+            self.assertNotIn(field, plain)
+            step = dataclasses.replace(self.source.step, **{field: change})
+            header = self.header(self.request(step=step))
+            self.assertIn(field, header)
+            self.assertEqual(json.loads(json.dumps(header)), header)
+            self.assertIn(field, of_costs(header))
+            self.assertNotEqual(self.digest(self.request(step=step)), self.digest())
+
+    def test_the_devices_that_the_graph_came_with_count(self):
+        header, digest = self.header(), self.digest()
+        other = self.header(graph_def=self.placed())
+        self.assertEqual(other["graph_fingerprint"], header["graph_fingerprint"])
+        self.assertNotEqual(other["grouping_fingerprint"], header["grouping_fingerprint"])
+        self.assertNotEqual(self.digest(graph_def=self.placed()), digest)
+
+    def test_groups_and_where_they_may_go_count(self):
+        header = self.header()
+        self.assertEqual(header["granularity"], "coarse")
+        for other in (self.header(granularity="fine"), self.header(legal_devices=3)):
+            self.assertNotEqual(other["grouping_fingerprint"], header["grouping_fingerprint"])
+
+    def test_the_configuration_of_the_sessions_counts(self):
+        config = tf1.ConfigProto(inter_op_parallelism_threads=3)
+        self.assertNotEqual(self.header(config=config), self.header())
+        self.assertNotEqual(self.digest(config=config), self.digest())
+
+    def test_what_the_placer_knows_counts_but_not_for_the_costs(self):
+        header = self.header()
+        self.assertNotEqual(with_costs(header), header)
+        self.assertEqual(of_costs(with_costs(header)), of_costs(header))
+        self.assertEqual(of_costs(self.header(self.request(seed=4))), of_costs(header))
+        other = self.request(machine=find_machine("local:3"))
+        self.assertNotEqual(of_costs(self.header(other)), of_costs(header))
+
+    def digest(
+        self,
+        request: Request | None = None,
+        graph_def: tf1.GraphDef | None = None,
+        config: tf1.ConfigProto | None = None,
+    ) -> str:
+        return request_digest(
+            request or self.request(),
+            graph_def or self.source.graph_def,
+            config or tf1.ConfigProto(),
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()

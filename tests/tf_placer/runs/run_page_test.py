@@ -1,0 +1,330 @@
+"""Tests of the page about a search: what it says, and how it looks and works in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import tempfile
+import unittest
+
+import numpy as np
+from absl.testing import absltest
+
+from benchmarks.models.catalogue import build_model
+from tests.browser import Browser, find_chromium
+from tests.tf_placer.simulation.traces import make_problem
+from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.files import write_json
+from tf_placer.inputs.sources import read_source
+from tf_placer.machines.lookup import find_machine
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import write_problem
+from tf_placer.report.page.page import require_page_libraries, write_page
+from tf_placer.report.page.run_view import baseline_placements
+from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
+from tf_placer.report.what_if import WhatIf
+from tf_placer.runs.run_page import read_run_view
+from tf_placer.search.sampled_steps import Sample
+
+_KEPT = pathlib.Path(__file__).parent / "testdata" / "language_model"
+_SECTIONS = ["compared", "placement", "time", "devices", "candidates", "search", "limits"]
+_SECTIONS += ["operations", "facts"]
+_MOST_BYTES = 6e6
+# Texts of Bokeh are in shadow trees.
+_DEEP_TEXT = """(() => {
+  const texts = [];
+  const visit = (node) => {
+    if (node.shadowRoot) visit(node.shadowRoot);
+    for (const child of node.childNodes)
+      child.nodeType === 3 ? texts.push(child.data) : visit(child);
+  };
+  visit(document.body);
+  return texts.join(" ");
+})()"""
+
+
+def live_run(directory: pathlib.Path) -> pathlib.Path:
+    """A search that was kept: the main job, on two worker processes."""
+    run = directory / "live"
+    run.mkdir()
+    for name in ("result.json", "trials.jsonl", "request.json"):
+        shutil.copy(_KEPT / name, run / name)
+    (run / "problem.json").write_bytes(gzip.decompress((_KEPT / "problem.json.gz").read_bytes()))
+    return run
+
+
+def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
+    """A planned search that found a split by layer."""
+    kept = PlanDirectory(directory)
+    kept.path.mkdir()
+    write_problem(problem, kept.problem)
+    found = baseline_placements(problem)[-1][1]
+    write_json(
+        kept.result,
+        {"assignment": found.tolist(), "placer": "post", "seed": 3, "trials": 4, "elapsed_secs": 9},
+    )
+    samples = (Sample(1, 1.0, 0.9), Sample(2, 2.0, None), Sample(3, 3.0, 0.5), Sample(4, 4.0, 0.7))
+    kept.write_record(
+        PlanRecord(
+            header={"placer": "post", "versions": {"numpy": "2.0"}},
+            command="tf_placer search --placer=post",
+            time="2026-01-02T03:04:05+00:00",
+            samples=samples,
+            best=(samples[0], samples[2]),
+            candidates=(PlanCandidate("metis", 0.8, True),),
+            changes=(WhatIf("transfers twice as fast", 0.001, 0.0005),),
+        )
+    )
+    return kept.path
+
+
+def planned_model(name: str) -> PlacementProblem:
+    """A small model of the catalogue on four K80 that are not there."""
+    model = build_model(name, small=True)
+    source = read_source(model.graph, [model.train_op, model.loss])
+    return cost_graph(source, find_machine("4xK80"), steps=1).problem()
+
+
+def setUpModule():
+    try:
+        require_page_libraries()
+    except ImportError as error:
+        raise unittest.SkipTest(str(error)) from error
+
+
+class RunViewTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_a_live_run_says_how_sure_it_is(self):
+        view = read_run_view(live_run(self.directory))
+        self.assertStartsWith(
+            view.verdict, "Placed: auto is faster than the graph as it came: 1.17"
+        )
+        [found] = [each for each in view.compared if each.is_found]
+        self.assertEqual(found.label, "auto")
+        self.assertAlmostEqual(found.speedup, 1.173, places=3)
+        np.testing.assert_allclose(found.interval, (1.061, 1.298), atol=1e-3)
+        self.assertEqual([step.label for step in view.steps], ["original", "auto"])
+        # The graph came without devices: all of it was on the first.
+        self.assertEqual(set(view.steps[0].trace.operation_devices), {0})
+        self.assertLess(view.steps[1].trace.step_secs, view.steps[0].trace.step_secs)
+        self.assertLen(view.points, 12)
+        self.assertContainsSubset(
+            {"command", "seed", "tensorflow", "machine"}, {name for name, _ in view.facts}
+        )
+
+    def test_a_run_that_goes_on_is_said_to(self):
+        run = live_run(self.directory)
+        (run / "result.json").unlink()
+        self.assertStartsWith(read_run_view(run).verdict, "The search has not ended: after 12")
+
+    def test_a_run_without_costs_has_no_steps(self):
+        run = live_run(self.directory)
+        (run / "problem.json").unlink()
+        view = read_run_view(run)
+        self.assertEqual((view.steps, view.problem), ((), None))
+        self.assertIn("What operations cost is not known", view.notes[0])
+        write_page(view, self.directory / "page.html")
+        page = (self.directory / "page.html").read_text()
+        self.assertIn('id="compared"', page)
+        self.assertNotIn('<section id="time"', page)
+
+    def test_a_plan_is_compared_with_what_people_do(self):
+        # Two halves that need nothing of each other: apart they take 3 s, together 6 s.
+        problem = make_problem([[3.0, 3.0], [3.0, 3.0]])
+        view = read_run_view(plan(self.directory / "plan", problem))
+        self.assertEqual(
+            [each.label for each in view.compared[:2]], ["one device", "split by layer"]
+        )
+        self.assertStartsWith(view.verdict, "Placed: 3.000 s a step, 2.00 times as fast as one")
+        self.assertEqual([point.step_secs for point in view.points], [0.9, None, 0.5, 0.7])
+
+    def test_a_model_that_fits_no_device_is_compared_with_a_split(self):
+        problem = make_problem(
+            [[3.0, 3.0], [3.0, 3.0]], resident_bytes=[60, 60], memory_bytes=[100, 100]
+        )
+        view = read_run_view(plan(self.directory / "plan", problem))
+        self.assertEqual(view.compared[0].label, "split by layer")
+        [one] = [each for each in view.compared if each.label == "one device"]
+        self.assertIsNone(one.step_secs)
+        self.assertIn("does not fit: 20 B too much", one.basis)
+
+    def test_bad_input(self):
+        empty = self.directory / "empty"
+        empty.mkdir()
+        with self.assertRaisesRegex(ValueError, "empty' is no directory of a search"):
+            read_run_view(empty)
+        text = self.directory / "text.json"
+        text.write_text("hello")
+        with self.assertRaisesRegex(ValueError, "text.json is not a JSON file"):
+            read_run_view(text)
+        text.write_text("{}")
+        with self.assertRaisesRegex(ValueError, "text.json' is not the result of a search"):
+            read_run_view(text)
+        text.write_text('{"assignment": [0, 1]}')
+        with self.assertRaisesRegex(ValueError, "give the problem, too"):
+            read_run_view(text)
+        with self.assertRaises(FileNotFoundError):
+            read_run_view(self.directory / "no")
+        run = plan(self.directory / "plan", make_problem([[1.0, 1.0]]))
+        (run / "search.json").write_text('{"format": 1}')
+        with self.assertRaisesRegex(ValueError, "search.json is not the record of a search"):
+            read_run_view(run)
+
+    def test_a_header_that_is_none_is_said_to_be(self):
+        run = plan(self.directory / "plan", make_problem([[1.0, 1.0]]))
+        record = json.loads((run / "search.json").read_text())
+        record["header"]["versions"] = [1]
+        (run / "search.json").write_text(json.dumps(record))
+        with self.assertRaisesRegex(ValueError, "search.json is not .*: versions is a list: it"):
+            read_run_view(run)
+        run = live_run(self.directory)
+        header, *trials = (run / "trials.jsonl").read_text().splitlines()
+        damaged = json.dumps({**json.loads(header), "machine": {"spec": "x"}})
+        (run / "trials.jsonl").write_text("\n".join([damaged, *trials]) + "\n")
+        with self.assertRaisesRegex(ValueError, 'trials.jsonl is not .*no entry "devices"'):
+            read_run_view(run)
+
+    def test_names_are_text_whatever_is_in_them(self):
+        problem = make_problem([[1.0, 1.0]])
+        names = ("</script><script>document.title='x'</script>",)
+        object.__setattr__(problem, "operation_names", names)
+        path = self.directory / "page.html"
+        write_page(read_run_view(plan(self.directory / "plan", problem)), path)
+        self.assertNotIn("</script><script>document.title", path.read_text())
+
+
+@unittest.skipUnless(find_chromium(), "there is no Chromium")
+class BrowserTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.directory = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.directory)
+        runs = {
+            "live": live_run(cls.directory),
+            "nmt": plan(cls.directory / "nmt", planned_model("nmt_2")),
+        }
+        cls.pages = {name: cls.directory / f"{name}.html" for name in runs}
+        for name, run in runs.items():
+            write_page(read_run_view(run), cls.pages[name])
+        cls.browser = Browser(find_chromium())
+        cls.addClassCleanup(cls.browser.close)
+
+    def open(self, name: str, width: int = 1280, dark: bool = False) -> None:
+        self.browser.open(self.pages[name], width=width, dark=dark)
+
+    def test_pages_are_whole_and_quiet_and_fit_every_window(self):
+        for name, path in self.pages.items():
+            with self.subTest(name):
+                self.open(name, 400)
+                others = [url for url in self.browser.requests if not url.startswith("data:")]
+                self.assertEqual(others, [path.as_uri()])
+                wide = "document.documentElement.scrollWidth"
+                self.assertLessEqual(self.browser.evaluate(wide), 400)
+                for width in (1600, 800):
+                    self.browser.resize(width)
+                    self.browser.wait(f"innerWidth === {width} && {wide} <= {width}")
+                ids = "[...document.querySelectorAll('section')].map((s) => s.id)"
+                self.assertEqual(self.browser.evaluate(ids), _SECTIONS)
+                empty = """[...document.querySelectorAll('.chart')].filter(
+                    (c) => c.getBoundingClientRect().height < 60).map((c) => c.id)"""
+                self.assertEqual(self.browser.evaluate(empty), [])
+                self.assertLess(os.path.getsize(path), _MOST_BYTES)
+                self.assertEqual(self.browser.complaints, [])
+
+    def test_light_and_dark(self):
+        colours = {}
+        for dark in (False, True):
+            self.open("live", dark=dark)
+            style = "getComputedStyle(document.body)"
+            colours[dark] = [
+                sum(map(int, re.findall(r"\d+", self.browser.evaluate(f"{style}.{what}"))[:3]))
+                for what in ("backgroundColor", "color")
+            ]
+            axis = """Bokeh.documents[0].roots().flatMap((r) => [...r.references()])
+                .find((m) => m.type === 'LinearAxis').major_label_text_color"""
+            colours[dark].append(self.browser.evaluate(axis))
+        self.assertGreater(colours[False][0], colours[False][1])
+        self.assertLess(colours[True][0], colours[True][1])
+        self.assertNotEqual(colours[False][2], colours[True][2])
+
+    def test_rows_are_filtered_and_sorted(self):
+        self.open("live")
+        self.browser.evaluate("document.querySelector('input[value=operations]').click()")
+        count = "document.getElementById('count').textContent"
+        self.assertStartsWith(self.browser.evaluate(count), "1,565 of 1,565 operations")
+        self.browser.evaluate(
+            "(() => { const f = document.getElementById('filter');"
+            "f.value = 'MatMul layer_0 backward'; f.dispatchEvent(new Event('input')); })()"
+        )
+        names = self.browser.evaluate(
+            "[...document.querySelectorAll('#rows tbody td:first-child')].map((c) => c.textContent)"
+        )
+        view = read_run_view(self.directory / "live")
+        expected = [
+            name
+            for name in view.problem.operation_names
+            if "MatMul" in name and "gradients" in name and "layer_0" in name
+        ]
+        self.assertContainsSubset(expected, names)
+        self.assertTrue(all("layer_0" in name for name in names))
+        times = self.browser.evaluate("document.querySelectorAll('#rows thead button').length")
+        self.assertEqual(times, 12)
+
+    def test_what_is_under_the_mouse_is_named(self):
+        self.open("live")
+        self.browser.evaluate(
+            "document.getElementById('chart-time-0')"
+            ".scrollIntoView({behavior: 'instant', block: 'center'})"
+        )
+        box = json.loads(
+            self.browser.evaluate(
+                "JSON.stringify(document.getElementById('chart-time-0').getBoundingClientRect())"
+            )
+        )
+        before = self.browser.evaluate(_DEEP_TEXT).count("on task:0/CPU:0 from")
+        for share in (0.3, 0.5, 0.7):
+            self.browser.move_mouse(box["x"] + share * box["width"], box["y"] + 45)
+            self.browser.evaluate("new Promise((done) => setTimeout(done, 150))")
+            if self.browser.evaluate(_DEEP_TEXT).count("on task:0/CPU:0 from") > before:
+                return
+        self.fail("no operation was named")
+
+    def test_paper_shows_every_chart_and_the_whole_table(self):
+        for name, dark in (("live", False), ("nmt", True)):
+            with self.subTest(name):
+                self.open(name, 1280, dark)
+                pdf = base64.b64decode(self.browser.call("Page.printToPDF")["data"])
+                self.assertStartsWith(pdf, b"%PDF")
+                charts = self.browser.evaluate("document.querySelectorAll('.chart').length")
+                shown = "[...document.querySelectorAll('.printed + .chart')].length"
+                self.assertEqual(self.browser.evaluate(shown), charts)
+                widths = "[...document.querySelectorAll('.printed')].map((i) => i.naturalWidth)"
+                self.assertGreater(min(self.browser.evaluate(widths)), 300)
+                self.browser.call("Emulation.setEmulatedMedia", media="print")
+                wide = "getComputedStyle(document.querySelector('.tall')).maxHeight"
+                self.assertEqual(self.browser.evaluate(wide), "none")
+                self.browser.call("Emulation.setEmulatedMedia", media="")
+                self.assertEqual(self.browser.complaints, [])
+
+    def test_colours_can_stand_for_layers(self):
+        self.open("nmt")
+        self.browser.evaluate(
+            "(() => { const s = document.getElementById('colour-by'); s.value = 'layer';"
+            "s.dispatchEvent(new Event('change')); })()"
+        )
+        legend = self.browser.evaluate("document.getElementById('legend').textContent")
+        self.assertIn("encoder/layer_0", legend)
+        self.assertEqual(self.browser.complaints, [])
+
+
+if __name__ == "__main__":
+    absltest.main()

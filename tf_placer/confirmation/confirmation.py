@@ -1,0 +1,684 @@
+"""Whether a placement is faster than the graph as it came, beyond the noise of the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from graph_passes.util.json_records import read_record
+from tf_placer.confirmation.round_statistics import (
+    LEAST_ROUNDS,
+    MOST_ROUNDS,
+    Verdict,
+    estimate,
+    judge,
+)
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.paired_steps import burst_steps, log_speedup
+from tf_placer.environments.second_try import tried_twice
+from tf_placer.interrupts import TimeIsOver
+from tf_placer.text.units import format_duration
+
+__all__ = ["Comparison", "Confirmation", "SideBySide", "confirm", "survey"]
+
+# What is measured in a round: blocks, in each of which every label runs one burst. Fresh processes
+# differ by some percent, too, so that they are soon worth more than further blocks.
+_LEAST_BLOCKS = 6
+# What a burst takes at least, if a single step does not take longer.
+_BURST_SECS = 0.05
+# The first round has more of them, because nothing tells whether it is disturbed.
+_FIRST_BLOCKS = 8
+# So many, as long as what they say is more uncertain than this.
+_UNCERTAIN_BLOCKS, _CERTAIN = 9, 0.04
+# So many, as long as even the faster steps take so many times as long as those of another round:
+# what disturbs the machine may slow down one label more than another, and may pass.
+_DISTURBED_BLOCKS, _DISTURBED_RATIO = 14, 1.4
+# Steps that a session runs, beside the one when it is opened, before steps count.
+_WARM_UP_STEPS = 2
+# Steps of a label that is measured in processes of its own.
+_STEPS_ALONE = 12
+# In a selection a label is left out of the blocks that follow if after so many blocks it takes so
+# many times as long as the fastest.
+_CUT_BLOCKS, _CUT_RATIO = 3, 1.3
+# Memory may be too small for several sessions, and then each is measured in processes of its own.
+_OF_MEMORY = (FailureKind.OUT_OF_MEMORY, FailureKind.WORKER_DIED)
+# How often a label that has run before may run out of memory in a round.
+_MEMORY_ATTEMPTS = 3
+
+
+class SideBySide(Protocol):
+    """A live environment as far as a confirmation needs it."""
+
+    def restart(self) -> None:
+        """Lets everything that follows run in fresh processes."""
+        ...
+
+    def stop(self) -> None:
+        """Ends whatever the processes are doing, which was broken off."""
+        ...
+
+    def open_session(self, label: str, assignment: Mapping[str, str]) -> float | Failure:
+        """Opens a session with devices given by operation name and warms it up; {}: as it came."""
+        ...
+
+    def run_steps(self, label: str, count: int) -> tuple[float, ...] | Failure:
+        """Times steps of an open session, in seconds each."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One candidate against the reference.
+
+    Attributes:
+        speedup: step time of the reference / of the candidate; None where one of the two has not
+            run, or the candidate failed in some round.
+        interval: 95 % confidence interval of the speed-up, valid although it was looked at after
+            every round; None where there were too few rounds for one.
+        faster: whether the candidate is confirmed: the interval lies above 1, or the reference
+            runs in no round and the candidate in all.
+        reason: why, in a few words for people.
+    """
+
+    speedup: float | None
+    interval: tuple[float, float] | None
+    faster: bool
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Confirmation:
+    """What a confirmation measured and found.
+
+    Attributes:
+        reference: label of what the candidates are compared with.
+        selection: the rounds that chose the candidate: for each the measurement of each label, in
+            the order they were loaded. Steps at one position ran shortly after each other.
+        rounds: those of the reference and the chosen candidate alone, which the verdict rests on.
+        comparisons: for each label but the reference, how it compares. That of the chosen one
+            rests on `rounds`, the others on `selection`, which has no verdict on them.
+        best: label of the chosen candidate, or of the reference where no candidate was hopeful;
+            None if every label has failed.
+    """
+
+    reference: str
+    selection: tuple[Mapping[str, Measurement], ...]
+    rounds: tuple[Mapping[str, Measurement], ...]
+    comparisons: Mapping[str, Comparison]
+    best: str | None
+
+    def step_secs(self, label: str) -> float | None:
+        """Computes the step time of a label in seconds; None if it never ran.
+
+        That of the reference is the geometric mean over all rounds; that of a candidate is this,
+        divided by its speed-up, so that times and speed-ups agree.
+        """
+        everywhere = [*self.selection, *self.rounds]
+        reference_secs = _mean_secs(everywhere, self.reference)
+        comparison = self.comparisons.get(label)
+        if reference_secs is not None and comparison is not None and comparison.speedup is not None:
+            return reference_secs / comparison.speedup
+        return _mean_secs(everywhere, label)
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes the JSON form: all fields, measurements included."""
+        return {
+            "reference": self.reference,
+            "best": self.best,
+            "confidence": 0.95,
+            "comparisons": {
+                label: dataclasses.asdict(comparison)
+                for label, comparison in self.comparisons.items()
+            },
+            "selection": [_round_json(measurements) for measurements in self.selection],
+            "rounds": [_round_json(measurements) for measurements in self.rounds],
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Confirmation:
+        """Reads what `to_json` wrote, in this version or an earlier one.
+
+        Raises:
+            ValueError: the value is not a confirmation.
+        """
+        if isinstance(value, dict):  # Earlier versions had no rounds to choose.
+            value = {"selection": [], **value}
+        return read_record(cls, value, "confirmation")
+
+
+def _round_json(measurements: Mapping[str, Measurement]) -> dict[str, Any]:
+    return {label: measurement.to_json() for label, measurement in measurements.items()}
+
+
+def _mean_secs(rounds: Sequence[Mapping[str, Measurement]], label: str) -> float | None:
+    logs = [
+        math.log(measurements[label].median_secs or math.nan)
+        for measurements in rounds
+        if label in measurements and measurements[label].median_secs is not None
+    ]
+    return math.exp(statistics.fmean(logs)) if logs else None
+
+
+def confirm(
+    environment: SideBySide,
+    candidates: Mapping[str, Mapping[str, str]],
+    reference: str,
+    *,
+    hints: Mapping[str, float] | None = None,
+    reference_failure: Failure | None = None,
+    max_secs: float = math.inf,
+    most_rounds: int = MOST_ROUNDS,
+    report: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Confirmation:
+    """Measures placements side by side, in fresh processes, until it is clear who is faster.
+
+    In a round all labels are loaded into one fresh set of processes and take turns in short
+    bursts, in an order that is random at first and then balanced; `log_speedup` makes one estimate
+    of it. Where there are several candidates, one round with all of them chooses the fastest, which
+    alone goes on: its verdict rests on rounds that had no part in the choice, so that it is as
+    good as if there had been no other. `judge` ends the rounds, in either direction.
+
+    The chance that `faster` is said of a candidate that is not is at most 2.5 %, however many
+    candidates there are. One that fails loses, and the next best takes its place; where a process
+    died, the round is tried once more before. A reference that fails stays in: it is said not to
+    run only if it fails in every round. Where labels do not fit into memory together, each is
+    measured in processes of its own.
+
+    Args:
+        environment: where to measure.
+        candidates: for each label the full device name by operation name, the reference included.
+        reference: label of what to compare with, usually the graph as it came: {}.
+        hints: logarithms of speed-ups that were measured before, by label: they count like one more
+            round of the choice.
+        reference_failure: why the reference did not run before; None if it did. One round in which
+            it fails again is enough then.
+        max_secs: seconds after which no further round starts that would not end before them. A
+            first round always runs; the fewest that give a verdict may take a tenth longer.
+        most_rounds: rounds of a candidate at most.
+        report: called with a line for people after each round.
+        should_stop: asked before each round once there are enough for a verdict; true ends it.
+        seed: of the order.
+        clock: gives the time in seconds.
+
+    Returns:
+        All measurements, and how every other candidate compares with the reference.
+
+    Raises:
+        KeyboardInterrupt: a measurement was broken off before there were enough rounds for a
+            verdict; with more, these are what counts.
+        TimeIsOver: the time was over before the end of the first round; with more, these count.
+        ValueError: the reference is not among the candidates, or it is the only one.
+    """
+    _check(candidates, reference)
+    confirming = _Confirming(
+        environment, candidates, reference, hints or {}, max_secs, most_rounds, report, seed, clock
+    )
+    if reference_failure is not None:
+        confirming.expect_failure_of_reference(reference_failure)
+    return confirming.run(should_stop or (lambda: False))
+
+
+def survey(
+    environment: SideBySide,
+    candidates: Mapping[str, Mapping[str, str]],
+    reference: str,
+    *,
+    rounds: int = LEAST_ROUNDS,
+    report: Callable[[str], None] | None = None,
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Confirmation:
+    """Measures all placements in every round, for tables that compare them.
+
+    Each interval holds for itself; with many candidates the chance grows that one of them lies
+    outside of its own. To decide for one, use `confirm`.
+
+    Args:
+        environment: where to measure.
+        candidates: for each label the full device name by operation name, the reference included.
+        reference: label of what to compare with.
+        rounds: how many; fewer than 4 give no intervals, more than 12 are no better.
+        report: called with a line for people after each round.
+        seed: of the order.
+        clock: gives the time in seconds.
+
+    Returns:
+        All measurements, and how every other candidate compares with the reference; `best` is the
+        fastest of all labels, None where the reference does not run.
+
+    Raises:
+        ValueError: the reference is not among the candidates, it is the only one, or there is no
+            round.
+    """
+    _check(candidates, reference)
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, not {rounds}")
+    measuring = _Confirming(
+        environment, candidates, reference, {}, math.inf, rounds, report, seed, clock
+    )
+    return measuring.survey(rounds)
+
+
+def _check(candidates: Mapping[str, Mapping[str, str]], reference: str) -> None:
+    if reference not in candidates:
+        raise ValueError(f"the reference {reference!r} is not among {sorted(candidates)}")
+    if len(candidates) < 2:
+        raise ValueError(f"there is nothing to compare with {reference!r}")
+
+
+# How far the time may be exceeded for the fewest rounds that give a verdict.
+_GRACE = 0.1
+# Candidates that seem to be slower than this have no round of their own.
+_HOPELESS_SPEEDUP = 0.97
+# So many rounds in which the reference does not run are enough where the candidate runs in all. If
+# it did not run before, that counts as one.
+_ENOUGH_FAILURES = 2
+
+
+class _Confirming:
+    """One confirmation while it runs."""
+
+    def __init__(
+        self,
+        environment: SideBySide,
+        candidates: Mapping[str, Mapping[str, str]],
+        reference: str,
+        hints: Mapping[str, float],
+        max_secs: float,
+        most_rounds: int,
+        report: Callable[[str], None] | None,
+        seed: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._environment = environment
+        self._candidates = candidates
+        self._reference = reference
+        self._hints = hints
+        self._most_rounds = min(most_rounds, MOST_ROUNDS)
+        self._report = report or (lambda line: None)
+        self._rng = np.random.default_rng(seed)
+        self._clock = clock
+        self._start_secs = clock()
+        self._max_secs = max_secs
+        self._round_secs = 0.0
+        self._fit_together = True
+        self._enough_failures = _ENOUGH_FAILURES
+        self._leaves_out = False
+        self._failures: dict[str, str] = {}
+        self._ran: set[str] = set()
+        # What the faster steps of each label took in the least disturbed round.
+        self._fast_secs: dict[str, float] = {}
+
+    def expect_failure_of_reference(self, failure: Failure) -> None:
+        """Counts one with which the reference ended before."""
+        self._enough_failures = _ENOUGH_FAILURES - 1
+        # TensorFlow waits ten seconds for memory before it gives up.
+        self._fit_together = failure.kind not in _OF_MEMORY
+
+    def run(self, should_stop: Callable[[], bool]) -> Confirmation:
+        """Chooses a candidate and measures it until there is a verdict."""
+        waiting = [label for label in self._candidates if label != self._reference]
+        selection: list[dict[str, Measurement]] = []
+        if len(waiting) > 1:
+            selection.append(self._measured([self._reference, *waiting], leaves_out=True))
+            self._report(f"choosing: {self._line(selection[0])}")
+            waiting = self._ranked(selection[0], waiting)
+        comparisons = {
+            label: self._compared_in_selection(selection, label)
+            for label in self._candidates
+            if label != self._reference
+        }
+        best: str | None = None
+        if any(self._reference in m and m[self._reference].failure is None for m in selection):
+            best = self._reference
+        rounds: list[dict[str, Measurement]] = []
+        while waiting:
+            chosen = waiting.pop(0)
+            hopeful = comparisons[chosen].speedup
+            if selection and hopeful is not None and hopeful < _HOPELESS_SPEEDUP:
+                break
+            rounds = self._rounds_of(chosen, should_stop)
+            comparisons[chosen] = self._compared(rounds, chosen)
+            if chosen not in self._failures:
+                best = chosen
+                break
+            if best is None and any(
+                m[self._reference].failure is None for m in rounds if self._reference in m
+            ):
+                best = self._reference
+        return Confirmation(self._reference, tuple(selection), tuple(rounds), comparisons, best)
+
+    def survey(self, rounds: int) -> Confirmation:
+        """Measures all candidates that have not failed, so many times."""
+        measured: list[dict[str, Measurement]] = []
+        for number in range(1, rounds + 1):
+            labels = [label for label in self._candidates if label not in self._failures]
+            if len(labels) > 1 or not measured:
+                measured.append(self._measured(labels))
+                self._report(f"round {number}/{rounds}: {self._line(measured[-1])}")
+        others = [label for label in self._candidates if label != self._reference]
+        comparisons = {label: self._compared(measured, label) for label in others}
+        speedups = {
+            label: comparison.speedup
+            for label, comparison in comparisons.items()
+            if comparison.speedup is not None
+        }
+        if any(measurements[self._reference].failure is None for measurements in measured):
+            speedups[self._reference] = 1.0
+        best = max(speedups, key=lambda label: speedups[label], default=None)
+        return Confirmation(self._reference, (), tuple(measured), comparisons, best)
+
+    # Rounds.
+
+    def _rounds_of(
+        self, chosen: str, should_stop: Callable[[], bool]
+    ) -> list[dict[str, Measurement]]:
+        """Rounds of the reference and one candidate, until there is a verdict or no time."""
+        rounds: list[dict[str, Measurement]] = []
+        spent_secs: list[float] = []
+        self._round_secs = 0.0
+        while len(rounds) < self._most_rounds and chosen not in self._failures:
+            if rounds and not self._rounds_left(len(rounds)):
+                break
+            if len(rounds) >= LEAST_ROUNDS and should_stop():
+                break
+            try:
+                start_secs = self._clock()
+                rounds.append(self._measured([self._reference, chosen]))
+                spent_secs.append(self._clock() - start_secs)
+                self._round_secs = statistics.fmean(spent_secs)
+            except KeyboardInterrupt as reason:
+                if len(rounds) < (1 if isinstance(reason, TimeIsOver) else LEAST_ROUNDS):
+                    raise
+                self._environment.stop()
+                break
+            logs = self._logs(rounds, chosen)
+            self._report(self._progress(rounds, chosen))
+            if not logs and len(rounds) >= self._enough_failures:
+                break  # The reference does not run.
+            possible = len(logs) + self._rounds_left(len(rounds))
+            if logs and judge(logs, min(possible, self._most_rounds)) is not Verdict.OPEN:
+                break
+        return rounds
+
+    def _rounds_left(self, count: int) -> int:
+        """Estimates how many more rounds there is time for, after so many."""
+
+        def rounds_in(max_secs: float) -> int:
+            left_secs = max_secs - (self._clock() - self._start_secs)
+            return int(min(max(left_secs, 0.0) / max(self._round_secs, 1e-9), MOST_ROUNDS))
+
+        # Without these few there is no verdict, and all before were for nothing.
+        missing = max(LEAST_ROUNDS - count, 0)
+        in_grace = min(rounds_in((1.0 + _GRACE) * self._max_secs), missing)
+        return max(rounds_in(self._max_secs), in_grace)
+
+    def _measured(
+        self, labels: Sequence[str], *, leaves_out: bool = False
+    ) -> dict[str, Measurement]:
+        """Measures labels in one fresh set of processes, in random order.
+
+        Args:
+            labels: what to measure.
+            leaves_out: whether a label that is far behind has fewer turns than the others.
+        """
+        order = [labels[i] for i in self._rng.permutation(len(labels))]
+        measured: dict[str, Measurement] | None = None
+        self._leaves_out = leaves_out
+        if self._fit_together:
+            measured = self._measured_together(order)
+        if measured is None:
+            measured = {label: self._measured_alone(label) for label in order}
+            # A candidate that does not even fit alone says nothing about the others. The reference
+            # is in every round.
+            self._fit_together = measured[self._reference].failure is None and any(
+                m.failure is not None for m in measured.values()
+            )
+        for label, measurement in measured.items():
+            failure = measurement.failure
+            if failure is None:
+                self._ran.add(label)
+            elif label != self._reference:
+                self._failures[label] = f"{failure.kind.value}: {failure.message}"
+        return measured
+
+    def _measured_together(self, order: Sequence[str]) -> dict[str, Measurement] | None:
+        """Measures labels in turns; None where memory may be too small for that."""
+        failed: dict[str, Measurement] = {}
+        while True:
+            running = [label for label in order if label not in failed]
+            result = tried_twice(functools.partial(self._take_turns, running), self._report)
+            if not isinstance(result, tuple):
+                return {label: (failed | result)[label] for label in order}
+            label, failure = result
+            if failure.kind in _OF_MEMORY and len(running) > 1:
+                return None
+            # The failure may have ended the processes, and with them the other sessions.
+            failed[label] = Measurement(failure=failure)
+            if len(failed) == len(order):
+                return failed
+
+    def _take_turns(self, labels: Sequence[str]) -> dict[str, Measurement] | tuple[str, Failure]:
+        """Measures labels in one set of processes; the label that failed and why, if one did."""
+        self._environment.restart()
+        setup_secs: dict[str, float] = {}
+        for label in labels:
+            opened = self._environment.open_session(label, self._candidates[label])
+            if isinstance(opened, Failure):
+                return label, opened
+            setup_secs[label] = opened
+        # Not counted: they also tell how long steps are.
+        longest_secs = 0.0
+        for label in labels:
+            steps = self._environment.run_steps(label, _WARM_UP_STEPS)
+            if isinstance(steps, Failure):
+                return label, steps
+            longest_secs = max(longest_secs, min(steps))
+        count = burst_steps(longest_secs, _BURST_SECS)
+        secs: dict[str, list[float]] = {label: [] for label in labels}
+        order = list(labels)
+        for block in range(_DISTURBED_BLOCKS):
+            if self._is_enough(block, secs, order):
+                break
+            for label in order:
+                steps = self._environment.run_steps(label, count)
+                if isinstance(steps, Failure):
+                    return label, steps
+                secs[label] += steps
+            order = self._next_order(order, block, secs)
+        for label in labels:
+            fast_secs = _fast_secs(secs[label])
+            self._fast_secs[label] = min(self._fast_secs.get(label, math.inf), fast_secs)
+        return {
+            label: Measurement(tuple(secs[label]), setup_secs=setup_secs[label]) for label in labels
+        }
+
+    def _is_enough(
+        self, blocks: int, secs: Mapping[str, Sequence[float]], labels: Sequence[str]
+    ) -> bool:
+        """Says whether a round needs no further block."""
+        if blocks < (_LEAST_BLOCKS if self._fast_secs else _FIRST_BLOCKS):
+            return False
+        is_disturbed = any(
+            _fast_secs(secs[label]) > _DISTURBED_RATIO * self._fast_secs.get(label, math.inf)
+            for label in labels
+        )
+        return not is_disturbed and (blocks >= _UNCERTAIN_BLOCKS or self._is_certain(secs, labels))
+
+    def _is_certain(self, secs: Mapping[str, Sequence[float]], labels: Sequence[str]) -> bool:
+        """Says whether the steps of all labels tell how they compare with the reference."""
+        if self._reference not in secs:
+            return True
+        errors = [
+            log_speedup(secs[self._reference], secs[label])[1]
+            for label in labels
+            if label != self._reference
+        ]
+        return max(errors, default=0.0) <= _CERTAIN
+
+    def _next_order(
+        self, order: list[str], block: int, secs: Mapping[str, Sequence[float]]
+    ) -> list[str]:
+        """Reverses every second block, shuffles the others, and leaves out who is far behind."""
+        if self._leaves_out and block + 1 >= _CUT_BLOCKS:
+            medians = {label: statistics.median(secs[label]) for label in order}
+            fastest_secs = min(medians.values())
+            order = [
+                label
+                for label in order
+                if label == self._reference or medians[label] <= _CUT_RATIO * fastest_secs
+            ]
+        if block % 2 == 0:
+            return order[::-1]
+        return [order[i] for i in self._rng.permutation(len(order))]
+
+    def _measured_alone(self, label: str) -> Measurement:
+        """Measures a label in processes of its own.
+
+        Operations run in no fixed order, so a step that needs nearly all of the memory is short of
+        it by chance: a label that has run before is tried again.
+        """
+        attempts = _MEMORY_ATTEMPTS if label in self._ran else 1
+        while True:
+            measured = tried_twice(lambda: self._steps_alone(label), self._report)
+            attempts -= 1
+            failure = measured.failure
+            if failure is None or failure.kind is not FailureKind.OUT_OF_MEMORY or not attempts:
+                return measured
+            self._report(f"{label} ran before, and now is out of memory: trying once more")
+
+    def _steps_alone(self, label: str) -> Measurement:
+        start_secs = self._clock()
+        self._environment.restart()
+        opened = self._environment.open_session(label, self._candidates[label])
+        if isinstance(opened, Failure):
+            return Measurement(failure=opened)
+        begin_secs = self._clock()
+        warm_up = self._environment.run_steps(label, _WARM_UP_STEPS)
+        if isinstance(warm_up, Failure):
+            return Measurement(failure=warm_up)
+        steps = self._environment.run_steps(label, _STEPS_ALONE)
+        if isinstance(steps, Failure):
+            return Measurement(failure=steps)
+        return Measurement(steps, setup_secs=begin_secs - start_secs)
+
+    # What they say.
+
+    def _logs(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> list[float]:
+        """Computes a label's logarithmic speed-up in each round where it and the reference ran."""
+        logs = []
+        for measurements in rounds:
+            if label not in measurements:
+                continue
+            of_reference = measurements[self._reference].step_secs
+            of_label = measurements[label].step_secs
+            if of_reference is not None and of_label is not None:
+                count = min(len(of_reference), len(of_label))
+                logs.append(log_speedup(of_reference[:count], of_label[:count])[0])
+        return logs
+
+    def _ranked(self, measurements: Mapping[str, Measurement], labels: Sequence[str]) -> list[str]:
+        """Sorts the labels that ran, fastest first."""
+
+        def log_secs(label: str) -> float:
+            logs = self._logs([measurements], label)
+            if not logs:
+                return math.log(measurements[label].median_secs or math.inf)
+            if label in self._hints:
+                logs.append(self._hints[label])
+            return -statistics.fmean(logs)
+
+        ran = [label for label in labels if measurements[label].failure is None]
+        return sorted(ran, key=log_secs)
+
+    def _compared_in_selection(
+        self, selection: Sequence[Mapping[str, Measurement]], label: str
+    ) -> Comparison:
+        if label in self._failures:
+            return Comparison(None, None, False, f"failed ({self._failures[label]})")
+        logs = self._logs(selection, label)
+        if not logs:
+            return Comparison(None, None, False, f"not compared with {self._reference}")
+        speedup = estimate(logs).speedup
+        return Comparison(speedup, None, False, f"about {speedup:.2f}x {self._reference}")
+
+    def _compared(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> Comparison:
+        if label in self._failures:
+            number = sum(label in measurements for measurements in rounds)
+            reason = f"failed in round {number} ({self._failures[label]})"
+            return Comparison(None, None, False, reason)
+        logs = self._logs(rounds, label)
+        if not logs:
+            failure = rounds[0][self._reference].failure
+            assert failure is not None
+            how = "does not run"
+            if self._reference in self._ran:
+                how = f"ran in the choice, and then in none of {_count(len(rounds))}"
+            reason = f"{self._reference} {how} ({failure.kind.value}): {failure.message}"
+            return Comparison(None, None, len(rounds) >= self._enough_failures, reason)
+        found = estimate(logs)
+        if found.interval is None:
+            reason = (
+                f"about {found.speedup:.2f}x {self._reference} in {len(logs)} of the "
+                f"{LEAST_ROUNDS} rounds that are needed to tell"
+            )
+            return Comparison(found.speedup, None, False, reason)
+        low, high = found.interval
+        verdict = "faster" if low > 1 else "slower" if high < 1 else "no faster beyond the noise"
+        reason = (
+            f"{verdict}: {found.speedup:.3f}x {self._reference} "
+            f"(95 % interval {low:.3f} to {high:.3f}, {_count(len(logs))})"
+        )
+        return Comparison(found.speedup, found.interval, low > 1, reason)
+
+    def _progress(self, rounds: Sequence[Mapping[str, Measurement]], label: str) -> str:
+        """Says where the rounds of a candidate stand, for people."""
+        logs = self._logs(rounds, label)
+        if not logs:
+            return f"{_count(len(rounds))}: {self._line(rounds[-1])}"
+        found = estimate(logs)
+        text = f"{_count(len(logs))}: {label} {found.speedup:.3f}x {self._reference}"
+        if found.interval is None:
+            text += f", at least {LEAST_ROUNDS} are needed"
+        else:
+            text += f", between {found.interval[0]:.3f} and {found.interval[1]:.3f}"
+        most_secs = min(
+            (self._most_rounds - len(logs)) * self._round_secs,
+            self._max_secs - (self._clock() - self._start_secs),
+        )
+        return f"{text} | at most {format_duration(max(0.0, most_secs))} more"
+
+    def _line(self, measurements: Mapping[str, Measurement]) -> str:
+        """Says what a round gave, for people."""
+        parts = []
+        for label in self._candidates:
+            if label not in measurements or label == self._reference:
+                continue
+            logs = self._logs([measurements], label)
+            failure = measurements[label].failure
+            if failure is not None:
+                parts.append(f"{label} {failure.kind.value}")
+            else:
+                parts.append(f"{label} {math.exp(logs[0]):.2f}x" if logs else f"{label} runs")
+        failure = measurements[self._reference].failure
+        end = "" if failure is None else f", which does not run ({failure.kind.value})"
+        return f"{', '.join(parts)} {self._reference}{end}"
+
+
+def _count(rounds: int) -> str:
+    return "1 round" if rounds == 1 else f"{rounds} rounds"
+
+
+def _fast_secs(secs: Sequence[float]) -> float:
+    """Finds what the faster steps take: the first quartile."""
+    return sorted(secs)[len(secs) // 4]

@@ -1,0 +1,160 @@
+"""The files of a live search, told from files of the same names that somebody else has made."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from graph_passes.util.json_records import read_value
+from tf_placer.files import read_json
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.runs.run_directory import TRIALS, RunDirectory
+from tf_placer.search.log_header import LogError
+from tf_placer.search.own_files import check_own_files, read_log_header, read_of_training
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+__all__ = [
+    "REFUSAL",
+    "TRAINED_BY",
+    "check_own_graph",
+    "check_own_run",
+    "check_own_step",
+    "own_paths",
+]
+
+#: Names of what `run` keeps of a training step, beside what is asked.
+TRAINED_BY, REFUSAL = "trained_by.json", "refusal.json"
+
+_REQUEST = "request.json"
+# Each way to begin writes one of these before anything else.
+_RECORDS = (TRIALS, _REQUEST, TRAINED_BY)
+
+
+def check_own_run(directory: RunDirectory) -> None:
+    """Makes sure that what is in a directory is of a search, before one begins; changes nothing.
+
+    Raises:
+        LogError: a file there is somebody else's; the message names it.
+        OSError: a file cannot be read.
+    """
+    check_own_files(directory.path, _readers(directory), _RECORDS)
+
+
+def check_own_graph(directory: RunDirectory, graph_def: tf.compat.v1.GraphDef) -> None:
+    """Makes sure that a search, whose log is in a directory, has written the graph there.
+
+    Args:
+        directory: of the search.
+        graph_def: the graph of the search.
+
+    Raises:
+        LogError: it is another graph, or has other devices.
+        OSError: it cannot be read.
+    """
+    if not directory.graph.exists():
+        return
+    import tensorflow as tf
+
+    from graph_passes.fingerprint import graph_fingerprint
+
+    found = _parsed(directory.graph, tf.compat.v1.GraphDef)
+    devices, known = ({n.name: n.device for n in each.node} for each in (found, graph_def))
+    if devices != known or graph_fingerprint(found) != graph_fingerprint(graph_def):
+        raise LogError(
+            f"'{directory.graph}' is not the graph that the log beside it is of, and a search "
+            "would replace it: move it away, or name another directory (log_dir)"
+        )
+
+
+def check_own_step(directory: RunDirectory) -> None:
+    """Makes sure that a step to be searched for may be kept in a directory; changes nothing.
+
+    This is before the step is known, and before the script has imported TensorFlow, so that the
+    files are told by those that are written first.
+
+    Raises:
+        LogError: a file there is somebody else's; the message names it.
+        OSError: a file cannot be read.
+    """
+    names = _readers(directory)
+    readers: dict[str, Callable[[pathlib.Path], Any]] = {name: str for name in names}
+    readers[TRIALS], readers[TRAINED_BY] = names[TRIALS], _read_texts
+    check_own_files(directory.path, readers, _RECORDS)
+
+
+def own_paths(path: str | os.PathLike[str] | None) -> list[pathlib.Path]:
+    """Lists the files that a search may write in a directory; none where there is no directory."""
+    if path is None:
+        return []
+    directory = RunDirectory(path)
+    return [directory.path / name for name in _readers(directory)]
+
+
+def _readers(directory: RunDirectory) -> Mapping[str, Callable[[pathlib.Path], Any]]:
+    """Lists the files of a search by name, with what reads each."""
+    return {
+        TRIALS: read_log_header,
+        _REQUEST: lambda path: directory.read_machine(),
+        TRAINED_BY: _read_texts,
+        REFUSAL: lambda path: read_json(path)["reason"],
+        directory.graph.name: _read_graph,
+        "session_config": _read_config,
+        "feeds": _read_tensors,
+        "initializer_feeds": _read_tensors,
+        "restored": _read_tensors,
+        directory.problem.name: read_problem,
+        directory.profile.name: lambda path: read_json(path)["problem_sha256"],
+        directory.workers.name: read_log_header,
+        directory.best.name: _read_placement,
+        "training.jsonl": read_log_header,
+        "policy.weights.h5": read_of_training,
+        "controllers.npz": read_of_training,
+        directory.result.name: str,  # The search reads it, and refuses it by what is wrong.
+        directory.placement.name: _read_placement,
+    }
+
+
+def _read_graph(path: pathlib.Path) -> object:
+    import tensorflow as tf
+
+    return _parsed(path, tf.compat.v1.GraphDef)
+
+
+def _read_config(path: pathlib.Path) -> object:
+    import tensorflow as tf
+
+    return _parsed(path, tf.compat.v1.ConfigProto)
+
+
+def _read_placement(path: pathlib.Path) -> object:
+    from graph_passes.placement import read_placement
+
+    return read_placement(path)
+
+
+def _read_tensors(path: pathlib.Path) -> None:
+    from tf_placer.environments.tensor_file import check_tensors
+
+    check_tensors(path)
+
+
+def _parsed(path: pathlib.Path, kind: Any) -> Any:
+    """Reads a protocol buffer.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _read_texts(path: pathlib.Path) -> object:
+    return read_value(tuple[str, ...], read_json(path), "it")

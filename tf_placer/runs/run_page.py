@@ -1,0 +1,294 @@
+"""What the page about a live search shows, from the directory of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graph_passes.util.json_records import read_record
+from tf_placer.confirmation.confirmation import Confirmation
+from tf_placer.files import read_json, reading
+from tf_placer.placers.auto.cost_fit import with_factors
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.report.explanation import Explanation, corrected_costs
+from tf_placer.report.limits import limits_of
+from tf_placer.report.page.plan_view import read_plan, view_plan
+from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
+from tf_placer.report.plan_directory import PlanDirectory
+from tf_placer.runs.explanation import kept_explanation
+from tf_placer.runs.run_directory import TRIALS, RunDirectory
+from tf_placer.runs.run_result import RunResult
+from tf_placer.runs.search_state import read_search_state
+from tf_placer.runs.verdict import verdict
+from tf_placer.search.log_header import HeaderFacts
+from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.text.units import format_duration, format_step
+
+__all__ = ["read_run_view"]
+
+# More placements than this make a long page.
+_MOST_COMPARED = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class _DeviceFacts:
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _MachineFacts:
+    spec: str
+    devices: tuple[_DeviceFacts, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _LiveFacts(HeaderFacts):
+    """What the page says of the header of a live search."""
+
+    machine: _MachineFacts
+    fetches: tuple[str, ...] = ()
+    graph_fingerprint: str = ""
+
+
+def read_run_view(
+    path: str | os.PathLike[str], problem: str | os.PathLike[str] | None = None
+) -> RunView:
+    """Reads what a search wrote, live or on a problem.
+
+    Args:
+        path: the directory of the search, or the result that it wrote.
+        problem: of the result of `search`, what was placed; where it was written into a directory,
+            that is there.
+
+    Raises:
+        OSError: something cannot be read.
+        ValueError: it is no search, or damaged; the message names the file.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        if (path / TRIALS).exists():
+            return _view_run(RunDirectory(path))
+        if PlanDirectory(path).result.exists():
+            return read_plan(path)
+        raise ValueError(
+            f"{os.fspath(path)!r} is no directory of a search: it has neither {TRIALS} nor "
+            "result.json"
+        )
+    value = read_json(path)
+    if isinstance(value, dict) and "assignment" in value:
+        if problem is not None:
+            return view_plan(path, problem)
+        directory = PlanDirectory(path.parent)
+        if directory.result == path and directory.problem.exists():
+            return read_plan(path.parent)
+        raise ValueError(
+            f"{os.fspath(path)!r} does not say what was placed: give the problem, too (--problem)"
+        )
+    if isinstance(value, dict) and "outcome" in value and (path.parent / TRIALS).exists():
+        return _view_run(RunDirectory(path.parent))
+    raise ValueError(f"{os.fspath(path)!r} is not the result of a search")
+
+
+def _view_run(directory: RunDirectory) -> RunView:
+    state = read_search_state(directory.path)
+    trials, result = state.trials, state.result
+    with reading(directory.trials, "the log of a search"):
+        header = read_record(_LiveFacts, state.header)
+    if not trials:
+        raise ValueError(f"{directory.trials} has no trials yet")
+    original_secs = trials[0].measurement.median_secs
+    confirmation = None
+    winner, explanation, is_better = None, None, False
+    text = _so_far(trials)
+    if result is not None:
+        is_better = state.is_placed
+        text = f"{'Placed' if is_better else 'Unchanged'}: {verdict(result)}"
+        confirmation, winner = result.confirmation, result.winner
+        explanation = kept_explanation(directory, result)
+    finalists = {} if result is None else result.finalists
+    labels = {index: label for label, index in finalists.items()}
+    found = _found(trials, finalists, winner)
+    problem, steps, notes = _steps(directory, trials, found, result, labels)
+    placement = steps[-1].placement if steps and steps[-1].label != ORIGINAL else None
+    return RunView(
+        title=f"{header.placer} on {header.machine.spec}",
+        verdict=text,
+        is_better=is_better,
+        is_measured=True,
+        compared=tuple(
+            _compared(trials, labels, original_secs, confirmation, winner, found, explanation)
+        ),
+        steps=steps,
+        points=tuple(_point(trial) for trial in trials),
+        best=tuple(_running_best(trials)),
+        limits=None if placement is None or problem is None else limits_of(problem, placement),
+        changes=() if explanation is None else explanation.changes,
+        problem=problem,
+        notes=notes,
+        facts=_facts(directory, header, trials),
+    )
+
+
+def _so_far(trials: Sequence[Trial]) -> str:
+    ran = [t for t in trials if t.measurement.median_secs is not None]
+    if not ran:
+        return f"The search has not ended: {len(trials)} trials, none of which ran"
+    best = min(ran, key=lambda t: t.measurement.median_secs or math.inf)
+    step = format_step(best.measurement.median_secs or 0.0)
+    return (
+        f"The search has not ended: after {len(trials)} trials the fastest step was {step} (trial "
+        f"{best.index}, {best.placer}), which is not confirmed"
+    )
+
+
+def _found(
+    trials: Sequence[Trial], finalists: Mapping[str, int], winner: str | None
+) -> Trial | None:
+    """Finds the trial that the page is about: the winner, or the fastest placement."""
+    if winner is not None:
+        return trials[finalists[winner]]
+    ran = [t for t in trials if t.assignment is not None and t.measurement.median_secs is not None]
+    return min(ran, key=lambda t: t.measurement.median_secs or math.inf, default=None)
+
+
+def _steps(
+    directory: RunDirectory,
+    trials: Sequence[Trial],
+    found: Trial | None,
+    result: RunResult | None,
+    labels: Mapping[int, str],
+) -> tuple[PlacementProblem | None, tuple[StepView, ...], tuple[str, ...]]:
+    """Simulates the original and what was found, with costs corrected by what was measured."""
+    if not directory.problem.exists():
+        return (
+            None,
+            (),
+            (
+                "What operations cost is not known, because the placer does not need it; with the "
+                "placer auto the page shows the step in time, too.",
+            ),
+        )
+    problem = read_problem(os.fspath(directory.problem))
+    ran = [
+        (t.assignment, t.measurement.median_secs)
+        for t in trials
+        if t.assignment is not None and t.measurement.median_secs is not None
+    ]
+    notes = []
+    if ran:
+        factors = corrected_costs(problem, ran)
+        problem = with_factors(problem, factors.compute, factors.transfer)
+        notes.append(
+            "Times in a step are simulated, with costs that were profiled and corrected by what "
+            f"was measured; predictions of whole steps are off by {factors.deviation:.0%}."
+        )
+    given = None if result is None else result.original_assignment
+    views = []
+    if given is not None:
+        views.append(view_step(ORIGINAL, problem, np.array(given, np.int32)))
+    elif result is not None:
+        notes.append(
+            "The step of the original is not shown: its groups are spread over devices, or the "
+            "run is of an earlier version."
+        )
+    if found is not None and found.assignment is not None:
+        label = labels.get(found.index, f"{found.placer} (trial {found.index})")
+        views.append(view_step(label, problem, np.array(found.assignment, np.int32)))
+    return problem, tuple(view for view in views if view is not None), tuple(notes)
+
+
+def _compared(
+    trials: Sequence[Trial],
+    labels: Mapping[int, str],
+    original_secs: float | None,
+    confirmation: Confirmation | None,
+    winner: str | None,
+    found: Trial | None,
+    explanation: Explanation | None,
+) -> list[Compared]:
+    """Lists the original, the finalists and the other placements that ran, the fastest first."""
+    predicted = {}
+    if explanation is not None:
+        predicted = {each.label: each.predicted_secs for each in explanation.candidates}
+    rows = [
+        Compared(
+            ORIGINAL,
+            (confirmation.step_secs(ORIGINAL) if confirmation else None) or original_secs,
+            predicted.get(ORIGINAL),
+            speedup=1.0,
+            basis="confirmation" if confirmation else "search",
+        )
+    ]
+    others = [t for t in trials if t.assignment is not None and t.repeats is None]
+    others.sort(key=lambda t: (t.index not in labels, t.measurement.median_secs or math.inf))
+    for trial in others[:_MOST_COMPARED]:
+        label = labels.get(trial.index, f"{trial.placer} (trial {trial.index})")
+        secs, failure = trial.measurement.median_secs, trial.measurement.failure
+        comparison = confirmation.comparisons.get(label) if confirmation else None
+        speedup = original_secs / secs if secs and original_secs else None
+        interval, basis = None, "search"
+        if failure is not None:
+            basis = f"failed: {failure.kind.value}"
+        elif comparison is not None and comparison.speedup is not None:
+            speedup, interval, basis = comparison.speedup, comparison.interval, "confirmation"
+            secs = confirmation.step_secs(label) if confirmation else secs
+        rows.append(
+            Compared(
+                label,
+                secs,
+                predicted.get(label),
+                speedup,
+                interval,
+                basis,
+                is_found=found is not None and trial.index == found.index and winner is not None,
+            )
+        )
+    return rows
+
+
+def _point(trial: Trial) -> Point:
+    failure = trial.measurement.failure
+    return Point(
+        trial.index,
+        trial.elapsed_secs,
+        trial.measurement.median_secs,
+        trial.placer,
+        trial.time,
+        "" if failure is None else f"{failure.kind.value}: {failure.message}",
+    )
+
+
+def _running_best(trials: Sequence[Trial]) -> list[Point]:
+    best: list[Point] = []
+    for trial in trials:
+        secs = trial.measurement.median_secs
+        if secs is not None and (not best or secs < (best[-1].step_secs or math.inf)):
+            best.append(_point(trial))
+    return best
+
+
+def _facts(
+    directory: RunDirectory, header: _LiveFacts, trials: Sequence[Trial]
+) -> tuple[tuple[str, str], ...]:
+    command = None
+    if directory.has_request:
+        command = directory.read_command()
+    facts = [
+        ("run", os.fspath(directory.path)),
+        ("command", command),
+        ("machine", ", ".join(device.name for device in header.machine.devices)),
+        ("placer", header.placer),
+        ("seed", None if header.seed is None else str(header.seed)),
+        ("fetches", ", ".join(header.fetches)),
+        ("trials", f"{len(trials)} in {format_duration(trials[-1].elapsed_secs)} of searching"),
+        ("last trial", trials[-1].time),
+        ("graph", header.graph_fingerprint[:16]),
+        *header.versions.items(),
+    ]
+    return tuple((name, value) for name, value in facts if value)

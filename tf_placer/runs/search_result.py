@@ -1,0 +1,55 @@
+"""What a live search writes of the placements that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graph_passes.placement import Placement
+from tf_placer.confirmation.confirmation import Confirmation
+from tf_placer.runs.run_directory import Request
+from tf_placer.search.trial_log import ORIGINAL, Trial
+
+__all__ = ["confirmed_measurement", "found_placement"]
+
+
+def found_placement(
+    request: Request,
+    header: Mapping[str, Any],
+    assignment: Mapping[str, str],
+    trial: Trial,
+    measurement: Mapping[str, Any],
+) -> Placement:
+    """Makes a placement with what was measured of it and where it comes from.
+
+    Args:
+        request: what was asked.
+        header: what the search is of, as `live_header` says it.
+        assignment: full device names by operation name.
+        trial: the trial that it is.
+        measurement: what was measured; JSON values.
+    """
+    return Placement(
+        header["graph_fingerprint"],
+        tuple(device.name for device in request.machine.devices),
+        assignment,
+        measurement=dict(measurement),
+        provenance={
+            "placer": trial.placer,
+            "trial": trial.index,
+            "seed": request.seed,
+            "machine": request.machine.spec,
+            "versions": header["versions"],
+        },
+    )
+
+
+def confirmed_measurement(confirmation: Confirmation, label: str) -> dict[str, Any]:
+    """Extracts what a confirmation says of a placement, for its file."""
+    comparison = confirmation.comparisons[label]
+    return {
+        "original_step_secs": confirmation.step_secs(ORIGINAL),
+        "step_secs": confirmation.step_secs(label),
+        "speedup": comparison.speedup,
+        "interval": comparison.interval,
+    }
