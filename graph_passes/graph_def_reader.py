@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-import networkx as nx
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
@@ -15,14 +14,15 @@ from graph_passes.devices import is_device_request
 from graph_passes.errors import GraphError
 from graph_passes.tensors import Tensors
 from graph_passes.util.messages import quoted
+from graph_passes.util.topological_order import find_cycle, topological_order
 
 __all__ = [
     "Edges",
     "check_devices",
     "check_operation_types",
     "handle_edges",
+    "order_operations",
     "read_edges",
-    "topological_order",
 ]
 
 # Tensors of these types are handles to state that lives on one device.
@@ -143,7 +143,7 @@ def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Ed
     )
 
 
-def topological_order(graph_def: tf.compat.v1.GraphDef, edges: Edges) -> np.ndarray:
+def order_operations(graph_def: tf.compat.v1.GraphDef, edges: Edges) -> np.ndarray:
     """Finds a topological order; the edges that close a while loop do not count.
 
     Args:
@@ -156,39 +156,16 @@ def topological_order(graph_def: tf.compat.v1.GraphDef, edges: Edges) -> np.ndar
     Raises:
         GraphError: there is none; the message names the operations of a cycle.
     """
-    num_operations = len(graph_def.node)
     closes_loop = np.array([node.op in _LOOP_BACK_EDGES for node in graph_def.node], bool)
     forward = ~closes_loop[edges.producers]
-    before = np.concatenate([edges.producers[forward], edges.control[:, 0]])
-    after = np.concatenate([edges.consumers[forward], edges.control[:, 1]])
-    waiting = np.bincount(after, minlength=num_operations).tolist()
-    # Sorted so that the consumer with the lowest number is pushed last and visited first.
-    by_producer = np.lexsort((-after, before))
-    targets = after[by_producer].tolist()
-    start = np.searchsorted(before[by_producer], np.arange(num_operations + 1)).tolist()
-    stack = [i for i in range(num_operations - 1, -1, -1) if waiting[i] == 0]
-    order = []
-    while stack:
-        i = stack.pop()
-        order.append(i)
-        for consumer in targets[start[i] : start[i + 1]]:
-            waiting[consumer] -= 1
-            if waiting[consumer] == 0:
-                stack.append(consumer)
-    if len(order) < num_operations:
-        raise GraphError(_describe_cycle(graph_def, waiting, before, after))
-    return np.array(order, np.int32)
-
-
-def _describe_cycle(
-    graph_def: tf.compat.v1.GraphDef, waiting: list[int], before: np.ndarray, after: np.ndarray
-) -> str:
-    """Names the operations of one cycle among those that still wait."""
-    edges = zip(before.tolist(), after.tolist(), strict=True)
-    stuck = nx.DiGraph((a, b) for a, b in edges if waiting[a] and waiting[b])
-    cycle = [repr(graph_def.node[a].name) for a, _ in nx.find_cycle(stuck)]
-    shown = cycle if len(cycle) <= 5 else [*cycle[:4], "..."]
-    return f"the graph has a cycle through {' -> '.join([*shown, cycle[0]])}"
+    read = np.stack([edges.producers[forward], edges.consumers[forward]], axis=1)
+    live = np.concatenate([read, edges.control])
+    order = topological_order(len(graph_def.node), live, "newest")
+    if len(order) < len(graph_def.node):
+        cycle = [repr(graph_def.node[i].name) for i in find_cycle(len(graph_def.node), live)]
+        shown = cycle if len(cycle) <= 5 else [*cycle[:4], "..."]
+        raise GraphError(f"the graph has a cycle through {' -> '.join([*shown, cycle[0]])}")
+    return order
 
 
 def handle_edges(

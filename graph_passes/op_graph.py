@@ -110,7 +110,7 @@ class OpGraph:
         reader.check_devices(graph_def)
         check_calls_end(graph_def)
         edges = reader.read_edges(graph_def, index)
-        order = reader.topological_order(graph_def, edges)
+        order = reader.order_operations(graph_def, edges)
         try:
             tensors = read_tensors(graph_def, feeds if isinstance(feeds, Mapping) else None)
         except GraphError:

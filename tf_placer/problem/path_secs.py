@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graph_passes.util import topological_order
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import legal_devices
 
@@ -31,7 +32,7 @@ def longest_before(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
     Returns:
         float64 [num_operations], seconds, without the operation itself.
     """
-    return _longest(problem, problem.edges, problem.order, secs)
+    return topological_order.longest_before(problem.order, problem.edges, secs)
 
 
 def longest_after(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
@@ -44,20 +45,4 @@ def longest_after(problem: PlacementProblem, secs: np.ndarray) -> np.ndarray:
     Returns:
         float64 [num_operations], seconds, without the operation itself.
     """
-    return _longest(problem, problem.edges[:, ::-1], problem.order[::-1], secs)
-
-
-def _longest(
-    problem: PlacementProblem, edges: np.ndarray, order: np.ndarray, secs: np.ndarray
-) -> np.ndarray:
-    """Adds up the longest chains before operations, in the direction of the edges."""
-    position = np.empty(problem.num_operations, np.int64)
-    position[order] = np.arange(problem.num_operations)
-    # The edges into an operation come before those out of it.
-    edges = edges[np.argsort(position[edges[:, 0]], kind="stable")]
-    before, own = [0.0] * problem.num_operations, secs.tolist()
-    for source, target in edges.tolist():
-        length = before[source] + own[source]
-        if length > before[target]:
-            before[target] = length
-    return np.array(before)
+    return topological_order.longest_before(problem.order[::-1], problem.edges[:, ::-1], secs)

@@ -7,8 +7,8 @@ import functools
 
 import numpy as np
 
+from graph_passes.util.topological_order import topological_order
 from tf_placer.machines.machine import Link
-from tf_placer.problem.operation_order import topological_order
 from tf_placer.problem.problem_checks import check_problem, float_array, int_array
 from tf_placer.problem.problem_error import ProblemError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graph_passes.util.topological_order import find_cycle
 from tf_placer.problem.device_checks import check_devices, check_links, check_text
-from tf_placer.problem.operation_order import find_cycle
 from tf_placer.problem.problem_error import ProblemError, shown
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
+from graph_passes.util.topological_order import topological_order
 from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["GroupMemory", "group_memories", "held_bytes"]
@@ -128,7 +128,9 @@ class _Lives:
     def __init__(self, problem: PlacementProblem) -> None:
         self._problem = problem
         places = np.empty(problem.num_operations, np.int64)
-        places[_fifo_order(problem)] = np.arange(problem.num_operations)
+        # First what has been ready for longest.
+        order = topological_order(problem.num_operations, problem.edges, "oldest")
+        places[order] = np.arange(problem.num_operations)
         self._tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
         self._read_places = places[problem.consumers]
         self._readers = problem.groups[problem.consumers]
@@ -165,21 +167,3 @@ class _Lives:
             problem.local_bytes[sent],
             reads,
         )
-
-
-def _fifo_order(problem: PlacementProblem) -> list[int]:
-    """Orders operations: first what has been ready for longest; ties in topological order."""
-    edges = np.unique(problem.edges, axis=0)
-    missing = np.bincount(edges[:, 1], minlength=problem.num_operations).tolist()
-    followers: list[list[int]] = [[] for _ in missing]
-    for before, after in edges.tolist():
-        followers[before].append(after)
-    ready = collections.deque(each for each in problem.order.tolist() if not missing[each])
-    order = []
-    while ready:
-        order.append(ready.popleft())
-        for follower in followers[order[-1]]:
-            missing[follower] -= 1
-            if not missing[follower]:
-                ready.append(follower)
-    return order

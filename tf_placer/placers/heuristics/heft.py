@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.util.topological_order import longest_before
 from tf_placer.placers.heuristics.group_binding import GroupBinding
 from tf_placer.placers.heuristics.group_memory import group_memories
 from tf_placer.placers.heuristics.list_scheduler import (
@@ -75,14 +76,17 @@ def upward_ranks(costs: ScheduleCosts, allowed: np.ndarray) -> list[float]:
         an operation after it has, with the mean seconds that lie between the two if they are on
         different devices.
     """
-    own_secs = mean_secs(costs, allowed)
+    own_secs = np.array(mean_secs(costs, allowed))
     latency, per_byte = mean_link(costs, allowed)
-    longest = [0.0] * len(own_secs)  # From the end of each operation.
-    ranks = [0.0] * len(own_secs)
-    for operation in reversed(costs.order):
-        ranks[operation] = rank = own_secs[operation] + longest[operation]
-        for before, size in costs.inputs[operation]:
-            longest[before] = max(longest[before], latency + size * per_byte + rank)
+    inputs = [(i, before) for i, sent in enumerate(costs.inputs) for before, _ in sent]
+    sizes = np.array([size for sent in costs.inputs for _, size in sent], np.float64)
+    after_secs = longest_before(
+        np.array(costs.order[::-1]),
+        np.array(inputs, np.int64).reshape(-1, 2),
+        own_secs,
+        latency + sizes * per_byte,
+    )
+    ranks: list[float] = (own_secs + after_secs).tolist()
     return ranks
 
 

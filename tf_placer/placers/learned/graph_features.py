@@ -12,11 +12,11 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import heapq
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.util.topological_order import longest_before, topological_order
 
 __all__ = [
     "NUM_DEVICE_FEATURES",
@@ -162,31 +162,11 @@ def placing_order(edges: np.ndarray, layers: np.ndarray) -> np.ndarray:
         >>> placing_order(np.array([[2, 0], [0, 1]]), np.zeros(3, np.int32)).tolist()
         [2, 0, 1]
     """
-    count = len(layers)
-    successors: list[list[int]] = [[] for _ in range(count)]
-    for producer, consumer in edges.tolist():
-        successors[producer].append(consumer)
-    waits_for = np.bincount(edges[:, 1], minlength=count).tolist()
-    by_rank = np.lexsort([np.arange(count), layers]).tolist()
-    ranks = {group: rank for rank, group in enumerate(by_rank)}
-    ready = [rank for rank, group in enumerate(by_rank) if not waits_for[group]]
-    placed = [False] * count
-    order: list[int] = []
-    first_unplaced = 0
-    while len(order) < count:
-        if ready:
-            group = by_rank[heapq.heappop(ready)]
-        else:
-            while placed[by_rank[first_unplaced]]:
-                first_unplaced += 1
-            group = by_rank[first_unplaced]
-        placed[group] = True
-        order.append(group)
-        for successor in successors[group]:
-            waits_for[successor] -= 1
-            if not waits_for[successor] and not placed[successor]:
-                heapq.heappush(ready, ranks[successor])
-    return np.array(order, np.int32)
+    by_rank = np.lexsort([np.arange(len(layers)), layers])
+    ranks = np.empty(len(layers), np.int32)
+    ranks[by_rank] = np.arange(len(layers))
+    order = topological_order(len(layers), ranks[edges], breaks_cycles=True)
+    return by_rank[order].astype(np.int32)
 
 
 def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,14 +182,9 @@ def longest_paths(edges: np.ndarray, secs: np.ndarray) -> tuple[np.ndarray, np.n
         it, float64 [num_groups].
     """
     edges = edges[edges[:, 0] < edges[:, 1]]
-    times = secs.tolist()
-    before = [0.0] * len(times)
-    for producer, consumer in edges[np.argsort(edges[:, 0], kind="stable")].tolist():
-        before[consumer] = max(before[consumer], before[producer] + times[producer])
-    after = list(times)
-    for producer, consumer in edges[np.argsort(-edges[:, 1], kind="stable")].tolist():
-        after[producer] = max(after[producer], times[producer] + after[consumer])
-    return np.array(before), np.array(after)
+    order = np.arange(len(secs))
+    before = longest_before(order, edges, secs)
+    return before, secs + longest_before(order[::-1], edges[:, ::-1], secs)
 
 
 def shares(rows: np.ndarray, amounts: np.ndarray, num_rows: int) -> np.ndarray:
