@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 from graph_passes.errors import GraphError
-from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+from graph_passes.graph_pass import GraphPass
 
 __all__ = ["Annotate", "ClearDevices", "DropDanglingColocation"]
 
@@ -14,51 +16,55 @@ _LOCATION = b"loc:@"
 
 
 class Annotate(GraphPass):
-    """Writes the devices of a placement into the device fields, and nothing else.
+    """Writes devices into the device fields, and nothing else.
 
     An operation that came with a device keeps it.
     """
 
-    def run(self, state: GraphState) -> PassResult:
+    def __init__(self, assignment: Mapping[str, str]) -> None:
+        """Makes the pass.
+
+        Args:
+            assignment: the devices of operations, by name.
+        """
+        self._assignment = assignment
+
+    def run(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
         """Writes devices into a copy of the graph.
 
         Raises:
-            GraphError: the placement names an operation that the graph does not have.
+            GraphError: there is a device for an operation that the graph does not have.
         """
-        assert state.placement is not None, "Annotate needs a placement"
-        assignment = dict(state.placement.assignment)
-        nodes = {node.name: i for i, node in enumerate(state.graph_def.node)}
-        for name in assignment:
+        nodes = {node.name: i for i, node in enumerate(graph_def.node)}
+        for name in self._assignment:
             if name not in nodes:
                 raise GraphError(f"the placement names {name!r}, which is not in the graph")
         writes = [
             (nodes[name], device)
-            for name, device in assignment.items()
-            if device and not state.graph_def.node[nodes[name]].device
+            for name, device in self._assignment.items()
+            if device and not graph_def.node[nodes[name]].device
         ]
         if not writes:
-            return PassResult(state, modified=False)
-        graph_def = _copy(state.graph_def)
+            return graph_def
+        placed = _copy(graph_def)
         for i, device in writes:
-            graph_def.node[i].device = device
-        return PassResult(state.with_graph(graph_def), modified=True)
+            placed.node[i].device = device
+        return placed
 
 
 class ClearDevices(GraphPass):
     """Clears all device fields, functions included, so that everything can be placed anew."""
 
-    def run(self, state: GraphState) -> PassResult:
+    def run(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
         """Clears the fields of a copy."""
-        graph_def = _copy(state.graph_def)
+        cleared = _copy(graph_def)
         modified = False
-        functions = (function.node_def for function in graph_def.library.function)
-        for nodes in (graph_def.node, *functions):
+        functions = (function.node_def for function in cleared.library.function)
+        for nodes in (cleared.node, *functions):
             for node in nodes:
                 modified = modified or bool(node.device)
                 node.device = ""
-        if not modified:
-            return PassResult(state, modified=False)
-        return PassResult(state.with_graph(graph_def), modified=True)
+        return cleared if modified else graph_def
 
 
 class DropDanglingColocation(GraphPass):
@@ -67,9 +73,9 @@ class DropDanglingColocation(GraphPass):
     Copied and pruned graphs keep such names, and TensorFlow then refuses to import them.
     """
 
-    def run(self, state: GraphState) -> PassResult:
+    def run(self, graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
         """Drops the names from a copy."""
-        names = {node.name.encode() for node in state.graph_def.node}
+        names = {node.name.encode() for node in graph_def.node}
 
         def kept(node: tf.compat.v1.NodeDef) -> list[bytes]:
             return [
@@ -80,20 +86,20 @@ class DropDanglingColocation(GraphPass):
 
         dangling = [
             i
-            for i, node in enumerate(state.graph_def.node)
+            for i, node in enumerate(graph_def.node)
             if _CLASS in node.attr and len(kept(node)) < len(node.attr[_CLASS].list.s)
         ]
         if not dangling:
-            return PassResult(state, modified=False)
-        graph_def = _copy(state.graph_def)
+            return graph_def
+        result = _copy(graph_def)
         for i in dangling:
-            node = graph_def.node[i]
+            node = result.node[i]
             values = kept(node)
             if values:
                 node.attr[_CLASS].list.s[:] = values
             else:
                 del node.attr[_CLASS]
-        return PassResult(state.with_graph(graph_def), modified=True)
+        return result
 
 
 def _copy(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:

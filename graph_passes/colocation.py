@@ -11,7 +11,6 @@ import dataclasses
 
 import numpy as np
 
-from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.kernels import KernelTable
 from graph_passes.left_alone import find_feeds, left_alone
 from graph_passes.op_graph import OpGraph
@@ -20,7 +19,7 @@ from graph_passes.races import Race, find_races
 from graph_passes.shared_resources import find_resources
 from graph_passes.util.union_find import UnionFind
 
-__all__ = ["ColocationGroups", "FindColocationGroups", "find_colocation_groups"]
+__all__ = ["ColocationGroups", "find_colocation_groups"]
 
 _CLASS = "_class"
 _LOCATION = b"loc:@"
@@ -113,16 +112,6 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     for i in graph.order[::-1].tolist():
         names[group[i]] = graph.names[i]
     return ColocationGroups(group, tuple(names), alone, tuple(devices), legal, races)
-
-
-class FindColocationGroups(GraphPass):
-    """Finds the colocation groups of the graph."""
-
-    def run(self, state: GraphState) -> PassResult:
-        """Fills in `colocation`."""
-        assert state.op_graph is not None, "run ReadOperations first"
-        colocation = find_colocation_groups(state.op_graph)
-        return PassResult(dataclasses.replace(state, colocation=colocation), modified=True)
 
 
 def _join_classes(graph: OpGraph, sets: UnionFind) -> None:

@@ -15,12 +15,11 @@ from graph_passes import graph_def_reader as reader
 from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.functions import check_calls_end
-from graph_passes.graph_pass import GraphPass, GraphState, PassResult
 from graph_passes.tensors import ListElement, read_tensors
 from graph_passes.util.garbage_collection import paused_garbage_collection
 from graph_passes.util.messages import quoted
 
-__all__ = ["OpGraph", "ReadOperations"]
+__all__ = ["OpGraph"]
 
 _PORT = re.compile("[0-9]{1,9}")
 
@@ -254,7 +253,7 @@ class OpGraph:
             versions=self.graph_def.versions, library=self.graph_def.library
         )
         part.node.extend(self.graph_def.node[i] for i in whole)
-        part = DropDanglingColocation().run(GraphState(part)).state.graph_def
+        part = DropDanglingColocation().run(part)
         names = {node.name for node in part.node}
         read = read_tensors(part, {n: v for n, v in feeds.items() if n.partition(":")[0] in names})
         shapes, sizes = list(self.tensor_shapes), self.tensor_bytes.copy()
@@ -311,12 +310,3 @@ class OpGraph:
                     stack.append(parent)
         needed[list(found)] = True
         return dataclasses.replace(self, needed=needed, fetched=fetched, fed=fed)
-
-
-class ReadOperations(GraphPass):
-    """Reads the graph into columns."""
-
-    def run(self, state: GraphState) -> PassResult:
-        """Fills in `op_graph`."""
-        op_graph = OpGraph.from_graph_def(state.graph_def, state.fetches, state.feeds)
-        return PassResult(dataclasses.replace(state, op_graph=op_graph), modified=True)

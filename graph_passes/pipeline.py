@@ -1,4 +1,4 @@
-"""The passes that every graph goes through before it is placed."""
+"""What is found out about every graph before it is placed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ import functools
 
 import numpy as np
 
-from graph_passes.colocation import ColocationGroups, FindColocationGroups
-from graph_passes.graph_pass import GraphPass, GraphState, Sequential
+from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.grouping.build_group_graph import build_group_graph
-from graph_passes.grouping.default_groups import DefaultGroups
+from graph_passes.grouping.default_groups import default_groups
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
-from graph_passes.grouping.model_rules import ModelRules
-from graph_passes.grouping.single_consumer import SingleConsumerMerge
-from graph_passes.grouping.single_groups import SingleGroups
+from graph_passes.grouping.model_rules import seal_blocks
+from graph_passes.grouping.single_consumer import merge_single_consumers
+from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
+from graph_passes.util.garbage_collection import paused_garbage_collection
 from graph_passes.util.messages import quoted
 
 __all__ = ["GRANULARITIES", "GroupedGraph", "group_operations"]
 
 _COARSE = "coarse"
-_PASSES: dict[str, tuple[type[GraphPass], ...]] = {
-    _COARSE: (DefaultGroups, ModelRules, SingleConsumerMerge),
-    "fine": (SingleGroups,),
-}
 #: The names that `group_operations` takes.
-GRANULARITIES = tuple(_PASSES)
+GRANULARITIES = (_COARSE, "fine")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,6 +73,7 @@ class GroupedGraph:
         return assignment_of(self.op_graph.names, self.operation_groups, device_names, placement)
 
 
+@paused_garbage_collection()
 def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGraph:
     """Finds the colocation groups of a graph and groups them.
 
@@ -94,26 +91,28 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
     """
-    if granularity not in _PASSES:
+    if granularity not in GRANULARITIES:
         known = ", ".join(GRANULARITIES)
         raise ValueError(f"unknown granularity {quoted(granularity)}: it is one of {known}")
-    colocated = FindColocationGroups().run(GraphState(op_graph.graph_def, op_graph=op_graph)).state
-    coarse = _grouped(colocated, _COARSE)
+    colocation = find_colocation_groups(op_graph)
+    coarse = _grouped(op_graph, colocation, _coarse_groups(op_graph, colocation))
     if granularity == _COARSE:
         return coarse
-    return dataclasses.replace(_grouped(colocated, granularity), coarse=coarse)
+    fine = _grouped(op_graph, colocation, single_groups(op_graph, colocation))
+    return dataclasses.replace(fine, coarse=coarse)
 
 
-def _grouped(colocated: GraphState, granularity: str) -> GroupedGraph:
-    """Groups the colocation groups of a graph."""
-    state = Sequential([make() for make in _PASSES[granularity]]).run(colocated).state
-    op_graph, colocation, found = state.op_graph, state.colocation, state.grouping
-    assert op_graph is not None
-    assert colocation is not None and found is not None
+def _coarse_groups(op_graph: OpGraph, colocation: ColocationGroups) -> Grouping:
+    """Groups the colocation groups of a graph by the rules of the papers."""
+    grouping = seal_blocks(op_graph, colocation, default_groups(op_graph, colocation))
+    return merge_single_consumers(op_graph, colocation, grouping)
+
+
+def _grouped(op_graph: OpGraph, colocation: ColocationGroups, grouping: Grouping) -> GroupedGraph:
     return GroupedGraph(
         op_graph,
         colocation,
-        found,
-        build_group_graph(op_graph, colocation, found),
-        operation_groups(op_graph, colocation, found),
+        grouping,
+        build_group_graph(op_graph, colocation, grouping),
+        operation_groups(op_graph, colocation, grouping),
     )

@@ -182,10 +182,6 @@ class FittedPlacement:
     unplaced: tuple[str, ...]
     refused: Mapping[str, str]
 
-    def as_placement(self, placement: Placement) -> Placement:
-        """Copies the placement with only what fits."""
-        return dataclasses.replace(placement, assignment=self.assignment)
-
 
 def fit_placement(
     graph: OpGraph, colocation: ColocationGroups, placement: Placement

@@ -25,15 +25,15 @@ from benchmarks.harness.table_file import write_table
 from benchmarks.models import language_model
 from benchmarks.models.training_model import TrainingModel
 from graph_passes.annotate import Annotate
-from graph_passes.colocation import FindColocationGroups
+from graph_passes.colocation import find_colocation_groups
 from graph_passes.fingerprint import graph_fingerprint
-from graph_passes.graph_pass import GraphState, Sequential
 from graph_passes.grouping.build_group_graph import build_group_graph
-from graph_passes.grouping.default_groups import DefaultGroups
-from graph_passes.grouping.model_rules import ModelRules
-from graph_passes.grouping.single_consumer import SingleConsumerMerge
-from graph_passes.op_graph import ReadOperations
-from graph_passes.placement import Placement, assignment_of, operation_groups
+from graph_passes.grouping.default_groups import default_groups
+from graph_passes.grouping.grouping import Grouping
+from graph_passes.grouping.model_rules import seal_blocks
+from graph_passes.grouping.single_consumer import merge_single_consumers
+from graph_passes.op_graph import OpGraph
+from graph_passes.placement import assignment_of, operation_groups
 from tf_placer.text.table import table
 
 __all__ = ["main"]
@@ -105,7 +105,7 @@ def _measure(content: bytes, fetches: tuple[str, str], feeds: tuple[str, ...]) -
     graph_def = tf.compat.v1.GraphDef.FromString(content)
     # What every process does once is done: importing, reading the registry of kernels.
     small = _model(steps=2).graph.as_graph_def()
-    Sequential([ReadOperations(), FindColocationGroups()]).run(GraphState(small))
+    find_colocation_groups(OpGraph.from_graph_def(small))
     held_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     secs: dict[str, float] = {}
 
@@ -115,20 +115,20 @@ def _measure(content: bytes, fetches: tuple[str, str], feeds: tuple[str, ...]) -
         secs[name] = time.process_time() - start
         return result
 
-    state = GraphState(graph_def, fetches, feeds)
-    state = measured("import", lambda: ReadOperations().run(state).state)
-    state = measured("colocation", lambda: FindColocationGroups().run(state).state)
-    passes = Sequential([DefaultGroups(), ModelRules(), SingleConsumerMerge()])
-    state = measured("grouping", lambda: passes.run(state).state)
-    graph, colocation, grouping = state.op_graph, state.colocation, state.grouping
-    assert graph is not None and colocation is not None and grouping is not None
+    graph = measured("import", lambda: OpGraph.from_graph_def(graph_def, fetches, feeds))
+    colocation = measured("colocation", lambda: find_colocation_groups(graph))
+
+    def group() -> Grouping:
+        grouping = seal_blocks(graph, colocation, default_groups(graph, colocation))
+        return merge_single_consumers(graph, colocation, grouping)
+
+    grouping = measured("grouping", group)
     measured("group graph", lambda: build_group_graph(graph, colocation, grouping))
 
     def annotate() -> None:
         groups = operation_groups(graph, colocation, grouping)
         row = np.arange(grouping.num_groups) % len(_DEVICES)
-        placement = Placement("", _DEVICES, assignment_of(graph.names, groups, _DEVICES, row))
-        Annotate().run(dataclasses.replace(state, placement=placement))
+        Annotate(assignment_of(graph.names, groups, _DEVICES, row)).run(graph_def)
 
     measured("annotation", annotate)
     measured("fingerprint", lambda: graph_fingerprint(graph_def))

@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.graph_pass import GraphPass, GraphState, PassResult
-from graph_passes.grouping.grouping import merge_groups
+from graph_passes.grouping.grouping import Grouping, merge_groups
 from graph_passes.grouping.regions import forward_operation
 from graph_passes.grouping.single_groups import single_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
-__all__ = ["DefaultGroups"]
+__all__ = ["default_groups"]
 
 
-class DefaultGroups(GraphPass):
-    """One group per colocation group that a step needs, joined with its gradients.
+def default_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
+    """Makes one group per colocation group that a step needs, joined with its gradients.
 
     The gradients of an operation go where it goes, as `colocate_gradients_with_ops` has it. What
     is left alone needs no decision: it becomes one sealed group per device it came with.
 
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
     """
-
-    def run(self, state: GraphState) -> PassResult:
-        """Makes the groups anew, whatever grouping there was."""
-        graph, colocation = state.op_graph, state.colocation
-        assert graph is not None and colocation is not None, "run FindColocationGroups first"
-        grouping = single_groups(graph, colocation)
-        sets = UnionFind(grouping.num_groups)
-        first_on: dict[str, int] = {}
-        for number, colocated in enumerate(np.flatnonzero(grouping.group >= 0).tolist()):
-            if colocation.left_alone[colocated]:
-                sets.union(first_on.setdefault(colocation.devices[colocated], number), number)
-        legal_types = grouping.legal_types(colocation)
-        _join_gradients(graph, colocation, grouping.group, legal_types, sets)
-        grouping = merge_groups(graph, colocation, grouping, sets)
-        return PassResult(dataclasses.replace(state, grouping=grouping), modified=True)
+    grouping = single_groups(graph, colocation)
+    sets = UnionFind(grouping.num_groups)
+    first_on: dict[str, int] = {}
+    for colocated in np.flatnonzero((grouping.group >= 0) & colocation.left_alone).tolist():
+        group = int(grouping.group[colocated])
+        sets.union(first_on.setdefault(colocation.devices[colocated], group), group)
+    legal_types = grouping.legal_types(colocation)
+    _join_gradients(graph, colocation, grouping.group, legal_types, sets)
+    return merge_groups(graph, colocation, grouping, sets)
 
 
 def _join_gradients(

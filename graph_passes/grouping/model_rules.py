@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
-from graph_passes.graph_pass import GraphPass, GraphState, PassResult
+from graph_passes.colocation import ColocationGroups
 from graph_passes.grouping.blocks import Blocks, find_blocks
 from graph_passes.grouping.branches import join_branches
-from graph_passes.grouping.grouping import OPERATIONS, merge_groups
+from graph_passes.grouping.grouping import OPERATIONS, Grouping, merge_groups
 from graph_passes.grouping.parameters import join_parameters
 from graph_passes.grouping.regions import Regions, find_regions
+from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
-__all__ = ["ModelRules"]
+__all__ = ["seal_blocks"]
 
 
-class ModelRules(GraphPass):
+def seal_blocks(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    grouping: Grouping,
+    max_branch_work_share: float = 1 / 4,
+) -> Grouping:
     """Seals groups for the blocks that models repeat.
 
     Found from the structure of the graph, with name scopes to tell the steps of a cell apart: each
@@ -26,58 +30,62 @@ class ModelRules(GraphPass):
     step (scores, softmax, weighted sum), each softmax prediction step, each branch between a fork
     and a join. Other contractions become groups of their own. Each group takes its gradients along.
 
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        grouping: its groups.
+        max_branch_work_share: the largest share of a step's estimated work that one branch may
+            hold; a heavier one is cut, so that it can still be spread over devices.
+
+    Returns:
+        The groups that were given if there is no block.
+
+    Raises:
+        ValueError: the share is not in (0, 1].
+
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
     """
+    if not 0 < max_branch_work_share <= 1:
+        raise ValueError(f"max_branch_work_share must be in (0, 1], not {max_branch_work_share}")
+    regions = find_regions(graph, colocation)
+    if not regions.anchors:
+        return grouping
+    of_operation = grouping.of_operations(colocation)
+    work = np.where(of_operation >= 0, estimate_work(graph), 0.0)
+    blocks = find_blocks(graph, regions)
+    join_branches(graph, regions, blocks, work, max_branch_work_share * work.sum())
+    _join_tied(regions, of_operation, blocks)
+    return _seal(graph, colocation, grouping, regions, blocks)
 
-    def __init__(self, max_branch_work_share: float = 1 / 4) -> None:
-        """Makes the pass.
 
-        Args:
-            max_branch_work_share: the largest share of a step's estimated work that one branch may
-                hold; a heavier one is cut, so that it can still be spread over devices.
-
-        Raises:
-            ValueError: the share is not in (0, 1].
-        """
-        if not 0 < max_branch_work_share <= 1:
-            raise ValueError(
-                f"max_branch_work_share must be in (0, 1], not {max_branch_work_share}"
-            )
-        self._max_branch_work_share = max_branch_work_share
-
-    def run(self, state: GraphState) -> PassResult:
-        """Seals the groups of every block that is found."""
-        graph, colocation, grouping = state.op_graph, state.colocation, state.grouping
-        assert graph is not None and colocation is not None and grouping is not None
-        regions = find_regions(graph, colocation)
-        if not regions.anchors:
-            return PassResult(state, modified=False)
-        of_operation = grouping.of_operations(colocation)
-        work = np.where(of_operation >= 0, estimate_work(graph), 0.0)
-        blocks = find_blocks(graph, regions)
-        join_branches(graph, regions, blocks, work, self._max_branch_work_share * work.sum())
-        _join_tied(regions, of_operation, blocks)
-
-        # A group goes with the block of its earliest member.
-        block_of: dict[int, int] = {}
-        for i in graph.order[regions.region[graph.order] >= 0].tolist():
-            block_of.setdefault(int(of_operation[i]), blocks.find(int(regions.region[i])))
-        sets = UnionFind(grouping.num_groups)
-        types = grouping.legal_types(colocation).tolist()
-        first: dict[tuple[int, int], int] = {}
-        sealed: dict[int, str] = {}
-        for group, block in block_of.items():
-            if group >= 0 and grouping.kinds[group] == OPERATIONS:
-                sets.union(first.setdefault((block, types[group]), group), group)
-                sealed[group] = blocks.kind(block)
-        joinable = [
-            kind_types if kind == OPERATIONS else None
-            for kind_types, kind in zip(types, grouping.kinds, strict=True)
-        ]
-        join_parameters(graph, regions, joinable, of_operation, sets, sealed)
-        new = merge_groups(graph, colocation, grouping, sets, sealed)
-        return PassResult(dataclasses.replace(state, grouping=new), modified=bool(sealed))
+def _seal(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    grouping: Grouping,
+    regions: Regions,
+    blocks: Blocks,
+) -> Grouping:
+    """Joins the groups of each block that may go to the same devices, and its parameters."""
+    of_operation = grouping.of_operations(colocation)
+    # A group goes with the block of its earliest member.
+    block_of: dict[int, int] = {}
+    for i in graph.order[regions.region[graph.order] >= 0].tolist():
+        block_of.setdefault(int(of_operation[i]), blocks.find(int(regions.region[i])))
+    sets = UnionFind(grouping.num_groups)
+    types = grouping.legal_types(colocation).tolist()
+    first: dict[tuple[int, int], int] = {}
+    sealed: dict[int, str] = {}
+    for group, block in block_of.items():
+        if group >= 0 and grouping.kinds[group] == OPERATIONS:
+            sets.union(first.setdefault((block, types[group]), group), group)
+            sealed[group] = blocks.kind(block)
+    joinable = [
+        kind_types if kind == OPERATIONS else None
+        for kind_types, kind in zip(types, grouping.kinds, strict=True)
+    ]
+    join_parameters(graph, regions, joinable, of_operation, sets, sealed)
+    return merge_groups(graph, colocation, grouping, sets, sealed)
 
 
 def _join_tied(regions: Regions, of_operation: np.ndarray, blocks: Blocks) -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
-from graph_passes.graph_pass import GraphPass, GraphState, PassResult
-from graph_passes.grouping.grouping import LEFT_ALONE, merge_groups
+from graph_passes.colocation import ColocationGroups
+from graph_passes.grouping.grouping import LEFT_ALONE, Grouping, merge_groups
+from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
 
-__all__ = ["SingleConsumerMerge"]
+__all__ = ["merge_single_consumers"]
 
 # A group of this share of the limit is light.
 _LIGHT_SHARE = 0.01
 
 
-class SingleConsumerMerge(GraphPass):
+def merge_single_consumers(
+    graph: OpGraph,
+    colocation: ColocationGroups,
+    grouping: Grouping,
+    max_work_share: float = 1 / 32,
+) -> Grouping:
     """Merges every group whose tensors only one other group reads into that group, recursively.
 
     Sealed groups absorb but never move; what is left alone takes no part. Unlimited, the rule
@@ -26,81 +31,78 @@ class SingleConsumerMerge(GraphPass):
     than a share of the graph's work; what is light may come on top, up to as much again. Time is
     linear in the graph but for the number of passes, which nesting alone can raise.
 
+    Args:
+        graph: the graph.
+        colocation: its colocation groups.
+        grouping: its groups.
+        max_work_share: the largest share of a step's estimated work that a group may reach by
+            merging; 1 for no limit.
+
+    Raises:
+        ValueError: the share is not in (0, 1].
+
     References:
         Device Placement Optimization with Reinforcement Learning (2017), section 3.4.
     """
+    if not 0 < max_work_share <= 1:
+        raise ValueError(f"max_work_share must be in (0, 1], not {max_work_share}")
+    of_operation = grouping.of_operations(colocation)
+    count = grouping.num_groups
+    work = np.zeros(count)
+    placed = (of_operation >= 0) & graph.needed
+    np.add.at(work, of_operation[placed], estimate_work(graph)[placed])
+    # Rounding must not make a limit of no limit.
+    limit = math.inf if max_work_share == 1 else max_work_share * work.sum()
+    weight = work.tolist()
 
-    def __init__(self, max_work_share: float = 1 / 32) -> None:
-        """Makes the pass.
-
-        Args:
-            max_work_share: the largest share of a step's estimated work that a group may reach by
-                merging; 1 for no limit.
-
-        Raises:
-            ValueError: the share is not in (0, 1].
-        """
-        if not 0 < max_work_share <= 1:
-            raise ValueError(f"max_work_share must be in (0, 1], not {max_work_share}")
-        self._max_work_share = max_work_share
-
-    def run(self, state: GraphState) -> PassResult:
-        """Merges until a whole pass changes nothing."""
-        graph, colocation, grouping = state.op_graph, state.colocation, state.grouping
-        assert graph is not None and colocation is not None and grouping is not None
-        of_operation = grouping.of_operations(colocation)
-        count = grouping.num_groups
-        work = np.zeros(count)
-        placed = (of_operation >= 0) & graph.needed
-        np.add.at(work, of_operation[placed], estimate_work(graph)[placed])
-        # Rounding must not make a limit of no limit.
-        limit = math.inf if self._max_work_share == 1 else self._max_work_share * work.sum()
-        weight = work.tolist()
-
-        # Only edges of the step count, and each pair of groups once.
-        producer, consumer = of_operation[graph.edge_producer], of_operation[graph.edge_consumer]
-        live = placed[graph.edge_producer] & placed[graph.edge_consumer] & (producer != consumer)
-        pairs = np.unique(np.stack([producer[live], consumer[live]], axis=1), axis=0)
-        readers: list[list[int]] = [[] for _ in range(count)]
-        for p, c in pairs.tolist():
-            readers[p].append(c)
-
-        sets = UnionFind(count)
-        members = [[i] for i in range(count)]
-        # How much of what is light a group may take beyond the limit.
-        spare = [limit] * count
-        sealed = grouping.sealed.tolist()
-        alone = [kind == LEFT_ALONE for kind in grouping.kinds]
-        types = grouping.legal_types(colocation).tolist()
-        merged = True
-        while merged:
-            merged = False
-            # Last producers first: a chain folds in one pass.
-            for i in range(count - 1, -1, -1):
-                if sets.find(i) != i or sealed[i]:
+    readers = _readers(graph, of_operation, placed, count)
+    sets = UnionFind(count)
+    members = [[i] for i in range(count)]
+    # How much of what is light a group may take beyond the limit.
+    spare = [limit] * count
+    sealed = grouping.sealed.tolist()
+    alone = [kind == LEFT_ALONE for kind in grouping.kinds]
+    types = grouping.legal_types(colocation).tolist()
+    merged = True
+    while merged:
+        merged = False
+        # Last producers first: a chain folds in one pass.
+        for i in range(count - 1, -1, -1):
+            if sets.find(i) != i or sealed[i]:
+                continue
+            target = _only_reader(i, members[i], readers, sets)
+            if target is None or alone[target] or types[i] != types[target]:
+                continue
+            # What is light follows its reader, but what many light ones weigh counts as well.
+            light = 0.0
+            if weight[i] + weight[target] > limit:
+                if weight[i] > _LIGHT_SHARE * limit or weight[i] > spare[target]:
                     continue
-                target = _only_reader(i, members[i], readers, sets)
-                if target is None or alone[target] or types[i] != types[target]:
-                    continue
-                # What is light follows its reader, but what many light ones weigh counts as well.
-                light = 0.0
-                if weight[i] + weight[target] > limit:
-                    if weight[i] > _LIGHT_SHARE * limit or weight[i] > spare[target]:
-                        continue
-                    light = weight[i]
-                left = min(spare[i], spare[target]) - light
-                root = sets.union(i, target)
-                spare[root] = left
-                other = target if root == i else i
-                # The longer list stays, so that long chains take linear time.
-                short, long = sorted((members[root], members[other]), key=len)
-                long.extend(short)
-                members[root] = long
-                weight[root] += weight[other]
-                sealed[root] = sealed[root] or sealed[other]
-                merged = True
-        new = merge_groups(graph, colocation, grouping, sets)
-        return PassResult(dataclasses.replace(state, grouping=new), modified=new.num_groups < count)
+                light = weight[i]
+            left = min(spare[i], spare[target]) - light
+            root = sets.union(i, target)
+            spare[root] = left
+            other = target if root == i else i
+            # The longer list stays, so that long chains take linear time.
+            short, long = sorted((members[root], members[other]), key=len)
+            long.extend(short)
+            members[root] = long
+            weight[root] += weight[other]
+            sealed[root] = sealed[root] or sealed[other]
+            merged = True
+    return merge_groups(graph, colocation, grouping, sets)
+
+
+def _readers(
+    graph: OpGraph, of_operation: np.ndarray, placed: np.ndarray, count: int
+) -> list[list[int]]:
+    """Lists the groups that read from each group in a step."""
+    producer, consumer = of_operation[graph.edge_producer], of_operation[graph.edge_consumer]
+    live = placed[graph.edge_producer] & placed[graph.edge_consumer] & (producer != consumer)
+    readers: list[list[int]] = [[] for _ in range(count)]
+    for p, c in np.unique(np.stack([producer[live], consumer[live]], axis=1), axis=0).tolist():
+        readers[p].append(c)
+    return readers
 
 
 def _only_reader(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Literal
 
 import numpy as np
@@ -43,20 +43,18 @@ def topological_order(
     followers = after[by_before].tolist()
     start = np.searchsorted(before[by_before], np.arange(count + 1)).tolist()
     missing = np.bincount(after, minlength=count).tolist()
-    ready: list[int] | collections.deque[int] = [i for i in range(count) if not missing[i]]
-    push: Callable[[int], object]
-    pop: Callable[[], int]
-    if prefers == "lowest":  # Sorted, so already a heap.
-        push, pop = (
-            functools.partial(heapq.heappush, ready),
-            functools.partial(heapq.heappop, ready),
-        )
-    elif prefers == "newest":
-        ready.reverse()
-        push, pop = ready.append, ready.pop
-    else:
-        ready = collections.deque(ready)
-        push, pop = ready.append, ready.popleft
+    sources = [node for node in range(count) if not missing[node]]
+    ready: Sized = sources
+    push: Callable[[int], object] = sources.append
+    pop: Callable[[], int] = sources.pop
+    if prefers == "newest":
+        sources.reverse()
+    elif prefers == "oldest":
+        ready = queue = collections.deque(sources)
+        push, pop = queue.append, queue.popleft
+    else:  # Sorted, so already a heap.
+        push = functools.partial(heapq.heappush, sources)
+        pop = functools.partial(heapq.heappop, sources)
     order: list[int] = []
     lowest = 0
     while len(order) < count:

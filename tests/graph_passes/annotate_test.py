@@ -5,8 +5,7 @@ from absl.testing import parameterized
 
 from graph_passes.annotate import Annotate, ClearDevices, DropDanglingColocation
 from graph_passes.errors import GraphError
-from graph_passes.graph_pass import GraphPass, GraphState
-from graph_passes.placement import Placement
+from graph_passes.graph_pass import GraphPass
 from tests import graphs
 
 tf1 = tf.compat.v1
@@ -41,16 +40,19 @@ def devices(graph_def: tf1.GraphDef) -> dict[str, str]:
     return {node.name: node.device for node in graph_def.node if node.device}
 
 
-def annotate(graph_def: tf1.GraphDef, assignment: dict[str, str]):
-    state = GraphState(graph_def, placement=Placement("", (CPU, GPU), assignment))
-    return Annotate().run(state)
-
-
 class PassTestCase(tf.test.TestCase):
-    def assert_unmodified(self, graph_pass: GraphPass, state: GraphState) -> None:
-        result = graph_pass.run(state)
-        self.assertFalse(result.modified)
-        self.assertIs(result.state, state)
+    def assert_unmodified(self, graph_pass: GraphPass, graph_def: tf1.GraphDef) -> None:
+        before = copy_of(graph_def)
+        self.assertIs(graph_pass.run(graph_def), graph_def)
+        self.assertEqual(graph_def, before)
+
+    def modified(self, graph_pass: GraphPass, graph_def: tf1.GraphDef) -> tf1.GraphDef:
+        """What a pass makes of a graph, which stays as it is."""
+        before = copy_of(graph_def)
+        result = graph_pass.run(graph_def)
+        self.assertIsNot(result, graph_def)
+        self.assertEqual(graph_def, before)
+        return result
 
 
 class AnnotateTest(PassTestCase, parameterized.TestCase):
@@ -59,9 +61,7 @@ class AnnotateTest(PassTestCase, parameterized.TestCase):
         graph_def = graphs.shared(name).graph.as_graph_def()
         names = [node.name for node in graph_def.node]
         assignment = {n: (CPU, GPU)[i % 2] for i, n in enumerate(names) if i % 3}
-        result = annotate(graph_def, assignment)
-        self.assertTrue(result.modified)
-        placed = result.state.graph_def
+        placed = self.modified(Annotate(assignment), graph_def)
         self.assertEqual(devices(placed), assignment | devices(graph_def))
         self.assertEqual(
             without_devices(placed).SerializeToString(deterministic=True),
@@ -71,27 +71,20 @@ class AnnotateTest(PassTestCase, parameterized.TestCase):
     def test_operation_that_has_a_device_keeps_it(self):
         graph_def = functional_graph_def()
         graph_def.node[0].device = "/gpu:3"
-        result = annotate(graph_def, {"value": CPU, "negative": GPU})
-        self.assertTrue(result.modified)
-        self.assertEqual(
-            devices(result.state.graph_def), {graph_def.node[0].name: "/gpu:3", "negative": GPU}
-        )
+        placed = self.modified(Annotate({"value": CPU, "negative": GPU}), graph_def)
+        self.assertEqual(devices(placed), {graph_def.node[0].name: "/gpu:3", "negative": GPU})
 
     def test_placed_graph_stays_as_it_is(self):
-        assignment = {"value": CPU, "negative": GPU}
-        placed = annotate(functional_graph_def(), assignment).state
-        self.assert_unmodified(Annotate(), placed)
+        annotate = Annotate({"value": CPU, "negative": GPU})
+        self.assert_unmodified(annotate, annotate.run(functional_graph_def()))
 
     def test_nothing_to_write_changes_nothing(self):
         for assignment in ({}, {"value": ""}):
-            placement = Placement("", (CPU,), assignment)
-            self.assert_unmodified(
-                Annotate(), GraphState(functional_graph_def(), placement=placement)
-            )
+            self.assert_unmodified(Annotate(assignment), functional_graph_def())
 
     def test_unknown_operation_is_named(self):
         with self.assertRaisesRegex(GraphError, "'lost'"):
-            annotate(functional_graph_def(), {"value": CPU, "lost": GPU})
+            Annotate({"value": CPU, "lost": GPU}).run(functional_graph_def())
 
 
 class ClearDevicesTest(PassTestCase):
@@ -101,19 +94,16 @@ class ClearDevicesTest(PassTestCase):
         for nodes in (placed.node, placed.library.function[0].node_def):
             for node in nodes:
                 node.device = "/device:GPU:1"
-        result = ClearDevices().run(GraphState(placed))
-        self.assertTrue(result.modified)
-        self.assertEqual(result.state.graph_def, graph_def)
+        self.assertEqual(self.modified(ClearDevices(), placed), graph_def)
 
     def test_devices_in_functions_alone_go(self):
         graph_def = functional_graph_def()
         graph_def.library.function[0].node_def[0].device = "/gpu:0"
-        result = ClearDevices().run(GraphState(graph_def))
-        self.assertTrue(result.modified)
-        self.assertEqual(result.state.graph_def, without_devices(graph_def))
+        cleared = self.modified(ClearDevices(), graph_def)
+        self.assertEqual(cleared, without_devices(graph_def))
 
     def test_graph_without_devices_stays_as_it_is(self):
-        self.assert_unmodified(ClearDevices(), GraphState(functional_graph_def()))
+        self.assert_unmodified(ClearDevices(), functional_graph_def())
 
 
 class DropDanglingColocationTest(PassTestCase):
@@ -129,22 +119,21 @@ class DropDanglingColocationTest(PassTestCase):
 
     def test_names_that_are_there_stay_and_others_go(self):
         graph_def = self.graph_def(b"loc:@a", b"loc:@lost", b"own", b"loc:@b")
-        result = DropDanglingColocation().run(GraphState(graph_def))
-        self.assertTrue(result.modified)
-        self.assertEqual(result.state.graph_def, self.graph_def(b"loc:@a", b"own", b"loc:@b"))
+        dropped = self.modified(DropDanglingColocation(), graph_def)
+        self.assertEqual(dropped, self.graph_def(b"loc:@a", b"own", b"loc:@b"))
 
     def test_attribute_that_would_be_empty_goes(self):
         graph_def = self.graph_def(b"loc:@lost", b"loc:@lost_too")
-        result = DropDanglingColocation().run(GraphState(graph_def))
-        self.assertEqual(result.state.graph_def, self.graph_def())
+        dropped = DropDanglingColocation().run(graph_def)
+        self.assertEqual(dropped, self.graph_def())
         with tf.Graph().as_default():
-            tf.graph_util.import_graph_def(result.state.graph_def)
+            tf.graph_util.import_graph_def(dropped)
 
     def test_graph_without_dangling_names_stays_as_it_is(self):
         for graph_def in (self.graph_def(), self.graph_def(b"loc:@a"), self.graph_def(b"own")):
-            self.assert_unmodified(DropDanglingColocation(), GraphState(graph_def))
+            self.assert_unmodified(DropDanglingColocation(), graph_def)
         made = graphs.v1_ref_variables()
-        self.assert_unmodified(DropDanglingColocation(), GraphState(made.graph.as_graph_def()))
+        self.assert_unmodified(DropDanglingColocation(), made.graph.as_graph_def())
 
     def test_pruned_graph_imports_again(self):
         made = graphs.v1_ref_variables()
@@ -153,9 +142,9 @@ class DropDanglingColocationTest(PassTestCase):
         pruned = tf1.GraphDef(node=[node for node in kept if not node.input])
         with self.assertRaises(ValueError), tf.Graph().as_default():
             tf.graph_util.import_graph_def(pruned)
-        result = DropDanglingColocation().run(GraphState(pruned))
+        dropped = DropDanglingColocation().run(pruned)
         with tf.Graph().as_default():
-            tf.graph_util.import_graph_def(result.state.graph_def)
+            tf.graph_util.import_graph_def(dropped)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from graph_passes.colocation import ColocationGroups, FindColocationGroups, find_colocation_groups
-from graph_passes.graph_pass import GraphState
+from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
 from tests.graph_passes.logical_devices import device_names, run_steps
@@ -212,16 +211,6 @@ class ConditionalTest(tf.test.TestCase):
 
 
 class GroupsTest(tf.test.TestCase, parameterized.TestCase):
-    def test_pass_fills_in_the_groups(self):
-        graph_def = graphs.matmul_chain().graph.as_graph_def()
-        state = GraphState(graph_def, op_graph=OpGraph.from_graph_def(graph_def))
-        result = FindColocationGroups().run(state)
-        self.assertTrue(result.modified)
-        self.assertIsNone(state.colocation)
-        self.assertEqual(
-            result.state.colocation.num_groups, len(set(result.state.colocation.group))
-        )
-
     @parameterized.parameters(*graphs.FACTORIES)
     def test_groups_are_numbered_by_their_first_operation(self, name):
         found = Found(graphs.shared(name).graph)

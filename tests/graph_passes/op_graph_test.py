@@ -8,8 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.errors import GraphError
-from graph_passes.graph_pass import GraphState
-from graph_passes.op_graph import OpGraph, ReadOperations
+from graph_passes.op_graph import OpGraph
 from tests import graphs
 
 tf1 = tf.compat.v1
@@ -209,11 +208,8 @@ class OpGraphTest(tf.test.TestCase, parameterized.TestCase):
         made = graphs.shared(name)
         graph_def = made.graph.as_graph_def()
         before = graph_def.SerializeToString(deterministic=True)
-        state = GraphState(graph_def, made.fetches, tuple(made.feeds))
-        result = ReadOperations().run(state)
-        self.assertTrue(result.modified)
-        self.assertIs(result.state.op_graph.graph_def, graph_def)
-        self.assertIsNone(state.op_graph)
+        op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
+        self.assertIs(op_graph.graph_def, graph_def)
         self.assertEqual(graph_def.SerializeToString(deterministic=True), before)
 
     def test_garbage_collection_goes_on_after_an_error(self):

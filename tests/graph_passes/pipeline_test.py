@@ -43,6 +43,18 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(grouped.group_graph.num_groups, grouped.grouping.num_groups)
 
     @parameterized.parameters(*graphs.FACTORIES)
+    def test_grouping_changes_nothing_of_the_graph(self, name):
+        made = graphs.shared(name)
+        graph_def = made.graph.as_graph_def()
+        op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
+        arrays = {k: v.copy() for k, v in vars(op_graph).items() if isinstance(v, np.ndarray)}
+        before = graph_def.SerializeToString(deterministic=True)
+        group_operations(op_graph, "fine")
+        self.assertEqual(graph_def.SerializeToString(deterministic=True), before)
+        for key, array in arrays.items():
+            self.assertAllEqual(getattr(op_graph, key), array, key)
+
+    @parameterized.parameters(*graphs.FACTORIES)
     def test_single_groups_know_the_groups_of_the_rules(self, name):
         fine, coarse = grouped_once(name, "fine"), grouped_once(name, "coarse")
         assert fine.coarse is not None and fine.clusters is not None

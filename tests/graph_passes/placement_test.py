@@ -11,7 +11,6 @@ from absl.testing import parameterized
 from graph_passes.annotate import Annotate
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.errors import GraphError
-from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.placement import (
@@ -249,9 +248,6 @@ class FitTest(tf.test.TestCase):
         self.assertEmpty(fitted.refused)
         self.assertEqual(set(fitted.assignment.values()), {DEVICES[1]})
         self.assertNotIn("gone", fitted.assignment)
-        kept = fitted.as_placement(placement)
-        self.assertEqual(kept.assignment, fitted.assignment)
-        self.assertEqual(kept.devices, DEVICES)
 
     def test_unnamed_member_goes_with_its_colocation_group(self):
         fitted = self.fit(self.small_graph(), Placement("", DEVICES, {"variable": DEVICES[1]}))
@@ -308,7 +304,7 @@ class FitTest(tf.test.TestCase):
         graph_def = self.small_graph().as_graph_def()
         names = [node.name for node in graph_def.node]
         placement = Placement("", DEVICES, dict.fromkeys(names, DEVICES[1]))
-        placed = Annotate().run(GraphState(graph_def, placement=placement)).state.graph_def
+        placed = Annotate(placement.assignment).run(graph_def)
         fitted = self.fit(placed, placement)
         self.assertEmpty(fitted.assignment)
         self.assertEmpty(fitted.refused)

@@ -7,10 +7,8 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.annotate import Annotate
-from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
-from graph_passes.placement import Placement
 from tests import graphs
 from tests.graph_passes.logical_devices import device_names, run_steps
 
@@ -65,8 +63,7 @@ class RandomPlacementsTest(tf.test.TestCase, parameterized.TestCase):
         for _ in range(count):
             row = np.array([random.choice(np.flatnonzero(choices)) for choices in legal], np.int32)
             assignment = grouped.assignment(row, DEVICES)
-            state = GraphState(graph_def, placement=Placement("", DEVICES, assignment))
-            placed = Annotate().run(state).state.graph_def
+            placed = Annotate(assignment).run(graph_def)
             run = run_steps(placed, made, devices=len(DEVICES))
             self.assertAllClose(run.values, expected, rtol=1e-5, atol=1e-7, msg=str(row))
             checked = assignment.keys() & run.devices.keys() - switches

@@ -38,7 +38,6 @@ def run(args: argparse.Namespace) -> None:
     from graph_passes.errors import GraphError
     from graph_passes.fingerprint import graph_fingerprint
     from graph_passes.fitting import fit
-    from graph_passes.graph_pass import GraphState
     from graph_passes.placement import read_placement
     from tf_placer.inputs.graph_files import check_output, write_graph
     from tf_placer.inputs.saved_model_files import check_new_directory, write_saved_model
@@ -52,16 +51,15 @@ def run(args: argparse.Namespace) -> None:
         check_new_directory(args.output_graph, args.input_graph)
     if args.clear_devices:
         graph = without_devices(graph)
-    graph_def = DropDanglingColocation().run(GraphState(graph.graph_def)).state.graph_def
+    graph_def = DropDanglingColocation().run(graph.graph_def)
     op_graph = graph.columns(graph_def)
     try:
         fitted = fit(op_graph, placement)
     except GraphError as error:
         raise GraphError(f"{args.placement!r} on {args.input_graph!r}: {error}") from None
     if graph.signature is None:
-        state = GraphState(graph_def, placement=fitted.as_placement(placement))
-        graph_def_with_devices = Annotate().run(state).state.graph_def
-        write_graph(args.output_graph, graph_def_with_devices, graph.meta_graph)
+        placed = Annotate(fitted.assignment).run(graph_def)
+        write_graph(args.output_graph, placed, graph.meta_graph)
     else:
         saved_model = graph.signature.placed(fitted.assignment)
         write_saved_model(args.output_graph, saved_model, args.input_graph)

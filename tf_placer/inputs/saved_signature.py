@@ -14,7 +14,6 @@ from tensorflow.python.saved_model import loader_impl
 
 from graph_passes.annotate import ClearDevices
 from graph_passes.errors import GraphError
-from graph_passes.graph_pass import GraphState
 from graph_passes.inlined_calls import InlinedGraph, inline_calls, put_devices
 from tf_placer.inputs.restoring import session_values
 from tf_placer.inputs.saved_model_files import read_saved_model
@@ -217,8 +216,7 @@ class SavedSignature:
         """Copies the signature without the devices that its SavedModel came with."""
         saved_model = _copy(self.saved_model)
         meta_graph = saved_model.meta_graphs[self.number]
-        state = ClearDevices().run(GraphState(meta_graph.graph_def)).state
-        meta_graph.graph_def.CopyFrom(state.graph_def)
+        meta_graph.graph_def.CopyFrom(ClearDevices().run(meta_graph.graph_def))
         for node in meta_graph.object_graph_def.nodes:
             if node.WhichOneof("kind") == "variable":
                 node.variable.device = ""

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from graph_passes.annotate import ClearDevices, DropDanglingColocation
 from graph_passes.errors import GraphError
-from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import VARIABLES
 from graph_passes.unknown_sizes import unknown_sizes
@@ -128,7 +127,7 @@ def without_devices(given: GivenGraph) -> GivenGraph:
     if given.signature is not None:
         cleared = given.signature.without_devices()
         return GivenGraph(cleared.inlined.graph_def, signature=cleared, path=given.path)
-    graph_def = ClearDevices().run(GraphState(given.graph_def)).state.graph_def
+    graph_def = ClearDevices().run(given.graph_def)
     if given.meta_graph is None:
         return GivenGraph(graph_def, path=given.path)
     return GivenGraph(graph_def, meta_with(graph_def, given.meta_graph), path=given.path)
@@ -180,8 +179,7 @@ def read_source(
         fetches, initializers = signature.inlined.fetches, signature.initializers
         signature.check_files()
         feeds = signature.feeds(feeds)
-    result = DropDanglingColocation().run(GraphState(given_graph.graph_def))
-    graph_def = result.state.graph_def
+    graph_def = DropDanglingColocation().run(given_graph.graph_def)
     collections = read_collections(given_graph.live, given_graph.meta_graph)
     asked = names_of(fetches) if fetches is not None else collections.train_op
     fetch_names = list(dict.fromkeys(asked))

@@ -13,7 +13,6 @@ from typing import Any
 import tensorflow as tf
 
 from graph_passes.annotate import Annotate
-from graph_passes.graph_pass import GraphState
 from graph_passes.placement import Placement, read_placement
 from graph_passes.util.paths import check_path
 from tf_placer.confirmation.outcome import Outcome
@@ -392,5 +391,4 @@ def _annotated(source: Source, placement: Placement) -> tf.compat.v1.GraphDef:
     if source.live is not None:
         for name, device in placement.assignment.items():
             source.live.get_operation_by_name(name)._set_device(device)
-    state = GraphState(source.graph_def, placement=placement)
-    return Annotate().run(state).state.graph_def
+    return Annotate(placement.assignment).run(source.graph_def)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graph_passes.util.topological_order import find_cycle
-from tf_placer.problem.device_checks import check_devices, check_links, check_text
+from tf_placer.problem.problem_columns import ProblemColumns
+from tf_placer.problem.problem_device import check_devices, check_links, check_text
 from tf_placer.problem.problem_error import ProblemError, shown
-
-if TYPE_CHECKING:
-    from tf_placer.problem.placement_problem import PlacementProblem
 
 __all__ = ["check_problem", "float_array", "int_array", "may_go"]
 
@@ -65,7 +62,7 @@ def may_go(compute_secs: np.ndarray, groups: np.ndarray, num_groups: int) -> np.
     return legal
 
 
-def check_problem(problem: PlacementProblem) -> None:
+def check_problem(problem: ProblemColumns) -> None:
     """Checks a problem whose arrays may still be wider than they end up.
 
     Raises:
@@ -96,7 +93,7 @@ def check_problem(problem: PlacementProblem) -> None:
     _check_sums(problem)
 
 
-def _check_shapes(problem: PlacementProblem) -> None:
+def _check_shapes(problem: ProblemColumns) -> None:
     if not problem.devices:
         raise ProblemError("devices is empty: there must be at least one")
     if not problem.operation_names:
@@ -130,7 +127,7 @@ def _check_shapes(problem: PlacementProblem) -> None:
         )
 
 
-def _check_operations(problem: PlacementProblem) -> None:
+def _check_operations(problem: ProblemColumns) -> None:
     names = problem.operation_names
     if set(map(type, names)) != {str}:
         for index, name in enumerate(names):
@@ -165,7 +162,7 @@ def _check_operations(problem: PlacementProblem) -> None:
         )
 
 
-def _check_groups(problem: PlacementProblem, entry: str, groups: np.ndarray) -> None:
+def _check_groups(problem: ProblemColumns, entry: str, groups: np.ndarray) -> None:
     limit = max(problem.num_operations, _MAX_GROUPS)
     _refuse(
         groups,
@@ -203,7 +200,7 @@ def _check_shared(entry: str, values: np.ndarray, kind: str, groups: np.ndarray)
         )
 
 
-def _check_tensors(problem: PlacementProblem) -> None:
+def _check_tensors(problem: ProblemColumns) -> None:
     producers, start = problem.tensor_producers, problem.consumer_start
     numbers_text = f"the index of an operation, 0 to {problem.num_operations - 1}"
     _refuse(
@@ -245,7 +242,7 @@ def _check_tensors(problem: PlacementProblem) -> None:
     )
 
 
-def _check_control_edges(problem: PlacementProblem) -> None:
+def _check_control_edges(problem: ProblemColumns) -> None:
     edges = problem.control_edges
     _refuse(
         edges,
@@ -256,7 +253,7 @@ def _check_control_edges(problem: PlacementProblem) -> None:
     )
 
 
-def _check_order(problem: PlacementProblem) -> None:
+def _check_order(problem: ProblemColumns) -> None:
     if len(problem.order) == problem.num_operations:
         return
     cycle = find_cycle(problem.num_operations, problem.edges)
@@ -266,7 +263,7 @@ def _check_order(problem: PlacementProblem) -> None:
     raise ProblemError(f"the operations form a cycle: {' -> '.join([*steps, steps[0]])}")
 
 
-def _check_sums(problem: PlacementProblem) -> None:
+def _check_sums(problem: ProblemColumns) -> None:
     """Checks that no sum that a simulation forms can leave its type."""
     held = sum(
         float(values.sum(dtype=np.float64))
@@ -301,7 +298,7 @@ def _refuse(
     raise ProblemError(f"{entry(*index)} is {shown(values[tuple(index)])}{of}: it must be {wanted}")
 
 
-def _operation(problem: PlacementProblem, index: int) -> str:
+def _operation(problem: ProblemColumns, index: int) -> str:
     return f"operations[{index}] ({shown(problem.operation_names[index])})"
 
 

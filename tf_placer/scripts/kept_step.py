@@ -13,7 +13,6 @@ from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.functions import called_functions
-from graph_passes.graph_pass import GraphState
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
 from tf_placer.files import read_json, write_json
@@ -73,7 +72,7 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
     step = tf.compat.v1.GraphDef(library=graph_def.library)
     step.node.extend(nodes[name] for name in needed)
     step.library.CopyFrom(called_functions(step))
-    return graph_fingerprint(DropDanglingColocation().run(GraphState(step)).state.graph_def)
+    return graph_fingerprint(DropDanglingColocation().run(step))
 
 
 def keep_step(

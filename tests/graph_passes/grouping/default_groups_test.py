@@ -4,9 +4,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from graph_passes.colocation import FindColocationGroups
-from graph_passes.graph_pass import Sequential
-from graph_passes.grouping.default_groups import DefaultGroups
+from graph_passes.colocation import find_colocation_groups
+from graph_passes.grouping.default_groups import default_groups
 from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS
 from tests import graph_parts, graphs
 from tests.graph_passes.grouping import models
@@ -18,11 +17,9 @@ class Default:
     """The default groups of a graph, to be asked by name."""
 
     def __init__(self, made: graphs.TestGraph) -> None:
-        passes = Sequential([FindColocationGroups(), DefaultGroups()])
-        self.result = passes.run(models.state_of(made))
-        self.graph = self.result.state.op_graph
-        self.colocation = self.result.state.colocation
-        self.grouping = self.result.state.grouping
+        self.graph = models.op_graph_of(made)
+        self.colocation = find_colocation_groups(self.graph)
+        self.grouping = default_groups(self.graph, self.colocation)
         of_operation = self.grouping.of_operations(self.colocation)
         self.group = dict(zip(self.graph.names, of_operation.tolist(), strict=True))
 
@@ -34,7 +31,6 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_colocation_group_of_a_step_has_a_group(self, name):
         default = Default(graphs.shared(name))
-        self.assertTrue(default.result.modified)
         needed = np.unique(default.colocation.group[default.graph.needed])
         self.assertEqual(np.flatnonzero(default.grouping.group >= 0).tolist(), needed.tolist())
         self.assertEqual(

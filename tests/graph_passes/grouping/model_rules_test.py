@@ -7,10 +7,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from graph_passes.colocation import FindColocationGroups
-from graph_passes.graph_pass import Sequential
-from graph_passes.grouping.default_groups import DefaultGroups
-from graph_passes.grouping.model_rules import ModelRules
+from graph_passes.colocation import find_colocation_groups
+from graph_passes.grouping.default_groups import default_groups
+from graph_passes.grouping.model_rules import seal_blocks
 from graph_passes.work import estimate_work
 from tests import graph_parts as parts
 from tests import graphs
@@ -281,24 +280,26 @@ class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters((1.0, 1), (0.25, 2), (0.13, 4))
     def test_heavy_branch_is_cut(self, share, parts_of_a_branch):
         made = graphs.two_branches(n=32, depth=4)
-        passes = Sequential([FindColocationGroups(), DefaultGroups(), ModelRules(share)])
-        state = passes.run(models.state_of(made)).state
-        of_operation = state.grouping.of_operations(state.colocation)
+        graph = models.op_graph_of(made)
+        colocation = find_colocation_groups(graph)
+        grouping = seal_blocks(graph, colocation, default_groups(graph, colocation), share)
+        of_operation = grouping.of_operations(colocation)
         found = [
-            int(of_operation[state.op_graph.index[name]])
+            int(of_operation[graph.index[name]])
             for name in ("chain_0/MatMul", *(f"chain_0/MatMul_{i}" for i in (1, 2, 3)))
         ]
         self.assertLen(set(found), parts_of_a_branch)
-        work = np.bincount(
-            of_operation[of_operation >= 0], estimate_work(state.op_graph)[of_operation >= 0]
-        )
+        work = np.bincount(of_operation[of_operation >= 0], estimate_work(graph)[of_operation >= 0])
         if parts_of_a_branch > 1:
             self.assertLess(work[found].max(), (share + 0.05) * work.sum())
 
     @parameterized.parameters(0, -1, 1.5)
     def test_share_must_be_one(self, share):
+        graph = models.op_graph_of(graphs.matmul_chain())
+        colocation = find_colocation_groups(graph)
+        grouping = default_groups(graph, colocation)
         with self.assertRaisesRegex(ValueError, "max_branch_work_share"):
-            ModelRules(share)
+            seal_blocks(graph, colocation, grouping, share)
 
 
 class ParametersTest(tf.test.TestCase):
@@ -322,18 +323,14 @@ class ParametersTest(tf.test.TestCase):
 class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_only_joins_and_only_what_may_go_to_the_same_devices(self, name):
-        state = (
-            Sequential([FindColocationGroups(), DefaultGroups()])
-            .run(models.state_of(graphs.shared(name)))
-            .state
-        )
-        result = ModelRules().run(state)
-        before, after = state.grouping, result.state.grouping
+        graph = models.op_graph_of(graphs.shared(name))
+        colocation = find_colocation_groups(graph)
+        before = default_groups(graph, colocation)
+        after = seal_blocks(graph, colocation, before)
         placed = before.group >= 0
         self.assertAllEqual(after.group >= 0, placed)
-        self.assertEqual(result.modified, after.sealed.sum() > before.sealed.sum())
-        types_before = before.legal_types(state.colocation)
-        types_after = after.legal_types(state.colocation)
+        types_before = before.legal_types(colocation)
+        types_after = after.legal_types(colocation)
         new_of: dict[int, set[int]] = collections.defaultdict(set)
         for old, new in zip(before.group[placed], after.group[placed], strict=True):
             new_of[int(old)].add(int(new))
@@ -344,14 +341,10 @@ class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):
     def test_graph_without_contractions_stays_as_it_is(self):
         with tf.Graph().as_default() as graph:
             tf.negative(tf.constant(1.0), name="end")
-        state = (
-            Sequential([FindColocationGroups(), DefaultGroups()])
-            .run(models.state_of(graphs.TestGraph(graph, ("end:0",))))
-            .state
-        )
-        result = ModelRules().run(state)
-        self.assertFalse(result.modified)
-        self.assertIs(result.state, state)
+        op_graph = models.op_graph_of(graphs.TestGraph(graph, ("end:0",)))
+        colocation = find_colocation_groups(op_graph)
+        grouping = default_groups(op_graph, colocation)
+        self.assertIs(seal_blocks(op_graph, colocation, grouping), grouping)
 
 
 if __name__ == "__main__":

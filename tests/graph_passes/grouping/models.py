@@ -6,7 +6,6 @@ import dataclasses
 
 import tensorflow as tf
 
-from graph_passes.graph_pass import GraphState
 from graph_passes.grouping.grouping import Grouping
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import GroupedGraph, group_operations
@@ -21,9 +20,9 @@ __all__ = [
     "gru",
     "inception_blocks",
     "mlp_of_residuals",
+    "op_graph_of",
     "plain_convnet",
     "stacked_rnn",
-    "state_of",
     "towers",
 ]
 
@@ -34,7 +33,7 @@ class Groups:
     """What became of a graph's operations, to be asked by name."""
 
     def __init__(self, made: TestGraph) -> None:
-        self.grouped: GroupedGraph = group_operations(state_of(made).op_graph)
+        self.grouped: GroupedGraph = group_operations(op_graph_of(made))
         graph: OpGraph = self.grouped.op_graph
         grouping: Grouping = self.grouped.grouping
         of_operation = grouping.of_operations(self.grouped.colocation)
@@ -64,11 +63,9 @@ class Groups:
         return {group for name, group in self.group.items() if name.startswith(starts)}
 
 
-def state_of(made: TestGraph) -> GraphState:
-    """The graph, read, as the first pass gets it."""
-    graph_def = made.graph.as_graph_def()
-    op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
-    return GraphState(graph_def, made.fetches, tuple(made.feeds), op_graph)
+def op_graph_of(made: TestGraph) -> OpGraph:
+    """The graph in columns."""
+    return OpGraph.from_graph_def(made.graph.as_graph_def(), made.fetches, tuple(made.feeds))
 
 
 @dataclasses.dataclass(frozen=True)

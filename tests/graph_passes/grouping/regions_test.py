@@ -31,7 +31,7 @@ class Found:
     """The regions of a graph, to be asked by name."""
 
     def __init__(self, made: graphs.TestGraph) -> None:
-        self.graph = models.state_of(made).op_graph
+        self.graph = models.op_graph_of(made)
         self.regions: Regions = find_regions(self.graph, find_colocation_groups(self.graph))
         self.anchors = [self.graph.names[i] for i in self.regions.anchors]
 
@@ -71,7 +71,7 @@ class ForwardOperationTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters("lstm", "v1_ref_variables", "small_convnet", "while_loop_v1")
     def test_gradients_follow_what_tensorflow_called_them_after(self, name):
         made = graphs.shared(name)
-        graph = models.state_of(made).op_graph
+        graph = models.op_graph_of(made)
         found = 0
         for i, operation in enumerate(graph.names):
             forward = forward_operation(graph, i)
@@ -137,7 +137,7 @@ class RegionsTest(tf.test.TestCase, parameterized.TestCase):
             weights = parts.weight_variable("w", [2, 3], use_resource=True)
             turned = tf.transpose(tf.identity(weights), name="turned")
             tf.multiply(turned, 2.0, name="changed")
-        op_graph = models.state_of(graphs.TestGraph(graph, ("changed:0",))).op_graph
+        op_graph = models.op_graph_of(graphs.TestGraph(graph, ("changed:0",)))
         sources = weight_sources(op_graph)
         self.assertEqual(sources[op_graph.index["turned"]], op_graph.index["w"])
         self.assertIsNone(sources[op_graph.index["changed"]])
@@ -149,7 +149,7 @@ class RegionsTest(tf.test.TestCase, parameterized.TestCase):
             decay = tf.multiply(weights, 0.1, name="decay")
             tf.add(decay, x, name="sum")
             tf.random.uniform([2], name="noise")
-        op_graph = models.state_of(graphs.TestGraph(graph, ("sum:0",))).op_graph
+        op_graph = models.op_graph_of(graphs.TestGraph(graph, ("sum:0",)))
         regions = find_regions(op_graph, find_colocation_groups(op_graph))
         carries = carries_data(op_graph, regions.region)
         told = {name: bool(carries[i]) for name, i in op_graph.index.items()}

@@ -8,10 +8,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from graph_passes.colocation import find_colocation_groups
-from graph_passes.graph_pass import GraphState
+from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.grouping.grouping import OPERATIONS, Grouping
-from graph_passes.grouping.single_consumer import SingleConsumerMerge
+from graph_passes.grouping.single_consumer import merge_single_consumers
 from graph_passes.op_graph import OpGraph
 from graph_passes.work import estimate_work
 from tests import graphs
@@ -22,7 +21,19 @@ tf1 = tf.compat.v1
 Parts = set[frozenset[int]]
 
 
-def state_of_dag(inputs: Sequence[Collection[int]], sealed: Collection[int] = ()) -> GraphState:
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """A graph with groups that are to be merged."""
+
+    op_graph: OpGraph
+    colocation: ColocationGroups
+    grouping: Grouping
+
+    def merged(self, max_work_share: float) -> Grouping:
+        return merge_single_consumers(self.op_graph, self.colocation, self.grouping, max_work_share)
+
+
+def grouped_dag(inputs: Sequence[Collection[int]], sealed: Collection[int] = ()) -> Grouped:
     """A graph in which operation i adds up its inputs, each a group of its own."""
     with tf.Graph().as_default() as graph:
         values: list[tf.Tensor] = []
@@ -32,8 +43,7 @@ def state_of_dag(inputs: Sequence[Collection[int]], sealed: Collection[int] = ()
                 values.append(tf.raw_ops.AddN(inputs=added, name=f"n{number}"))
             else:
                 values.append(tf.constant([1.0, 2.0], name=f"n{number}"))
-    graph_def = graph.as_graph_def()
-    op_graph = OpGraph.from_graph_def(graph_def)
+    op_graph = OpGraph.from_graph_def(graph.as_graph_def())
     colocation = find_colocation_groups(op_graph)
     # Numbered as every grouping is, in topological order.
     grouping = Grouping(
@@ -41,19 +51,18 @@ def state_of_dag(inputs: Sequence[Collection[int]], sealed: Collection[int] = ()
         (OPERATIONS,) * len(inputs),
         np.isin([int(name[1:]) for name in colocation.first_names], list(sealed)),
     )
-    return GraphState(graph_def, op_graph=op_graph, colocation=colocation, grouping=grouping)
+    return Grouped(op_graph, colocation, grouping)
 
 
-def merged(state: GraphState, max_work_share: float = 1) -> Parts:
-    """What the pass makes of the groups, by the numbers in the names of their operations."""
-    result = SingleConsumerMerge(max_work_share).run(state)
-    grouping = result.state.grouping
+def merged(grouped: Grouped, max_work_share: float = 1) -> Parts:
+    """What becomes of the groups, by the numbers in the names of their operations."""
+    grouping = grouped.merged(max_work_share)
     parts: dict[int, set[int]] = {}
     for name, group in zip(
-        state.op_graph.names, grouping.of_operations(state.colocation).tolist(), strict=True
+        grouped.op_graph.names, grouping.of_operations(grouped.colocation).tolist(), strict=True
     ):
         parts.setdefault(group, set()).add(int(name[1:]))
-    assert result.modified == (len(parts) < state.grouping.num_groups)
+    assert len(parts) == grouping.num_groups
     return {frozenset(part) for part in parts.values()}
 
 
@@ -83,30 +92,30 @@ def parts_of(*parts: Collection[int]) -> Parts:
 
 class SingleConsumerMergeTest(tf.test.TestCase, parameterized.TestCase):
     def test_chain_becomes_one_group(self):
-        self.assertEqual(merged(state_of_dag([[], [0], [1], [2]])), parts_of({0, 1, 2, 3}))
+        self.assertEqual(merged(grouped_dag([[], [0], [1], [2]])), parts_of({0, 1, 2, 3}))
 
     def test_diamond_becomes_one_group_from_its_end(self):
         inputs = [[], [0], [0], [1, 2]]
-        self.assertEqual(merged(state_of_dag(inputs)), parts_of({0, 1, 2, 3}))
+        self.assertEqual(merged(grouped_dag(inputs)), parts_of({0, 1, 2, 3}))
 
     def test_two_ends_stay_apart_from_what_both_read(self):
         inputs = [[], [0], [1], [0], [3]]
-        self.assertEqual(merged(state_of_dag(inputs)), parts_of({0}, {1, 2}, {3, 4}))
+        self.assertEqual(merged(grouped_dag(inputs)), parts_of({0}, {1, 2}, {3, 4}))
 
     def test_same_tensor_read_twice_is_one_reader(self):
-        self.assertEqual(merged(state_of_dag([[], [0, 0]])), parts_of({0, 1}))
+        self.assertEqual(merged(grouped_dag([[], [0, 0]])), parts_of({0, 1}))
 
     def test_sealed_absorbs_and_never_moves(self):
         chain = [[], [0], [1], [2]]
-        self.assertEqual(merged(state_of_dag(chain, sealed=[1])), parts_of({0, 1}, {2, 3}))
+        self.assertEqual(merged(grouped_dag(chain, sealed=[1])), parts_of({0, 1}, {2, 3}))
         self.assertEqual(
-            merged(state_of_dag(chain, sealed=[0, 1, 2, 3])), parts_of({0}, {1}, {2}, {3})
+            merged(grouped_dag(chain, sealed=[0, 1, 2, 3])), parts_of({0}, {1}, {2}, {3})
         )
 
     def test_what_reaches_a_sealed_group_stays_with_it(self):
         # 1 goes to 2, which is sealed; otherwise it would go on to 3.
         inputs = [[], [0], [1], [2], [0, 3]]
-        self.assertEqual(merged(state_of_dag(inputs, sealed=[2])), parts_of({0}, {1, 2}, {3, 4}))
+        self.assertEqual(merged(grouped_dag(inputs, sealed=[2])), parts_of({0}, {1, 2}, {3, 4}))
 
     def test_control_edges_are_no_readers(self):
         with tf.Graph().as_default() as graph:
@@ -115,10 +124,10 @@ class SingleConsumerMergeTest(tf.test.TestCase, parameterized.TestCase):
                 tf.constant([1.0], name="n1")
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
         colocation = find_colocation_groups(op_graph)
-        state = dataclasses.replace(
-            state_of_dag([[], []]), op_graph=op_graph, colocation=colocation
+        grouped = dataclasses.replace(
+            grouped_dag([[], []]), op_graph=op_graph, colocation=colocation
         )
-        self.assertEqual(merged(state), parts_of({0}, {1}))
+        self.assertEqual(merged(grouped), parts_of({0}, {1}))
 
     def test_random_graphs_merge_as_defined(self):
         random = np.random.default_rng(0)
@@ -136,23 +145,18 @@ class SingleConsumerMergeTest(tf.test.TestCase, parameterized.TestCase):
             ]
             sealed = np.flatnonzero(random.random(count) < random.choice([0, 0.3])).tolist()
             expected = merged_by_definition(inputs, sealed)
-            self.assertEqual(merged(state_of_dag(inputs, sealed)), expected, (inputs, sealed))
+            self.assertEqual(merged(grouped_dag(inputs, sealed)), expected, (inputs, sealed))
             partly += 1 < len(expected) < count
         self.assertGreater(partly, 60)
 
     def test_merging_again_changes_nothing(self):
         for made in (graphs.lstm(), graphs.small_convnet()):
-            state = models.state_of(made)
-            grouped = models.Groups(made).grouped
-            state = dataclasses.replace(
-                state, colocation=grouped.colocation, grouping=grouped.grouping
-            )
-            result = SingleConsumerMerge().run(state)
-            self.assertFalse(result.modified)
-            self.assertAllEqual(result.state.grouping.group, grouped.grouping.group)
+            found = models.Groups(made).grouped
+            again = merge_single_consumers(found.op_graph, found.colocation, found.grouping)
+            self.assertAllEqual(again.group, found.grouping.group)
 
     def test_long_chain_needs_no_recursion(self):
-        self.assertLen(merged(state_of_dag([[], *([i] for i in range(3000))])), 1)
+        self.assertLen(merged(grouped_dag([[], *([i] for i in range(3000))])), 1)
 
     def test_groups_that_may_not_go_to_the_same_devices_stay_apart(self):
         with tf.Graph().as_default() as graph:
@@ -161,16 +165,16 @@ class SingleConsumerMergeTest(tf.test.TestCase, parameterized.TestCase):
             squares = tf.matmul(numbers, numbers, name="n1")
             tf.negative(squares, name="n2")
         op_graph = OpGraph.from_graph_def(graph.as_graph_def())
-        state = dataclasses.replace(
-            state_of_dag([[], [0], [1]]),
+        grouped = dataclasses.replace(
+            grouped_dag([[], [0], [1]]),
             op_graph=op_graph,
             colocation=find_colocation_groups(op_graph),
         )
-        self.assertEqual(merged(state), parts_of({0}, {1}, {2}))
+        self.assertEqual(merged(grouped), parts_of({0}, {1}, {2}))
 
 
 class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
-    def chain_of_products(self, sizes: Sequence[int]) -> GraphState:
+    def chain_of_products(self, sizes: Sequence[int]) -> Grouped:
         """Products n0, n1 and so on, of work proportional to the sizes."""
         with tf.Graph().as_default() as graph:
             value = tf.zeros([1, 1000])
@@ -185,14 +189,13 @@ class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
         groups = np.where(needed, np.cumsum(needed) - 1, -1).astype(np.int32)
         count = int(needed.sum())
         grouping = Grouping(groups, (OPERATIONS,) * count, np.zeros(count, bool))
-        return GraphState(graph_def, op_graph=op_graph, colocation=colocation, grouping=grouping)
+        return Grouped(op_graph, colocation, grouping)
 
-    def product_groups(self, state: GraphState, share: float, count: int) -> list[list[int]]:
-        grouping = SingleConsumerMerge(share).run(state).state.grouping
-        of_operation = grouping.of_operations(state.colocation)
+    def product_groups(self, grouped: Grouped, share: float, count: int) -> list[list[int]]:
+        of_operation = grouped.merged(share).of_operations(grouped.colocation)
         found: dict[int, list[int]] = {}
         for number in range(count):
-            group = int(of_operation[state.op_graph.index[f"n{number}"]])
+            group = int(of_operation[grouped.op_graph.index[f"n{number}"]])
             found.setdefault(group, []).append(number)
         return list(found.values())
 
@@ -202,12 +205,12 @@ class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
         (0.30, [[0], [1], [2], [3]]),
     )
     def test_heavy_groups_stay_within_their_share(self, share, expected):
-        state = self.chain_of_products([1, 1, 1, 1])
-        self.assertEqual(self.product_groups(state, share, 4), expected)
+        grouped = self.chain_of_products([1, 1, 1, 1])
+        self.assertEqual(self.product_groups(grouped, share, 4), expected)
 
     def test_light_goes_with_its_reader_however_heavy_that_is(self):
-        state = self.chain_of_products([1000, 1, 1000])
-        self.assertEqual(self.product_groups(state, 0.4, 3), [[0], [1, 2]])
+        grouped = self.chain_of_products([1000, 1, 1000])
+        self.assertEqual(self.product_groups(grouped, 0.4, 3), [[0], [1, 2]])
 
     def test_no_limit_is_none_despite_rounding(self):
         random = np.random.default_rng(0)
@@ -230,15 +233,15 @@ class WorkLimitTest(tf.test.TestCase, parameterized.TestCase):
             self.assertLess(total[free].max(), 2 / 32 * work.sum())
 
     def test_many_light_operations_are_not_one_group(self):
-        state = state_of_dag([[], *([i] for i in range(3000))])
-        found = merged(state, 1 / 10)
+        grouped = grouped_dag([[], *([i] for i in range(3000))])
+        found = merged(grouped, 1 / 10)
         self.assertBetween(len(found), 5, 10)
         self.assertLessEqual(max(map(len, found)), 2 / 10 * 3000 + 1)
 
     @parameterized.parameters(0, -0.1, 1.1, float("nan"))
     def test_share_must_be_one(self, share):
         with self.assertRaisesRegex(ValueError, "max_work_share"):
-            SingleConsumerMerge(share)
+            grouped_dag([[]]).merged(share)
 
 
 class DegenerateTest(tf.test.TestCase):
@@ -249,7 +252,7 @@ class DegenerateTest(tf.test.TestCase):
             graph = nx.DiGraph((p, c) for c, producers in enumerate(inputs) for p in producers)
             ends = [n for n in graph if graph.out_degree(n) == 0]
             inputs.append(ends)
-            self.assertLen(merged(state_of_dag(inputs)), 1)
+            self.assertLen(merged(grouped_dag(inputs)), 1)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from graph_passes.colocation import FindColocationGroups
-from graph_passes.graph_pass import Sequential
+from graph_passes.colocation import find_colocation_groups
 from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS
-from graph_passes.grouping.single_groups import SingleGroups
+from graph_passes.grouping.single_groups import single_groups
 from tests import graphs
 from tests.graph_passes.grouping import models
 
@@ -15,11 +14,9 @@ from tests.graph_passes.grouping import models
 class SingleGroupsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*graphs.FACTORIES)
     def test_every_colocation_group_of_a_step_is_a_group(self, name):
-        passes = Sequential([FindColocationGroups(), SingleGroups()])
-        result = passes.run(models.state_of(graphs.shared(name)))
-        self.assertTrue(result.modified)
-        graph, colocation = result.state.op_graph, result.state.colocation
-        grouping = result.state.grouping
+        graph = models.op_graph_of(graphs.shared(name))
+        colocation = find_colocation_groups(graph)
+        grouping = single_groups(graph, colocation)
         needed = np.unique(colocation.group[graph.needed])
         self.assertEqual(np.flatnonzero(grouping.group >= 0).tolist(), needed.tolist())
         self.assertEqual(sorted(grouping.group[needed].tolist()), list(range(len(needed))))

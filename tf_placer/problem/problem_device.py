@@ -1,20 +1,43 @@
-"""What the devices and links of a placement problem must keep to."""
+"""The devices and links of a placement problem, and what they must keep to."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 import numbers
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tf_placer.machines.machine import Link
 from tf_placer.problem.problem_error import ProblemError, shown
 
-if TYPE_CHECKING:
-    from tf_placer.machines.machine import Link
-    from tf_placer.problem.placement_problem import ProblemDevice
+__all__ = ["ProblemDevice", "check_devices", "check_links", "check_text"]
 
-__all__ = ["check_devices", "check_links", "check_text"]
+
+@dataclasses.dataclass(frozen=True)
+class ProblemDevice:
+    """Something that runs operations.
+
+    Attributes:
+        name: unique.
+        kind: what it is, such as "CPU", "GPU" or "K80".
+        memory_bytes: what its operations may hold at once.
+        slots: how many operations it runs at a time.
+        transfer_share: share of the time of the bytes of every transfer from or to it that its
+            operations lose, as on a CPU that copies with the core that it computes on.
+        transfer_overhead_secs: what they lose to it beside that, whatever its bytes, if the device
+            had no other transfer for 10 ms; less if it had one.
+        is_asynchronous: whether it is handed operations before their inputs are computed, as a GPU
+            is, and runs them in that order. It has one slot and loses nothing to transfers.
+    """
+
+    name: str
+    kind: str
+    memory_bytes: int
+    slots: int = 1
+    transfer_share: float = 0.0
+    transfer_overhead_secs: float = 0.0
+    is_asynchronous: bool = False
 
 
 def check_devices(devices: Sequence[ProblemDevice]) -> None:
