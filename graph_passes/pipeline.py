@@ -51,12 +51,7 @@ class GroupedGraph:
     @functools.cached_property
     def clusters(self) -> np.ndarray | None:
         """int32 [num_groups], the group of `coarse` that each group is in; None without these."""
-        if self.coarse is None:
-            return None
-        clusters = np.full(self.grouping.num_groups, -1, np.int32)
-        placed = self.grouping.group >= 0
-        clusters[self.grouping.group[placed]] = self.coarse.grouping.group[placed]
-        return clusters
+        return None if self.coarse is None else _clusters(self.grouping, self.coarse.grouping)
 
     @property
     def num_decisions(self) -> int:
@@ -98,8 +93,10 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     coarse = _grouped(op_graph, colocation, _coarse_groups(op_graph, colocation))
     if granularity == _COARSE:
         return coarse
-    fine = _grouped(op_graph, colocation, single_groups(op_graph, colocation))
-    return dataclasses.replace(fine, coarse=coarse)
+    grouping = single_groups(op_graph, colocation)
+    # What shares variables is found by the rules.
+    layers = coarse.group_graph.layers[_clusters(grouping, coarse.grouping)]
+    return dataclasses.replace(_grouped(op_graph, colocation, grouping, layers), coarse=coarse)
 
 
 def _coarse_groups(op_graph: OpGraph, colocation: ColocationGroups) -> Grouping:
@@ -108,11 +105,24 @@ def _coarse_groups(op_graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     return merge_single_consumers(op_graph, colocation, grouping)
 
 
-def _grouped(op_graph: OpGraph, colocation: ColocationGroups, grouping: Grouping) -> GroupedGraph:
+def _clusters(grouping: Grouping, coarse: Grouping) -> np.ndarray:
+    """Finds the coarse group that each group is in, int32 [num_groups]."""
+    clusters = np.full(grouping.num_groups, -1, np.int32)
+    placed = grouping.group >= 0
+    clusters[grouping.group[placed]] = coarse.group[placed]
+    return clusters
+
+
+def _grouped(
+    op_graph: OpGraph,
+    colocation: ColocationGroups,
+    grouping: Grouping,
+    layers: np.ndarray | None = None,
+) -> GroupedGraph:
     return GroupedGraph(
         op_graph,
         colocation,
         grouping,
-        build_group_graph(op_graph, colocation, grouping),
+        build_group_graph(op_graph, colocation, grouping, layers),
         operation_groups(op_graph, colocation, grouping),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pathlib
 
 import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.util.json_records import check_format
 from tf_placer.files import read_json, write_json
 
 __all__ = ["read_group_graph", "write_group_graph"]
@@ -47,8 +47,7 @@ def read_group_graph(path: str | os.PathLike[str]) -> GroupGraph:
         ValueError: it is no graph of groups of this format.
     """
     value = read_json(path)
-    if not isinstance(value, dict) or value.get("format") != _FORMAT:
-        raise ValueError(f"{pathlib.Path(path)} is no graph of groups of format {_FORMAT}")
+    check_format(value, _FORMAT, os.fspath(path))
     type_counts = np.zeros([len(value["names"]), len(value["type_names"])], np.int32)
     counted = np.array(value["type_counts"], np.int32).reshape(-1, 3)
     type_counts[counted[:, 0], counted[:, 1]] = counted[:, 2]

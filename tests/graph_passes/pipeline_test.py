@@ -97,7 +97,8 @@ class PipelineTest(tf.test.TestCase, parameterized.TestCase):
         groups = grouped.group_graph
         self.assertEqual(groups.type_counts.sum(), len(needed))
         self.assertContainsSubset(groups.kinds, ["operations", "left_alone"])
-        self.assertEqual(groups.layers.tolist(), list(range(groups.num_groups)))
+        coarse = grouped_once(name, "coarse")
+        self.assertAllEqual(groups.layers, coarse.group_graph.layers[grouped.clusters])
         self.assertGreaterEqual(
             groups.num_groups, grouped_once(name, "coarse").group_graph.num_groups
         )

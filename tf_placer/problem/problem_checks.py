@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from graph_passes.util.json_text import shown
 from graph_passes.util.topological_order import find_cycle
 from tf_placer.problem.problem_columns import ProblemColumns
 from tf_placer.problem.problem_device import check_devices, check_links, check_text
-from tf_placer.problem.problem_error import ProblemError, shown
+from tf_placer.problem.problem_error import ProblemError
 
 __all__ = ["check_problem", "float_array", "int_array", "may_go"]
 

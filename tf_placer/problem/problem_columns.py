@@ -42,7 +42,7 @@ class ProblemColumns:
             one, others may do so at first.
         layers: int32 [num_operations], the layer of the model that each operation is of, from the
             inputs to the outputs, or None. All of a group, and of a coarse group, is of one layer.
-        operation_types: the type of each operation, such as "MatMul", for people; or None.
+        operation_types: the type of each operation, such as "MatMul"; or None.
     """
 
     devices: tuple[ProblemDevice, ...]

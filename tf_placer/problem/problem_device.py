@@ -8,8 +8,9 @@ import math
 import numbers
 from collections.abc import Sequence
 
+from graph_passes.util.json_text import shown
 from tf_placer.machines.machine import Link
-from tf_placer.problem.problem_error import ProblemError, shown
+from tf_placer.problem.problem_error import ProblemError
 
 __all__ = ["ProblemDevice", "check_devices", "check_links", "check_text"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from graph_passes.util.json_text import shown
-
-__all__ = ["ProblemError", "shown"]
+__all__ = ["ProblemError"]
 
 
 class ProblemError(ValueError):

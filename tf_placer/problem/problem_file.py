@@ -20,11 +20,11 @@ from graph_passes.util.json_records import (
     read_record,
     read_value,
 )
-from graph_passes.util.json_text import parse_json
+from graph_passes.util.json_text import parse_json, shown
 from tf_placer.files import read_bytes, write_json
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
-from tf_placer.problem.problem_error import ProblemError, shown
+from tf_placer.problem.problem_error import ProblemError
 
 __all__ = ["problem_from_json", "problem_to_json", "read_problem", "write_problem"]
 

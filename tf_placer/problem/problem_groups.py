@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_passes.grouping.group_graph import GroupGraph
+from graph_passes.grouping.group_graph import GroupGraph, find_crossings
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_checks import may_go
 
@@ -80,13 +80,8 @@ def running_bytes(problem: PlacementProblem) -> np.ndarray:
 def group_graph(problem: PlacementProblem) -> GroupGraph:
     """Sums up the operations of each group and the tensors between groups.
 
-    Groups keep the numbers of the problem, whatever their order, because an assignment refers to
-    them. Where the problem knows no layers, every group is one, in the order of
-    `topological_groups`; a group without operations goes with the last of them.
-
-    Returns:
-        The graph of groups. `work` is in seconds: the least that the operations of a group take,
-        each on its fastest device. A tensor's shape is its number of 4-byte elements.
+    Where the problem knows no layers, they are in the order of `topological_groups`; a group
+    without operations is of the last layer.
     """
     count = problem.num_groups
     firsts, sizes = _earliest_operations(problem)
@@ -95,29 +90,35 @@ def group_graph(problem: PlacementProblem) -> GroupGraph:
         layers = np.empty(count, np.int32)
         layers[np.argsort(firsts, kind="stable")] = np.arange(count)
         np.minimum(layers, np.count_nonzero(sizes) - 1, out=layers)
-    producers = problem.groups[problem.tensor_producers].astype(np.int64)
+    types = problem.operation_types or ("operation",) * problem.num_operations
+    type_names, numbers = np.unique(types, return_inverse=True)
+    type_counts = np.zeros([count, len(type_names)], np.int32)
+    np.add.at(type_counts, (problem.groups, numbers), 1)
     tensors = np.repeat(np.arange(problem.num_tensors), np.diff(problem.consumer_start))
-    receivers = problem.groups[problem.consumers]
-    crosses = producers[tensors] != receivers
-    # A tensor crosses to a group once, however many of its operations read it.
-    sent = np.unique(tensors[crosses] * count + receivers[crosses])
-    tensors, receivers = sent // count, sent % count
-    edges, edge_of = np.unique(producers[tensors] * count + receivers, return_inverse=True)
-    edge_bytes = np.zeros(len(edges), np.int64)
-    np.add.at(edge_bytes, edge_of, problem.tensor_bytes[tensors])
-    work = np.bincount(problem.groups, problem.compute_secs.min(axis=1), minlength=count)
+    positions = np.empty(problem.num_operations, np.int64)
+    positions[problem.order] = np.arange(problem.num_operations)
+    crossings = find_crossings(
+        count,
+        np.stack([tensors, problem.groups[problem.consumers]], axis=1),
+        problem.groups[problem.tensor_producers],
+        problem.tensor_bytes,
+        positions[problem.tensor_producers],
+    )
+    elements = (problem.tensor_bytes // _ELEMENT_BYTES).tolist()
     return GroupGraph(
         names=tuple(
             problem.operation_names[problem.order[first]] if size else f"group {group}"
             for group, (first, size) in enumerate(zip(firsts.tolist(), sizes.tolist(), strict=True))
         ),
         kinds=("operations",) * count,
-        type_names=("operation",),
-        type_counts=sizes[:, None].astype(np.int32),
-        output_shapes=_leaving_shapes(problem, np.unique(tensors)),
-        edges=np.stack([edges // count, edges % count], axis=1).astype(np.int32),
-        edge_bytes=edge_bytes,
-        work=work,
+        type_names=tuple(type_names.tolist()),
+        type_counts=type_counts,
+        output_shapes=tuple(
+            tuple((elements[tensor],) for tensor in tensors) for tensors in crossings.leaving
+        ),
+        edges=crossings.edges,
+        edge_bytes=crossings.edge_bytes,
+        work=np.bincount(problem.groups, problem.compute_secs.min(axis=1), minlength=count),
         layers=layers,
     )
 
@@ -152,16 +153,3 @@ def _earliest_operations(problem: PlacementProblem) -> tuple[np.ndarray, np.ndar
     firsts = np.full(problem.num_groups, problem.num_operations)
     np.minimum.at(firsts, groups, np.arange(problem.num_operations))
     return firsts, np.bincount(groups, minlength=problem.num_groups)
-
-
-def _leaving_shapes(
-    problem: PlacementProblem, tensors: np.ndarray
-) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    # Most bytes first; ties in the order of the problem.
-    by_size = tensors[np.argsort(-problem.tensor_bytes[tensors], kind="stable")]
-    shapes: list[list[tuple[int, ...]]] = [[] for _ in range(problem.num_groups)]
-    groups = problem.groups[problem.tensor_producers[by_size]].tolist()
-    elements = (problem.tensor_bytes[by_size] // _ELEMENT_BYTES).tolist()
-    for group, count in zip(groups, elements, strict=True):
-        shapes[group].append((count,))
-    return tuple(tuple(each) for each in shapes)

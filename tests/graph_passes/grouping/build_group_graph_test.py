@@ -17,9 +17,9 @@ from tests.graph_passes.grouping.models import Groups
 tf1 = tf.compat.v1
 
 
-def group_graph_of(graph: tf.Graph, groups: dict[str, int], fetches=()) -> GroupGraph:
+def group_graph_of(graph: tf.Graph, groups: dict[str, int], fetches=(), feeds=()) -> GroupGraph:
     """The graph of groups that are given by the names of operations; others have none."""
-    op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches)
+    op_graph = OpGraph.from_graph_def(graph.as_graph_def(), fetches, feeds)
     colocation = find_colocation_groups(op_graph)
     group = np.array([groups.get(name, -1) for name in colocation.first_names], np.int32)
     count = int(group.max()) + 1
@@ -101,6 +101,11 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(part.type_counts.sum(axis=1).tolist()[1], 0)
         self.assertLess(part.type_counts.sum(), whole.type_counts.sum())
         self.assertNotIn("Exp", part.type_names)
+
+    def test_what_a_step_is_fed_does_not_cross(self):
+        fed = group_graph_of(self.graph, self.groups, ["end", "tiled"], ["tiled:0"])
+        self.assertEqual(fed.edges.tolist(), [[0, 1], [0, 2]])
+        self.assertEqual(fed.output_shapes[1], ())
 
     def test_names_are_of_the_first_operations(self):
         found = group_graph_of(self.graph, {"minus": 0, "right": 1, "end": 0})

@@ -10,13 +10,18 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from graph_passes.colocation import find_colocation_groups
+from graph_passes.grouping.build_group_graph import build_group_graph
+from graph_passes.grouping.grouping import Grouping
 from graph_passes.op_graph import OpGraph
-from graph_passes.pipeline import group_operations
+from graph_passes.pipeline import GRANULARITIES, group_operations
 from tests import graphs
+from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.graph_problem import graph_problem, operations_of
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemError
+from tf_placer.problem.problem_groups import group_graph
 from tf_placer.simulation.simulator import Simulator
 
 v1 = tf.compat.v1
@@ -254,6 +259,52 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
         waits = nx.DiGraph([*data, *control])
         for before, after in _edges(problem) - data:
             self.assertTrue(nx.has_path(waits, before, after), f"{before} -> {after}")
+
+
+class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
+    """What is said of groups is the same, whoever says it."""
+
+    @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
+    def test_a_graph_and_its_problem_have_the_same_groups(self, name, granularity):
+        made = graphs.shared(name)
+        graph_def = made.graph.as_graph_def()
+        op_graph = OpGraph.from_graph_def(graph_def, made.fetches, tuple(made.feeds))
+        grouped = group_operations(op_graph, granularity)
+        problem = CostedGraph(grouped, _MACHINE, _costs(op_graph)).problem()
+        ours, theirs = grouped.group_graph, group_graph(problem)
+        for field in dataclasses.fields(ours):
+            one, other = getattr(ours, field.name), getattr(theirs, field.name)
+            if isinstance(one, np.ndarray):
+                self.assertEqual((one.dtype, one.shape), (other.dtype, other.shape), field.name)
+        self.assertEqual(ours.names, theirs.names)
+        self.assertEqual(ours.type_names, theirs.type_names)
+        self.assertAllEqual(ours.type_counts, theirs.type_counts)
+        self.assertAllEqual(ours.edges, theirs.edges)
+        self.assertAllEqual(ours.edge_bytes, theirs.edge_bytes)
+        self.assertAllEqual(ours.layers, theirs.layers)
+        # A problem knows neither kinds nor shapes, and what there is to do by seconds.
+        self.assertEqual(theirs.kinds, ("operations",) * ours.num_groups)
+        self.assertEqual([*map(len, ours.output_shapes)], [*map(len, theirs.output_shapes)])
+
+    def test_shapes_are_in_elements_the_largest_first_and_then_by_their_makers(self):
+        with tf.Graph().as_default() as graph:
+            values = [tf.exp(tf.zeros(s)) for s in ([2, 3], [5], [3, 2], [3, 4], [1, 6])]
+            tf.group(*map(tf.negative, values), name="all")
+        graph_def = graph.as_graph_def()
+        # Where operations stand in a graph says nothing.
+        graph_def.node.sort(key=lambda node: node.name, reverse=True)
+        op_graph = OpGraph.from_graph_def(graph_def, ["all"])
+        groups = op_graph.has_type(["Neg", "NoOp"]).astype(np.int32)
+        colocation = find_colocation_groups(op_graph)
+        of_colocated = np.zeros(colocation.num_groups, np.int32)
+        of_colocated[colocation.group] = groups
+        grouping = Grouping(of_colocated, ("operations",) * 2, np.zeros(2, bool))
+        ours = build_group_graph(op_graph, colocation, grouping)
+        theirs = group_graph(_problem(op_graph, groups, np.ones([2, 3], bool)))
+        made = [op_graph.position[op_graph.index[name]] for name in ("Exp", "Exp_2", "Exp_4")]
+        equal = [((2, 3), (3, 2), (1, 6))[i] for i in np.argsort(made)]
+        self.assertEqual(ours.output_shapes, (((3, 4), *equal, (5,)), ()))
+        self.assertEqual(theirs.output_shapes, (((12,), (6,), (6,), (6,), (5,)), ()))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,16 @@ class GroupGraphTest(parameterized.TestCase):
         self.assertEqual(groups.type_counts.tolist(), [[1], [0], [2], [2], [0], [1]])
         self.assertEqual(groups.type_counts.dtype, np.int32)
 
+    def test_types_are_those_that_the_problem_knows(self):
+        types = ["MatMul", "Add", "MatMul", "Add", "Exp", "Add"]
+        groups = group_graph(dataclasses.replace(six_operations(), operation_types=types))
+        self.assertEqual(groups.type_names, ("Add", "Exp", "MatMul"))
+        self.assertEqual(
+            groups.type_counts.tolist(),
+            [[1, 0, 0], [0, 0, 0], [1, 0, 1], [1, 1, 0], [0, 0, 0], [0, 0, 1]],
+        )
+        self.assertEqual(groups.type_counts.dtype, np.int32)
+
     def test_work_is_what_operations_take_where_they_are_fastest(self):
         self.assertEqual(group_graph(six_operations()).work.tolist(), [8, 0, 7, 47, 0, 1])
 
@@ -178,6 +188,29 @@ class HeuristicPlacersTest(parameterized.TestCase):
         self.assertTrue(legal[np.arange(6), placements].all())
         placer.observe(placements, [Measurement((1.0,))] * len(placements))
         placer.propose(4)
+
+    @parameterized.parameters(
+        *("expert", "stretches", "branches", "metis", "scotch", "topological"),
+        *("hill_climbing", "simulated_annealing", "learned_moves"),
+    )
+    def test_only_ratios_of_work_count(self, name):
+        random = np.random.default_rng(0)
+        readers = [sorted(set(random.integers(k + 1, 40, 2).tolist())) for k in range(39)]
+        tensors = [(k, int(random.integers(1, 1000)), readers[k]) for k in range(39)]
+        problem = make_problem(random.exponential(1.0, [40, 3]), list(range(40)), tensors)
+        groups = group_graph(problem)
+        # By a power of 2, so that nothing is rounded.
+        scaled = dataclasses.replace(groups, work=2.0**40 * groups.work)
+        one, other = (
+            make_placer(name, each, legal_devices(problem), seed=3, problem=problem)
+            for each in (groups, scaled)
+        )
+        for _ in range(4):
+            placements = one.propose(8)
+            np.testing.assert_array_equal(other.propose(8), placements)
+            measured = [Measurement((float(row @ np.arange(1, 41)),)) for row in placements]
+            one.observe(placements, measured)
+            other.observe(placements, measured)
 
     def test_contiguous_cuts_follow_the_graph_whatever_the_numbers_of_its_groups(self):
         # A chain whose groups are numbered at random, with numbers left out.

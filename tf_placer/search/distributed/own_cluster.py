@@ -14,8 +14,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 
+from graph_passes.util.json_records import read_record
 from tf_placer.errors import SearchError
-from tf_placer.files import cache_directory
+from tf_placer.files import cache_directory, read_json
 from tf_placer.interpreter import interpreter, python_environment
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
@@ -72,9 +73,9 @@ class OwnCluster:
 def find_own_cluster() -> OwnCluster | None:
     """Finds the cluster of this user that `own_cluster` runs; None where none runs."""
     try:
-        found = OwnCluster(**json.loads((cache_directory() / _FILE).read_text()))
+        found = read_record(OwnCluster, read_json(cache_directory() / _FILE))
         os.kill(found.process, 0)
-    except (OSError, TypeError, ValueError):
+    except (OSError, ValueError):
         return None
     return found
 
