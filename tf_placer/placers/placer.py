@@ -53,7 +53,7 @@ class Placer(abc.ABC):
         """Makes a placer for one graph on one machine.
 
         Args:
-            groups: the groups to place, in topological order, and what is known about them.
+            groups: the groups to place, and what is known about them.
             legal: bool [num_groups, num_devices], true where a group may go; every row has one.
             seed: of everything random.
 
