@@ -7,14 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from benchmarks.problems.paper import PaperProblem
-from tf_placer.placers import (
-    AUTO,
-    PLACERS,
-    Granularity,
-    granularity_of,
-    is_learned,
-    make_placer,
-)
+from tf_placer.placers import PLACERS, Granularity, granularity_of, make_placer
 from tf_placer.placers.heuristics.candidate_list import CandidateList
 from tf_placer.placers.placer import Placer
 
@@ -28,9 +21,6 @@ __all__ = [
 # Everything on the first GPU; and what people do with the model, see `benchmarks.problems.experts`.
 _SINGLE_GPU, _MODEL_EXPERT = "single_gpu", "model_expert"
 
-# The placers, other than those that learn, whose proposals depend on their seed.
-_RANDOM = (AUTO, "hill_climbing", "learned_moves", "random", "simulated_annealing")
-
 ALL_PLACERS = (_SINGLE_GPU, _MODEL_EXPERT, *PLACERS)
 """The names of all placers that a run may have."""
 
@@ -42,7 +32,7 @@ def run_granularity(name: str, options: Mapping[str, str]) -> Granularity:
 
 def uses_seed(name: str) -> bool:
     """Says whether what a placer proposes depends on its seed."""
-    return is_learned(name) or name in _RANDOM
+    return name in PLACERS and PLACERS[name].is_random
 
 
 def make_run_placer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tf_placer.machines.catalogue import catalogue_names
-from tf_placer.placers import PLACERS, check_options, needs_problem
+from tf_placer.placers import PLACERS, check_options
 
 __all__ = [
     "GRAPH_HELP",
@@ -147,7 +147,7 @@ def add_placer_options(parser: argparse.ArgumentParser) -> None:
 def placers_help() -> str:
     """Describes the placers, for the end of a command's help."""
     placers = "; ".join(
-        f"{name}{'*' if needs_problem(name) else ''}: {entry.summary}"
+        f"{name}{'*' if entry.needs_problem else ''}: {entry.summary}"
         for name, entry in PLACERS.items()
     )
     return (

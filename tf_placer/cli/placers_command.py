@@ -10,10 +10,9 @@ from typing import Any
 from tf_placer.cli.answer import add_json, answer, print_output
 from tf_placer.cli.arguments import add_placer_options, placer_options
 from tf_placer.errors import require_tensorflow
-from tf_placer.placers import PLACERS, describe_placer, needs_problem
+from tf_placer.placers import PLACERS, describe_placer
 from tf_placer.placers.options import Setting, settings_of
 from tf_placer.placers.parts import PARTS, SHARED_PARTS
-from tf_placer.placers.systems import System
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.table import table, terminal_width
 
@@ -86,16 +85,12 @@ _HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what i
 def _placer_values(name: str) -> dict[str, Any]:
     """Describes a placer for programs, without its settings."""
     placer = PLACERS[name]
-    is_system = isinstance(placer, System)
     return {
         "name": name,
         "summary": placer.summary,
         "reference": placer.reference,
-        "needs_costs": needs_problem(name),
-        **{
-            part: getattr(placer, part) if is_system else None
-            for part in ("grouper", "policy", "algorithm")
-        },
+        "needs_costs": placer.needs_problem,
+        **{part: getattr(placer.system, part, None) for part in ("grouper", "policy", "algorithm")},
         "settings": None,
     }
 
@@ -104,9 +99,9 @@ def _placer_rows() -> list[list[str | None]]:
     rows: list[list[str | None]] = []
     for name, placer in PLACERS.items():
         parts: list[str | None] = [None, None, None]
-        if isinstance(placer, System):
-            parts = [placer.grouper, placer.policy, placer.algorithm]
-        costs = "needed" if needs_problem(name) else None
+        if placer.system is not None:
+            parts = [placer.system.grouper, placer.system.policy, placer.system.algorithm]
+        costs = "needed" if placer.needs_problem else None
         rows.append([name, *parts, costs, placer.reference, placer.summary])
     return rows
 
@@ -129,13 +124,12 @@ def _placers_page() -> str:
         _table(_HEADERS, _placer_rows()),
     ]
     for name, placer in PLACERS.items():
-        settings = () if isinstance(placer, System) else describe_placer(name).settings
-        if settings:
-            lines += ["", f"## `{name}`", "", _settings(settings)]
+        if placer.config is not None:
+            lines += ["", f"## `{name}`", "", _settings(describe_placer(name).settings)]
     rows = [
-        [name, ", ".join(f"`{key}={_text(value)}`" for key, value in placer.settings.items())]
+        [name, ", ".join(f"`{key}={_text(value)}`" for key, value in system.settings.items())]
         for name, placer in PLACERS.items()
-        if isinstance(placer, System)
+        if (system := placer.system) is not None
     ]
     lines += ["", "## What learned placers set otherwise than their parts", ""]
     lines.append(_table(["placer", "settings"], rows))
@@ -174,18 +168,19 @@ def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
         ValueError: there is no such placer, option or value.
     """
     try:
-        placer = describe_placer(name, options)
+        described = describe_placer(name, options)
     except ImportError:
         require_tensorflow()
         raise
-    lines = [f"{placer.name}: {placer.summary} ({placer.reference})"]
-    if needs_problem(name):
+    placer = PLACERS[name]
+    lines = [f"{name}: {placer.summary} ({placer.reference})"]
+    if placer.needs_problem:
         lines.append("needs to know what the operations cost: `optimize` profiles the graph first")
-    if not placer.settings:
+    if not described.settings:
         return "\n".join([*lines, "no settings"])
     rows = [
         [setting.name, _text(setting.value), setting.part, setting.help]
-        for setting in placer.settings
+        for setting in described.settings
     ]
     settings = table(["setting", "value", "part", "meaning"], rows, width=terminal_width())
     return "\n".join([*lines, "", settings])

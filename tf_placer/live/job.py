@@ -18,17 +18,15 @@ from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import LiveCosts
 from tf_placer.live.crew import Crew
 from tf_placer.live.time_plan import TimePlan
+from tf_placer.placers import BASELINES
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.loop import best_trial
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.stages import Stages
 
-__all__ = ["BASELINES", "SHORTEST_TIMEOUT_SECS", "LiveJob"]
+__all__ = ["SHORTEST_TIMEOUT_SECS", "LiveJob"]
 
-#: The placers whose proposals are measured before those of any other: in as many live trials as a
-#: search has, no learned placer finds a split by layer from nothing.
-BASELINES = ("single_device", "expert")
 # How long the graph as it came may take to be measured, and how many times that, but not less than
 # a minute, a placement: one that is far slower is of no use.
 _TIMEOUT_SECS = 120.0

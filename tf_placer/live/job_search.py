@@ -17,9 +17,10 @@ from tf_placer.environments.session import WorkerStartError
 from tf_placer.errors import SearchError, error_text
 from tf_placer.inputs.sources import Source
 from tf_placer.live.costs import profile_costs
-from tf_placer.live.job import BASELINES, SHORTEST_TIMEOUT_SECS, LiveJob
+from tf_placer.live.job import SHORTEST_TIMEOUT_SECS, LiveJob
 from tf_placer.live.measurer import Measurer, OwnProcesses
 from tf_placer.placers import (
+    BASELINES,
     ORIGINAL_START,
     granularity_of,
     needs_problem,

@@ -23,11 +23,12 @@ from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.interrupts import Interrupts
 from tf_placer.live.costs import read_costs
 from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
-from tf_placer.live.job import BASELINES, LiveJob
+from tf_placer.live.job import LiveJob
 from tf_placer.live.job_confirmation import confirm_job
 from tf_placer.live.job_search import ControllersMaker, search_job
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import (
+    BASELINES,
     granularity_of,
     needs_problem,
 )

@@ -1,4 +1,4 @@
-"""Which parts a learned placer has, and their settings, after what the user asked for."""
+"""The parts of a placer that learns, and the settings of any, after what the user asked for."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ __all__ = ["Composition", "resolve"]
 
 @dataclasses.dataclass(frozen=True)
 class Composition:
-    """The parts of a learned placer and their settings.
+    """What a placer is made of.
 
     Attributes:
-        parts: the name of the part of each kind: "grouper", "policy" and "algorithm".
+        parts: the name of the part of each kind: "grouper", "policy" and "algorithm"; empty for one
+            that does not learn.
         configs: the settings of each part that has some, by its name; those of shared parts, too.
+            One that does not learn is its own part.
     """
 
     parts: Mapping[str, str]
     configs: Mapping[str, Any]
 
+    @property
     def settings(self) -> list[Setting]:
-        """Lists all settings, the parts first."""
+        """All settings, the parts first."""
         found = [
             Setting(kind, name, f"one of {', '.join(_choices(kind))}", kind)
             for kind, name in self.parts.items()

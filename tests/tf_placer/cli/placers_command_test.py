@@ -12,7 +12,7 @@ from absl.testing import absltest
 
 from tf_placer.cli import main as cli
 from tf_placer.cli.placers_command import placer_table, placers_table
-from tf_placer.placers import PLACERS, describe_placer, needs_problem
+from tf_placer.placers import PLACERS, describe_placer
 
 
 def rows(text: str) -> dict[str, str]:
@@ -37,9 +37,9 @@ class PlacersTableTest(absltest.TestCase):
 
     def test_says_which_need_costs(self):
         lines = rows(placers_table())
-        self.assertTrue(any(map(needs_problem, PLACERS)))
+        self.assertTrue(any(entry.needs_problem for entry in PLACERS.values()))
         for name, entry in PLACERS.items():
-            costs = "needed" if needs_problem(name) else ""
+            costs = "needed" if entry.needs_problem else ""
             self.assertRegex(lines[name], rf" {costs} +{re.escape(entry.reference)}  ")
 
     def test_needs_no_tensorflow(self):

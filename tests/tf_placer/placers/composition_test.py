@@ -12,20 +12,20 @@ def _resolve(name, **options):
 
 
 def _settings(name):
-    return {setting.name: setting.value for setting in _resolve(name).settings()}
+    return {setting.name: setting.value for setting in _resolve(name).settings}
 
 
 class SystemsTest(parameterized.TestCase):
     @parameterized.parameters(sorted(SYSTEMS))
     def test_every_setting_of_a_system_belongs_to_one_of_its_parts(self, name):
         composition = _resolve(name)
-        values = {setting.name: setting.value for setting in composition.settings()}
+        values = {setting.name: setting.value for setting in composition.settings}
         for setting, value in SYSTEMS[name].settings.items():
             self.assertEqual(values[setting], value)
 
     @parameterized.parameters(sorted(SYSTEMS))
     def test_no_two_parts_of_a_system_have_a_setting_of_one_name(self, name):
-        names = [setting.name for setting in _resolve(name).settings()]
+        names = [setting.name for setting in _resolve(name).settings]
         self.assertLen(set(names), len(names))
 
     def test_published_settings(self):

@@ -1,72 +1,21 @@
-import subprocess
-import sys
+from absl.testing import absltest
 
-import numpy as np
-from absl.testing import absltest, parameterized
-
-from tests.tf_placer.placers import graphs, problems
-from tf_placer.placers import (
+from tf_placer.placers.registry import (
+    BASELINES,
     PLACERS,
-    check_options,
-    describe_placer,
+    find_placer,
     granularity_of,
     is_learned,
-    make_placer,
     needs_problem,
-    start_of,
-    start_source,
 )
 
-_LEGAL = np.ones([4, 2], np.bool_)
 _HEURISTICS = {"single_device", "random", "expert"}
 _PAPERS = {"colocrl", "hierarchical", "spotlight", "post", "eagle", "eagle_ppo_ce"}
 
 
-class RegistryTest(parameterized.TestCase):
+class RegistryTest(absltest.TestCase):
     def test_has_the_systems_of_the_papers_and_the_baselines(self):
         self.assertContainsSubset(_HEURISTICS | _PAPERS, PLACERS)
-
-    @parameterized.parameters(sorted(PLACERS))
-    def test_makes_every_placer_under_its_name(self, name):
-        groups = graphs.chain(4)
-        problem = problems.problem_of_groups(groups, _LEGAL) if needs_problem(name) else None
-        try:
-            placer = make_placer(name, groups, _LEGAL, seed=5, problem=problem)
-        except ImportError as error:
-            self.skipTest(str(error))  # It needs an extra.
-        self.assertEqual(placer.name, name)
-        self.assertEqual(placer.seed, 5)
-
-    def test_a_placer_for_costs_is_not_made_without_them(self):
-        self.assertTrue(needs_problem("heft"))
-        self.assertFalse(needs_problem("random"))
-        with self.assertRaisesRegex(ValueError, "'heft' needs to know what the operations cost"):
-            make_placer("heft", graphs.chain(4), _LEGAL)
-
-    def test_options_reach_the_placer(self):
-        options = {"batch_size": "6", "policy": "softmax"}
-        placer = make_placer("colocrl", graphs.chain(4), _LEGAL, options=options)
-        self.assertEqual(placer.batch_size, 6)
-        self.assertEqual(placer.agent.policy.name, "softmax")
-
-    def test_options_come_back_in_the_types_of_the_settings(self):
-        options = {"batch_size": "6", "policy": "softmax", "failing_signal": "none"}
-        expected = {"batch_size": 6, "policy": "softmax", "failing_signal": None}
-        self.assertEqual(check_options("colocrl", options), expected)
-        self.assertEqual(check_options("random", None), {})
-
-    def test_describes_parts_and_settings(self):
-        described = describe_placer("eagle", {"num_groups": "32"})
-        self.assertEqual(
-            described.parts, {"grouper": "feed_forward", "policy": "seq2seq", "algorithm": "ppo"}
-        )
-        settings = {setting.name: setting for setting in described.settings}
-        self.assertEqual(settings["num_groups"].value, 32)
-        self.assertEqual(settings["num_groups"].part, "feed_forward")
-        self.assertEqual(settings["learning_rate"].value, 1e-4)
-        for setting in described.settings:
-            self.assertNotEmpty(setting.help, setting.name)
-        self.assertEqual(describe_placer("random").settings, [])
 
     def test_placers_that_group_want_units_of_one_colocation_group(self):
         self.assertEqual(granularity_of("colocrl"), "coarse")
@@ -80,64 +29,20 @@ class RegistryTest(parameterized.TestCase):
         for name in ("random", "auto", "nobody"):
             self.assertFalse(is_learned(name))
 
-    def test_a_start_that_nothing_can_be_is_refused_with_the_options(self):
-        for start, message in (
-            ("exprt", "no placer 'exprt'.*did you mean 'expert'"),
-            ("eagle", "'start' takes a placer that does not learn, not 'eagle'"),
-            ("auto", "'start' takes a placer that does not learn, not 'auto'"),
-        ):
-            with self.assertRaisesRegex(ValueError, message):
-                check_options("post", {"start": start})
-        for start in ("expert", "original", "best.json"):
-            self.assertEqual(check_options("post", {"start": start}), {"start": start})
+    def test_knows_who_needs_costs(self):
+        self.assertTrue(needs_problem("heft"))
+        self.assertFalse(needs_problem("random"))
 
-    def test_tells_what_a_placer_starts_at(self):
-        self.assertEqual(start_of("warm_softmax", None), "best")
-        self.assertEqual(start_of("warm_softmax", {"start": "expert"}), "expert")
-        self.assertIsNone(start_of("warm_softmax", {"start": None}))
-        self.assertIsNone(start_of("post", {}))
-        self.assertIsNone(start_of("auto", None))
+    def test_baselines_can_be_made_for_any_graph(self):
+        self.assertEqual(BASELINES, ("single_device", "expert"))
+        for name in BASELINES:
+            self.assertFalse(needs_problem(name) or is_learned(name))
 
-    def test_tells_where_a_placer_starts_that_does_not_propose_it_itself(self):
-        for start in ("original", "best.json"):
-            self.assertEqual(start_source("post", {"start": start}), start)
-        self.assertIsNone(start_source("post", {"start": "expert"}))
-        self.assertIsNone(start_source("post", {"start": None}))
-        self.assertIsNone(start_source("post", None))
-        self.assertIsNone(start_source("auto", None))
-
-    def test_an_unknown_placer_is_named_and_the_nearest_one_suggested(self):
-        for call in (granularity_of, describe_placer, lambda name: check_options(name, {})):
+    def test_no_placer_whose_name_is_wrong_is_found(self):
+        self.assertEqual(find_placer("heft").name, "heft")
+        for call in (find_placer, granularity_of, needs_problem):
             with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):
                 call("colocr")
-        with self.assertRaisesRegex(ValueError, "'colocr'.*did you mean 'colocrl'.*expert"):
-            make_placer("colocr", graphs.chain(4), _LEGAL)
-
-    def test_an_unknown_option_is_named_and_the_nearest_one_suggested(self):
-        with self.assertRaisesRegex(
-            ValueError, "'colocrl' has no option 'learning_rat'.*did you mean 'learning_rate'"
-        ):
-            make_placer("colocrl", graphs.chain(4), _LEGAL, options={"learning_rat": 1})
-        with self.assertRaisesRegex(ValueError, "'random' has no option 'rate'.*none"):
-            make_placer("random", graphs.chain(4), _LEGAL, options={"rate": 1})
-
-    def test_heuristics_do_not_import_tensorflow(self):
-        program = (
-            "import sys, numpy as np\n"
-            "from tests.tf_placer.placers import graphs\n"
-            "from tf_placer.placers import make_placer\n"
-            "for name in ('single_device', 'random', 'expert'):\n"
-            "    make_placer(name, graphs.chain(4), np.ones([4, 2], bool)).propose(3)\n"
-            "print('tensorflow' in sys.modules)\n"
-        )
-        printed = subprocess.run(
-            [sys.executable, "-c", program],
-            env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        self.assertEqual(printed.strip(), "False")
 
 
 if __name__ == "__main__":

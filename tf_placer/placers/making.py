@@ -1,0 +1,221 @@
+"""Placers made by name, with options that are checked."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graph_passes.grouping.group_graph import GroupGraph
+from tf_placer.placers.best_start import BestStart
+from tf_placer.placers.composition import Composition, resolve
+from tf_placer.placers.options import config_from_options
+from tf_placer.placers.placer import Placer
+from tf_placer.placers.registry import (
+    AUTO,
+    PlacerEntry,
+    find_placer,
+    is_learned,
+)
+from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = [
+    "BEST_START",
+    "ORIGINAL_START",
+    "check_options",
+    "describe_placer",
+    "make_placer",
+    "start_of",
+    "start_source",
+]
+
+
+ORIGINAL_START = "original"
+"""What option `start` names for the devices that a graph came with."""
+
+BEST_START = "best"
+"""What it names for the best of the simple placements, which are measured first."""
+
+
+def start_of(name: str, options: Mapping[str, object] | None) -> object:
+    """Says what a placer starts at: the value of option `start`; None for one that does not learn.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    system = find_placer(name).system
+    if system is None:
+        return None
+    return (options or {}).get("start", system.settings.get("start"))
+
+
+def start_source(name: str, options: Mapping[str, object] | None) -> str | None:
+    """Says where the placement is that a placer starts from, if it is not to propose it itself.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults.
+
+    Returns:
+        `ORIGINAL_START`, or the path of a placement; None if it starts from neither.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    start = start_of(name, options)
+    return start if isinstance(start, str) and _is_placement(start) else None
+
+
+def describe_placer(name: str, options: Mapping[str, object] | None = None) -> Composition:
+    """Says what a placer is made of, after options; a heuristic has no parts.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults. Strings are converted.
+
+    Raises:
+        ImportError: the placer learns and TensorFlow is not installed.
+        ValueError: there is no such placer, option or value.
+    """
+    entry, owner = find_placer(name), f"placer {name!r}"
+    if entry.system is not None:
+        return resolve(entry.system, options, owner=owner)
+    config_type = None if entry.config is None else _imported(entry.config)
+    config = config_from_options(config_type, options, owner=owner)
+    return Composition({}, {} if config is None else {name: config})
+
+
+def check_options(name: str, options: Mapping[str, object] | None) -> dict[str, Any]:
+    """Converts the options of a placer to the types of its settings.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults. Strings are converted.
+
+    Raises:
+        ImportError: there are options and TensorFlow is not installed.
+        ValueError: there is no such placer, option or value.
+    """
+    if not options:
+        find_placer(name)
+        return {}  # The modules of the parts, and with them Keras, are not imported without need.
+    values = {setting.name: setting.value for setting in describe_placer(name, options).settings}
+    start = values.get("start") if is_learned(name) else None
+    if isinstance(start, str) and not _is_placement(start):
+        _check_start(start)
+    return {option: values[option] for option in options}
+
+
+def make_placer(
+    name: str,
+    groups: GroupGraph,
+    legal: np.ndarray,
+    *,
+    seed: int = 0,
+    options: Mapping[str, object] | None = None,
+    problem: PlacementProblem | None = None,
+    start: np.ndarray | None = None,
+) -> Placer:
+    """Makes a placer by its name.
+
+    Args:
+        name: one of `PLACERS`.
+        groups: the groups to place.
+        legal: bool [num_groups, num_devices], true where a group may go.
+        seed: of everything random; not negative.
+        options: settings that differ from the placer's defaults. Strings are converted.
+        problem: what the operations of the groups cost on these devices; None if that is not
+            known.
+        start: int32 [num_groups], the placement that `start_source` names; None for none.
+
+    Returns:
+        A placer that has observed nothing.
+
+    Raises:
+        ImportError: the placer learns and TensorFlow is not installed.
+        ValueError: there is no such placer, option or value, the placer needs the problem and it is
+            not known or not that of the groups, or the placer refuses its arguments.
+    """
+    entry = find_placer(name)
+    if problem is not None and (problem.num_groups, problem.num_devices) != legal.shape:
+        raise ValueError(
+            f"the problem has {problem.num_groups} groups on {problem.num_devices} devices, but "
+            f"legal is {legal.shape}"
+        )
+    composition = describe_placer(name, options)
+    if entry.system is not None:
+        return _learned_placer(entry, composition, groups, legal, seed, problem, start)
+    if entry.needs_problem and problem is None:
+        raise ValueError(f"placer {name!r} needs to know what the operations cost")
+    arguments: dict[str, Any] = {}
+    if name in composition.configs:
+        arguments["config"] = composition.configs[name]
+    if entry.needs_problem or entry.uses_problem:
+        arguments["problem"] = problem
+    made: Placer = _imported(entry.made_by)(groups, legal, seed=seed, **arguments)
+    return made
+
+
+def _learned_placer(
+    entry: PlacerEntry,
+    composition: Composition,
+    groups: GroupGraph,
+    legal: np.ndarray,
+    seed: int,
+    problem: PlacementProblem | None,
+    start: np.ndarray | None,
+) -> Placer:
+    """Makes a placer of parts, begun where its option `start` says; see `make_placer`."""
+    learned = functools.partial(
+        _imported(entry.made_by), entry.name, composition, groups, legal, seed=seed, problem=problem
+    )
+    source = composition.configs["start"].start
+    if source == BEST_START:
+        return BestStart(
+            entry.name, groups, legal, seed=seed, make=lambda best: learned(start=best)
+        )
+    if source is not None and start is None:
+        start = _first_placement(source, groups, legal, seed, problem)
+    placer: Placer = learned(start=start)
+    return placer
+
+
+def _first_placement(
+    name: str, groups: GroupGraph, legal: np.ndarray, seed: int, problem: PlacementProblem | None
+) -> np.ndarray:
+    """Asks a placer that does not learn for a placement, int32 [num_groups].
+
+    Raises:
+        ValueError: the placer learns, proposes nothing, or cannot be made, or it is none.
+    """
+    if _is_placement(name):
+        raise ValueError(f"option 'start': placement {name!r} is not known here")
+    _check_start(name)
+    placements = make_placer(name, groups, legal, seed=seed, problem=problem).propose(1)
+    if not len(placements):
+        raise ValueError(f"option 'start': placer {name!r} has no placement for this graph")
+    first: np.ndarray = placements[0]
+    return first
+
+
+def _check_start(name: str) -> None:
+    """Makes sure that a placer of this name can be started from."""
+    if name != BEST_START and (find_placer(name).system is not None or name == AUTO):
+        raise ValueError(f"option 'start' takes a placer that does not learn, not {name!r}")
+
+
+def _is_placement(start: str) -> bool:
+    """Says whether a value of option `start` is a placement, not the name of a placer."""
+    return start == ORIGINAL_START or start.endswith(".json")
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,306 @@
+"""All placers by name, each in one record: what it is, how it is made and who makes use of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Literal
+
+from graph_passes.util.messages import quoted
+from tf_placer.placers.options import suggest
+from tf_placer.placers.systems import PUBLISHED, SYSTEMS, System
+
+__all__ = [
+    "AUTO",
+    "BASELINES",
+    "PLACERS",
+    "Granularity",
+    "PlacerEntry",
+    "find_placer",
+    "granularity_of",
+    "is_learned",
+    "needs_problem",
+]
+
+Granularity = Literal["coarse", "fine"]
+
+AUTO = "auto"
+"""The placer that searches in simulation by itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacerEntry:
+    """A placer; its module is imported only when it is made.
+
+    Attributes:
+        name: of the placer.
+        summary: one line of help.
+        reference: where it is from.
+        made_by: its class, or what composes it of parts, as "module:name".
+        config: where the dataclass of its settings is, as "module:name"; None without settings,
+            and for one that has those of its parts.
+        system: its parts, if it learns; it needs TensorFlow then.
+        needs_problem: whether it is made for a `PlacementProblem`.
+        uses_problem: whether it is given the problem where that is known.
+        granularity: see `granularity_of`.
+        is_random: whether it draws at random, so that tables compare several seeds.
+        is_baseline: whether live searches measure what it proposes before the placer's.
+        seeds_auto: how many of its proposals `auto` starts from before the next placer has its
+            turn. What is left comes after the turns of all. 0 for a placer that seeds nothing.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    made_by: str
+    config: str | None = None
+    system: System | None = None
+    needs_problem: bool = False
+    uses_problem: bool = False
+    granularity: Granularity = "coarse"
+    is_random: bool = False
+    is_baseline: bool = False
+    seeds_auto: int = 0
+
+
+_ALL = sys.maxsize
+
+# `auto` starts from them in this order: the cheap ones first, because a short search does not get
+# to all.
+_HEURISTICS = (
+    PlacerEntry(
+        AUTO,
+        "all heuristics, improved in simulation; what is best is measured",
+        "this project",
+        "tf_placer.placers.auto.auto_placer:AutoPlacer",
+        config="tf_placer.placers.auto.auto_config:AutoConfig",
+        needs_problem=True,
+        granularity="fine",
+        is_random=True,
+    ),
+    PlacerEntry(
+        "single_device",
+        "everything on each device in turn",
+        "baseline of all papers",
+        "tf_placer.placers.heuristics.single_device:SingleDevice",
+        is_baseline=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "random",
+        "a random legal device for every group",
+        "baseline",
+        "tf_placer.placers.heuristics.uniform_random:UniformRandom",
+        is_random=True,
+    ),
+    PlacerEntry(
+        "expert",
+        "the layers cut into contiguous parts, one per device",
+        "baseline of all papers",
+        "tf_placer.placers.heuristics.contiguous:Contiguous",
+        is_baseline=True,
+        seeds_auto=_ALL,
+    ),
+    PlacerEntry(
+        "single_cpu",
+        "everything on the CPU",
+        "baseline of all papers",
+        "tf_placer.placers.heuristics.single_cpu:SingleCpu",
+    ),
+    # Rules and schedules.
+    PlacerEntry(
+        "branches",
+        "branches of the graph, so that every device has as much to do in every window of time",
+        "Graham 1969",
+        "tf_placer.placers.heuristics.branches:Branches",
+        needs_problem=True,
+        seeds_auto=_ALL,
+    ),
+    PlacerEntry(
+        "stretches",
+        "lines along which the graph repeats itself, cut into stretches of equal work",
+        "this project",
+        "tf_placer.placers.heuristics.stretches:Stretches",
+        needs_problem=True,
+        seeds_auto=_ALL,
+    ),
+    PlacerEntry(
+        "greedy_fill",
+        "layer by layer to the first accelerator with memory left, then to the CPU",
+        'Hugging Face device_map="auto"',
+        "tf_placer.placers.heuristics.greedy_fill:GreedyFill",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "topological",
+        "the topological order cut into parts of equal work, one per device",
+        "baseline",
+        "tf_placer.placers.heuristics.topological:Topological",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "metis",
+        "balanced parts that send each other little, one per accelerator",
+        "Karypis and Kumar 1998; baseline of Post",
+        "tf_placer.placers.heuristics.metis_partition:MetisPartition",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "scotch",
+        "static mapping onto all devices and their links",
+        "Pellegrini and Roman 1996; baseline of ColocRL",
+        "tf_placer.placers.heuristics.scotch_partition:Scotch",
+        needs_problem=True,
+    ),
+    PlacerEntry(
+        "mincut",
+        "static mapping onto the accelerators and their links",
+        "Pellegrini and Roman 1996; baseline of ColocRL",
+        "tf_placer.placers.heuristics.scotch_partition:MinCut",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "m_topo",
+        "the topological order cut into parts of equal memory, one per device",
+        "Baechi (Jeon et al. 2020)",
+        "tf_placer.placers.heuristics.m_topo:MTopo",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "m_etf",
+        "always the operation that can start first, where it can and fits",
+        "Baechi (Jeon et al. 2020)",
+        "tf_placer.placers.heuristics.m_etf:MEtf",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    PlacerEntry(
+        "m_sct",
+        "m_etf with devices that wait for favourite children, found by a linear program",
+        "Baechi (Jeon et al. 2020)",
+        "tf_placer.placers.heuristics.m_sct:MSct",
+        needs_problem=True,
+    ),
+    PlacerEntry(
+        "heft",
+        "operations with the longest way to the end first, each where it ends first",
+        "Topcuoglu et al. 2002",
+        "tf_placer.placers.heuristics.heft:Heft",
+        needs_problem=True,
+        seeds_auto=1,
+    ),
+    # Searches, one measurement after the other.
+    PlacerEntry(
+        "hill_climbing",
+        "moves of a few groups from the best simple placement, if not for the worse",
+        "Lourenço et al. 2003",
+        "tf_placer.placers.heuristics.hill_climbing:HillClimbing",
+        uses_problem=True,
+        is_random=True,
+    ),
+    PlacerEntry(
+        "simulated_annealing",
+        "moves of a few groups, at first also for the worse",
+        "Kirkpatrick et al. 1983",
+        "tf_placer.placers.heuristics.simulated_annealing:SimulatedAnnealing",
+        uses_problem=True,
+        is_random=True,
+    ),
+    PlacerEntry(
+        "learned_moves",
+        "hill climbing that learns which moves are worth a measurement",
+        "ours, after Agrawal and Goyal 2013",
+        "tf_placer.placers.heuristics.learned_moves:LearnedMoves",
+        uses_problem=True,
+        is_random=True,
+    ),
+)
+
+
+def _entry_of_system(name: str, system: System) -> PlacerEntry:
+    return PlacerEntry(
+        name,
+        system.summary,
+        system.reference,
+        "tf_placer.placers.learned.compose:compose",
+        system=system,
+        granularity=_granularity(system.grouper),
+        is_random=True,
+    )
+
+
+def _granularity(grouper: object) -> Granularity:
+    return "coarse" if grouper == "coarse" else "fine"
+
+
+PLACERS: Mapping[str, PlacerEntry] = {
+    **{entry.name: entry for entry in _HEURISTICS},
+    **{name: _entry_of_system(name, system) for name, system in {**SYSTEMS, **PUBLISHED}.items()},
+}
+"""All placers by name."""
+
+BASELINES = tuple(name for name, entry in PLACERS.items() if entry.is_baseline)
+"""The placers whose proposals live searches measure before those of any other.
+
+In as many live trials as a search has, no learned placer finds a split by layer from nothing.
+"""
+
+
+def find_placer(name: str) -> PlacerEntry:
+    """Finds a placer by its name.
+
+    Raises:
+        ValueError: there is no such placer; the message suggests one.
+    """
+    if name not in PLACERS:
+        raise ValueError(
+            f"no placer {quoted(name)}{suggest(name, list(PLACERS))}; the placers are: "
+            f"{', '.join(sorted(PLACERS))}"
+        )
+    return PLACERS[name]
+
+
+def is_learned(name: str) -> bool:
+    """Says whether a placer has a policy that learns, and so needs TensorFlow.
+
+    False of a name that there is not, and of `learned_moves`, which has no policy.
+    """
+    return name in PLACERS and PLACERS[name].system is not None
+
+
+def needs_problem(name: str) -> bool:
+    """Says whether a placer can only be made for a problem whose costs are known.
+
+    Args:
+        name: one of `PLACERS`.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    return find_placer(name).needs_problem
+
+
+def granularity_of(name: str, options: Mapping[str, object] | None = None) -> Granularity:
+    """Says what a placer wants placements to be made of.
+
+    Args:
+        name: one of `PLACERS`.
+        options: settings that differ from the placer's defaults.
+
+    Returns:
+        "coarse" for the groups of the model rules, "fine" for one group per colocation
+        group: for placers that group operations themselves, or refine groups.
+
+    Raises:
+        ValueError: there is no such placer.
+    """
+    entry = find_placer(name)
+    if entry.system is None or "grouper" not in (options or {}):
+        return entry.granularity
+    return _granularity((options or {})["grouper"])
