@@ -36,13 +36,14 @@ from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.distributed.ray_fleet import connected
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers, require_ray
-from tf_placer.search.loop import Budget, Progress, search
+from tf_placer.search.driver import Stage, drive
 from tf_placer.search.trial_log import Trial, TrialLog
 from tf_placer.simulation.lower_bounds import lower_bounds
 
@@ -134,9 +135,17 @@ def run_case(
         log = stack.enter_context(TrialLog(pathlib.Path(directory, "trials.jsonl"), {}))
         placer = stack.enter_context(_placer(case, setup, samples))
         while pool.capacity < case.workers:
-            pool.finished(0.0)
+            pool.wait(0.0)
         budget = Budget(1 + samples, _MAX_SECS)
-        search(pool.measure_original, pool, [placer], log, budget, report=report, observed=observed)
+        drive(
+            [Stage.of(placer)],
+            pool,
+            log,
+            budget,
+            original=pool.measure_original,
+            report=report,
+            observed=observed,
+        )
     # Without what it takes until the first trial begins: processes start then.
     begin_secs = min(end_secs - took_secs for end_secs, took_secs, *_ in trials)
     # An algorithm may update twice after a batch.

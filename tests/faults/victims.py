@@ -21,7 +21,7 @@ from tests.faults.fault import NODES, PAUSES, SIGNALS, Fault, faults_of
 from tests.tf_placer.small_problem import layered_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
-from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS
+from tf_placer.search.simulated_search import SIMULATED_TRIALS
 from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import Trial, read_log
 from tf_placer.simulation.simulator import Simulator

@@ -12,7 +12,8 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,9 @@ from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.placers.placer import Placer
 from tf_placer.placers.update_record import UpdateRecord
-from tf_placer.search.loop import Budget, search
-from tf_placer.search.measuring import InTurn
+from tf_placer.search.budget import Budget
+from tf_placer.search.driver import Stage, drive
+from tf_placer.search.runner import Runner, SequentialRunner
 from tf_placer.search.trial_log import Trial, TrialLog
 
 NUM_GROUPS = 6
@@ -221,9 +223,23 @@ class DriftingEnvironment:
         return (self._secs[label],) * count
 
 
+def drive_placers(
+    placers: Sequence[Any],
+    runner: Runner,
+    log: TrialLog,
+    budget: Budget,
+    original: Callable[[], Measurement] = lambda: ORIGINAL_MEASUREMENT,
+    **options: Any,
+) -> list[Trial]:
+    """Searches with a stage for each placer, and returns the trials of the log."""
+    stages = [Stage.of(placer) for placer in placers]
+    drive(stages, runner, log, budget, original=original, **options)
+    return list(log.trials)
+
+
 def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial]:
     """Two short stages and one that goes on, each trial taking a few milliseconds."""
-    stages = [
+    placers = [
         ScriptedPlacer("first", [[[0] * NUM_GROUPS], [[1] * NUM_GROUPS], [[2] * NUM_GROUPS]]),
         ScriptedPlacer("second", [[[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1] * NUM_GROUPS]]),
         AdaptivePlacer("third", 5),
@@ -231,7 +247,7 @@ def run_search(log_path: str, measured_path: str, max_trials: int) -> list[Trial
     environment = FakeEnvironment(0.003, measured_path)
     with TrialLog(log_path, HEADER) as log:
         budget = Budget(max_trials, 3600.0)
-        return search(lambda: ORIGINAL_MEASUREMENT, InTurn(environment), stages, log, budget)
+        return drive_placers(placers, SequentialRunner(environment), log, budget)
 
 
 if __name__ == "__main__":

@@ -54,15 +54,15 @@ from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.search_table import format_outcome, search_table, search_values
 from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.scratch import scratch_directory
-from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS, controlled_search
+from tf_placer.search.budget import Budget
+from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
 from tf_placer.search.distributed.workers import Workers, check_is_for_controllers, find_workers
-from tf_placer.search.loop import Budget
-from tf_placer.search.simulated_search import SearchOutcome, search_problem
+from tf_placer.search.simulated_search import SIMULATED_TRIALS, SearchOutcome, search_problem
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
 from tf_placer.search.trial_log import TrialLog
@@ -253,33 +253,24 @@ def _search_placer(
             recorder = TrainingRecorder(training, args.log_dir, say)
         log.begin()
         stack.callback(line.clear)
-        observed = None if recorder is None else recorder.observed
+        trials: TrialLog | None = None
+        placer: Placer | ConcurrentPlacer
         if workers is None:
             placer = _placer(setup)
-            deadline.begin_search()
-            outcome = search_problem(
-                placed,
-                placer,
-                max_trials=budget.max_trials,
-                max_secs=deadline.left_secs(),
-                report=report,
-                observed=observed,
-                sampled=log.sampled.add,
-            )
         else:
-            trials, controllers = _controllers(workers, setup, args, log, training, stack)
-            deadline.begin_search()
-            outcome = controlled_search(
-                placed,
-                controllers,
-                trials,
-                seed=args.seed,
-                max_trials=budget.max_trials,
-                max_secs=deadline.left_secs(),
-                report=report,
-                observed=observed,
-                sampled=log.sampled.add,
-            )
+            trials, placer = _controllers(workers, setup, args, log, training, stack)
+        deadline.begin_search()
+        outcome = search_problem(
+            placed,
+            placer,
+            max_trials=budget.max_trials,
+            max_secs=deadline.left_secs(),
+            seed=args.seed,
+            log=trials,
+            report=report,
+            observed=None if recorder is None else recorder.observed,
+            sampled=log.sampled.add,
+        )
         line.clear()
         outcome = of_groups(outcome)
         if recorder is not None and not (workers and outcome.interrupted):

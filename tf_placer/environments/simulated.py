@@ -64,7 +64,7 @@ class SimulatedEnvironment:
             strict=True,
         )
         return [
-            Measurement((secs,), peak_bytes=peaks if self._memory else None)
+            Measurement((secs,), None, 0.0, peaks if self._memory else None)
             if feasible
             else self._failed(placement, secs, peaks)
             for placement, secs, peaks, feasible in results

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from graph_passes.util.json_text import shown
 from tf_placer.machines.machine import Device, Kind, Machine, MachineError
 from tf_placer.placers import check_options, is_learned, start_of
-from tf_placer.search.loop import Budget
+from tf_placer.search.budget import Budget
 
 __all__ = ["check_budget", "check_machine", "check_placer", "check_seed"]
 

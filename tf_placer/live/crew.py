@@ -15,6 +15,7 @@ from tf_placer.errors import SearchError
 from tf_placer.live.measurer import Measurer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.search.budget import Progress
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
@@ -23,8 +24,7 @@ from tf_placer.search.distributed.tallies import Tally, all_workers_line, tally_
 from tf_placer.search.distributed.worker_events import WorkerEvent, WorkerLog, WorkerUse
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers
-from tf_placer.search.loop import Progress
-from tf_placer.search.measuring import Measuring
+from tf_placer.search.runner import Runner
 from tf_placer.search.training_log import TENSORBOARD
 from tf_placer.search.training_scalars import Scalars
 from tf_placer.search.trial_log import Trial
@@ -184,7 +184,7 @@ class _CrewMeasurer:
     def __init__(self, pool: WorkerPool, on_trial: Callable[[Trial, Progress], None]) -> None:
         self._pool = pool
         self._on_trial = on_trial
-        self.measuring: Measuring = pool
+        self.runner: Runner = pool
 
     def measure_original(self) -> Measurement:
         """Measures the graph as it came; see `Measurer.measure_original`."""

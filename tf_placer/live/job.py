@@ -21,8 +21,7 @@ from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import BASELINES
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.run_directory import Request, RunDirectory
-from tf_placer.search.loop import best_trial
-from tf_placer.search.trial_log import Trial
+from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.stages import Stages
 
 __all__ = ["SHORTEST_TIMEOUT_SECS", "LiveJob"]

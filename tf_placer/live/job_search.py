@@ -33,14 +33,15 @@ from tf_placer.report.progress import progress_line
 from tf_placer.runs.search_result import (
     found_placement,
 )
+from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.tallies import num_workers
-from tf_placer.search.loop import Budget, LaterStage, Progress, best_trial, search
+from tf_placer.search.driver import Stage, drive
 from tf_placer.search.proposals import proposed
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.training_recorder import TrainingRecorder
-from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog
+from tf_placer.search.trial_log import ORIGINAL, Trial, TrialLog, best_trial
 from tf_placer.text.units import format_duration
 
 __all__ = ["ControllersMaker", "search_job"]
@@ -96,7 +97,7 @@ class _JobSearch:
         if not self._log.trials:
             self._training.restart()
         names = dict.fromkeys([*BASELINES, self._request.placer])
-        stages = [LaterStage(name, functools.partial(self._made, name)) for name in names]
+        stages = [Stage(name, functools.partial(self._made, name)) for name in names]
         recorder = TrainingRecorder(self._training, self._job.directory.path, self._stages.say)
         best = best_trial(self._log.trials)
         if best is not None and best.assignment is not None:
@@ -119,18 +120,19 @@ class _JobSearch:
             if len(self._log.trials) == 2:
                 self._warn_of_too_little_time()
 
-        trials = search(
-            self._measurer.measure_original,
-            self._measurer.measuring,
+        drive(
             stages,
+            self._measurer.runner,
             self._log,
             Budget(self._request.max_trials, self._request.max_secs),
+            original=self._measurer.measure_original,
             ask=self._ask,
             report=on_trial,
             observed=recorder.observed,
             should_stop=self._is_over,
         )
         recorder.finish()
+        trials = list(self._log.trials)
         if not trials and not self._job.interrupts.count:
             self._job.notes.append(self._why_nothing(begin_secs))
         if line := staleness_line(self._training.updates):

@@ -18,8 +18,8 @@ from tf_placer.interrupts import Interrupts
 from tf_placer.live.breakable import BreakableEnvironment
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.search.loop import Progress
-from tf_placer.search.measuring import InTurn, Measuring
+from tf_placer.search.budget import Progress
+from tf_placer.search.runner import Runner, SequentialRunner
 from tf_placer.search.trial_log import Trial
 
 __all__ = ["Measurer", "OwnProcesses"]
@@ -29,7 +29,7 @@ class Measurer(Protocol):
     """Measures the graph as it came, placements, and what the operations cost."""
 
     @property
-    def measuring(self) -> Measuring:
+    def runner(self) -> Runner:
         """What measures placements."""
         ...
 
@@ -118,7 +118,7 @@ class OwnProcesses:
             report=report,
         )
         self._live = BreakableEnvironment(environment, paired, interrupts, timeout_secs, left_secs)
-        self.measuring: Measuring = InTurn(self._live)
+        self.runner: Runner = SequentialRunner(self._live)
 
     def measure_original(self) -> Measurement:
         """Measures the graph as it came; see `Measurer.measure_original`."""

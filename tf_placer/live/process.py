@@ -151,7 +151,7 @@ def _main() -> None:
     # Only this end needs all that searches.
     from tf_placer.environments.session import WorkerStartError
     from tf_placer.live.run import run
-    from tf_placer.search.loop import GraphDoesNotRunError
+    from tf_placer.search.driver import GraphDoesNotRunError
 
     interrupts = Interrupts()
     interrupts.listen()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_placer.environments.environment import Measurement
-from tf_placer.search.loop import Progress
+from tf_placer.search.budget import Progress
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration, format_step
 

@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_placer.search.loop import best_trial
-from tf_placer.search.trial_log import Trial
+from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration, format_step
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from absl import logging
 
+from tf_placer.environments.environment import Measurement
 from tf_placer.placers.placer import Placer
-from tf_placer.search.proposals import Measured
 from tf_placer.search.trial_log import ORIGINAL, LogError, Trial, TrialLog
 
 __all__ = ["as_measured", "by_position", "complete", "logged_batches"]
@@ -81,7 +81,7 @@ def complete(
     return dict(sorted((proposed | kept).items()))
 
 
-def as_measured(trials: Sequence[Trial]) -> Measured:
+def as_measured(trials: Sequence[Trial]) -> tuple[np.ndarray, list[Measurement]]:
     """Turns the trials of a batch, in the order of the log, into what its placer observes."""
     ordered = list(by_position(trials).values())
     placements = np.array([trial.assignment for trial in ordered], dtype=np.int32)

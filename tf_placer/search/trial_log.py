@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from graph_passes.util.json_records import read_record
@@ -18,6 +18,7 @@ __all__ = [
     "LogMismatchError",
     "Trial",
     "TrialLog",
+    "best_trial",
     "read_log",
 ]
 
@@ -96,6 +97,18 @@ class Trial:
             ValueError: the value is not a trial.
         """
         return read_record(cls, {**value, "measurement": Measurement.from_json(value)})
+
+
+def best_trial(trials: Iterable[Trial]) -> Trial | None:
+    """Finds the trial with the lowest median step time, the first of equals; None if all failed."""
+    ran = [trial for trial in trials if trial.measurement.median_secs is not None]
+    return min(ran, key=_median_secs, default=None)
+
+
+def _median_secs(trial: Trial) -> float:
+    secs = trial.measurement.median_secs
+    assert secs is not None
+    return secs
 
 
 def _read_trial(value: Mapping[str, Any], number: int) -> Trial:

@@ -15,7 +15,7 @@ from absl.testing import absltest
 from tests.tf_placer.small_problem import small_problem
 from tf_placer.cli import main as cli
 from tf_placer.problem.problem_file import write_problem
-from tf_placer.search.distributed.controlled_search import SIMULATED_TRIALS
+from tf_placer.search.simulated_search import SIMULATED_TRIALS
 from tf_placer.search.trial_log import read_log
 
 

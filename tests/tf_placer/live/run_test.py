@@ -35,8 +35,8 @@ from tf_placer.placers import make_placer
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup
+from tf_placer.search.driver import GraphDoesNotRunError
 from tf_placer.search.log_header import LogError, LogMismatchError
-from tf_placer.search.loop import GraphDoesNotRunError
 from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import read_log
 

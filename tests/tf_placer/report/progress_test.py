@@ -4,7 +4,7 @@ from absl.testing import absltest
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.report.progress import progress_line
-from tf_placer.search.loop import Budget, Progress
+from tf_placer.search.budget import Budget, Progress
 from tf_placer.search.trial_log import Trial
 
 BEST = Trial(7, "contiguous", 2, (0, 1), Measurement((0.0951,)), None, 30.0, "")

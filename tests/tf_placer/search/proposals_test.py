@@ -1,67 +1,89 @@
-"""Tests of how a placer is asked, measured for and shown what came of it."""
+"""Tests of the batches of one placer: what it is asked for, and what it observes."""
 
 from __future__ import annotations
 
 import numpy as np
 from absl.testing import absltest
 
-from tests.tf_placer.placers import graphs
-from tf_placer.environments.environment import Measurement
-from tf_placer.placers.placer import Placer
-from tf_placer.search.proposals import propose_and_observe, proposed
+from tests.tf_placer import doubles
+from tf_placer.search.proposals import PlacerBatches, proposed
+from tf_placer.search.trial_log import Trial
 
 
-class Numbered(Placer):
-    """Proposes placement after placement, up to a number of them, in batches."""
-
-    name, batch_size = "numbered", 3
-
-    def __init__(self, last: int):
-        super().__init__(graphs.chain(2), np.ones([2, 9], bool), seed=0)
-        self.next, self.last, self.observed = 0, last, []
-
-    def propose(self, count):
-        numbers = np.arange(self.next, min(self.next + count, self.last))
-        return np.repeat(numbers[:, None], 2, axis=1)
-
-    def observe(self, placements, measurements):
-        self.observed.append([m.median_secs for m in measurements])
-        self.next += len(placements)
+def row(number):
+    return [number // 3**i % 3 for i in range(doubles.NUM_GROUPS)]
 
 
-def measure(placements):
-    return placements, [Measurement((1.0 + row[0],)) for row in placements]
+def trial(number, batch, position=None):
+    assignment = tuple(row(number))
+    measurement = doubles.measurement_of(assignment)
+    return Trial(number, "p", batch, assignment, measurement, None, 0.0, "", position)
 
 
-class ProposeAndObserveTest(absltest.TestCase):
-    def test_goes_on_until_nothing_more_is_wanted(self):
-        placer, counts = Numbered(9), iter([3, 2, 0])
-        batches = list(propose_and_observe(placer, lambda: next(counts), measure))
-        self.assertEqual(placer.observed, [[1.0, 2.0, 3.0], [4.0, 5.0]])
-        self.assertLen(batches, 2)
+def batches_of(placer, logged=(), is_past=False, least=1, ask=proposed, told=None):
+    return PlacerBatches(
+        placer,
+        logged,
+        is_past=is_past,
+        least=lambda: least,
+        ask=ask,
+        observed=lambda placer: None if told is None else told.append(len(placer.observed)),
+    )
 
-    def test_goes_on_until_nothing_is_measured_and_that_is_not_observed(self):
-        placer = Numbered(4)
-        for _ in propose_and_observe(
-            placer, lambda: 3, lambda rows: measure(rows) if len(rows) else None
-        ):
-            pass
-        self.assertEqual(placer.observed, [[1.0, 2.0, 3.0], [4.0]])
 
-    def test_a_placer_may_be_asked_by_somebody_else(self):
+def measured(batch):
+    return [doubles.measurement_of(each) for each in batch.placements.tolist()]
+
+
+class PlacerBatchesTest(absltest.TestCase):
+    def test_a_batch_comes_after_the_one_before_was_observed_until_none_is_proposed(self):
+        placer = doubles.ScriptedPlacer("p", [[row(1), row(2)], [row(3)]])
+        told: list[int] = []
+        batches = batches_of(placer, told=told)
+        [first] = batches.sample(False)
+        self.assertEqual(first.placements.tolist(), [row(1), row(2)])
+        self.assertEqual(batches.sample(True), [])
+        batches.observe(first, measured(first))
+        [second] = batches.sample(False)
+        self.assertEqual((first.batch, second.batch), (0, 1))
+        batches.observe(second, measured(second))
+        self.assertIsNone(batches.sample(False))
+        self.assertEqual([rows for rows, _ in placer.observed], [[row(1), row(2)], [row(3)]])
+        self.assertEqual(told, [1, 2])
+
+    def test_as_many_are_asked_for_as_can_be_measured_at_once(self):
         asked = []
 
         def ask(placer, count):
             asked.append(count)
             return proposed(placer, count)
 
-        next(propose_and_observe(Numbered(9), lambda: 2, measure, ask=ask))
-        self.assertEqual(asked, [2])
+        for least in (1, 7):
+            batches_of(doubles.AdaptivePlacer("p", 4), least=least, ask=ask).sample(False)
+        self.assertEqual(asked, [4, 7])
+
+    def test_batches_of_the_log_are_observed_and_the_last_is_completed(self):
+        placer = doubles.ScriptedPlacer("p", [[row(1), row(2)], [row(3), row(4)]])
+        batches = batches_of(placer, [[trial(1, 0), trial(2, 0)], [trial(4, 1, 1)]])
+        self.assertEqual(batches.sample(False), [])
+        self.assertLen(placer.observed, 1)
+        [batch] = batches.sample(False)
+        self.assertEqual((batch.batch, batch.placements.tolist()), (1, [row(3), row(4)]))
+        self.assertEqual(batches.known(batch), {1: doubles.measurement_of(row(4))})
+        batches.observe(batch, measured(batch))
+        self.assertIsNone(batches.sample(False))
+
+    def test_a_placer_whose_turn_is_over_proposes_nothing_more(self):
+        placer = doubles.AdaptivePlacer("p", 2)
+        batches = batches_of(placer, [[trial(1, 0), trial(2, 0)]], is_past=True)
+        self.assertEqual(batches.sample(False), [])
+        self.assertIsNone(batches.sample(False))
+        self.assertLen(placer.observed, 1)
 
     def test_more_than_was_asked_for_is_refused(self):
-        placer = Numbered(9)
+        placer = doubles.AdaptivePlacer("p", 2)
         placer.propose = lambda count: np.zeros([count + 1, 2], np.int32)
-        with self.assertRaisesRegex(ValueError, "'numbered' was asked for up to 2 .* shape"):
+        with self.assertRaisesRegex(ValueError, "'p' was asked for up to 2 .* shape"):
             proposed(placer, 2)
 
 

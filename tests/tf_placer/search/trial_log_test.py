@@ -8,6 +8,7 @@ from tf_placer.search.trial_log import (
     LogError,
     Trial,
     TrialLog,
+    best_trial,
     read_log,
 )
 
@@ -158,6 +159,18 @@ class TrialLogTest(parameterized.TestCase):
     def test_a_trial_out_of_order_is_refused(self):
         with TrialLog(self.path, HEADER) as log, self.assertRaisesRegex(ValueError, "is 0"):
             log.append(TRIALS[1])
+
+    def test_the_best_trial_has_the_lowest_median_and_is_the_earlier_of_equals(self):
+        timeout = Measurement(failure=Failure(FailureKind.TIMEOUT, "too slow"))
+        medians = [0.3, None, 0.2, 0.1, 0.1, 0.4]
+        trials = [
+            make_trial(number, measurement=timeout if secs is None else Measurement((secs,)))
+            for number, secs in enumerate(medians)
+        ]
+        self.assertEqual(best_trial(trials).index, 3)
+        self.assertEqual(best_trial(trials[:2]).index, 0)
+        self.assertIsNone(best_trial(trials[1:2]))
+        self.assertIsNone(best_trial([]))
 
 
 def _ran(trial):

@@ -10,7 +10,7 @@ import numpy as np
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.placers.learned.training_values import Learned
-from tf_placer.search.concurrent import SampledBatch
+from tf_placer.search.batches import SampledBatch
 from tf_placer.search.distributed.kept_weights import KeptBatch
 from tf_placer.search.distributed.lasting_actor import LastingActor
 

@@ -21,7 +21,8 @@ import numpy as np
 from tf_placer.environments.environment import Measurement
 from tf_placer.files import write_bytes
 from tf_placer.placers.update_record import UpdateRecord
-from tf_placer.search.concurrent import ConcurrentPlacer, SampledBatch
+from tf_placer.search.batches import SampledBatch
+from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.controller_place import ControllerPlace
 from tf_placer.search.distributed.fleet import ArgumentLostError, Fleet, WorkerLostError
 from tf_placer.search.distributed.kept_weights import KeptBatch, KeptWeights, WeightsKeeper

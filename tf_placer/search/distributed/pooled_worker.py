@@ -39,12 +39,12 @@ class Task:
     """A placement to measure.
 
     Attributes:
-        key: its number.
+        key: what it was submitted under.
         placement: int32 [num_groups], a device index per group.
         losses: why workers were lost that measured it.
     """
 
-    key: int
+    key: Any
     placement: np.ndarray
     losses: list[str] = dataclasses.field(default_factory=list)
 

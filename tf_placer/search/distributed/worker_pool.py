@@ -18,7 +18,7 @@ from tf_placer.search.distributed.attention import Attention
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 from tf_placer.search.distributed.pooled_worker import PooledWorker, PoolTimes, Task
 from tf_placer.search.distributed.tallies import Tally
-from tf_placer.search.measuring import Finished
+from tf_placer.search.runner import CompletedTrial
 
 __all__ = ["WorkerPool"]
 
@@ -30,7 +30,7 @@ _MOST_BACK_OFF_SECS = 60.0
 
 
 class WorkerPool:
-    """Measures placements by the workers of a fleet; see `Measuring`.
+    """Measures placements by the workers of a fleet; see `Runner`.
 
     A worker that is ready has measured the graph as it came on its machine. What it measures later
     is told in the seconds of the machine of trial 0, by the ratio of the two, so that machines are
@@ -83,7 +83,7 @@ class WorkerPool:
         self._num_started = num_before
         self._lost: list[Tally] = []
         self._waiting: collections.deque[Task] = collections.deque()
-        self._ended: list[Finished] = []
+        self._ended: list[CompletedTrial] = []
         self._failed_starts = 0
         self._next_start_secs = -math.inf
         self._reasons: list[str] = []
@@ -116,16 +116,16 @@ class WorkerPool:
 
     @property
     def capacity(self) -> int:
-        """How many workers measure; see `Measuring.capacity`."""
+        """How many workers measure; see `Runner.capacity`."""
         return max(1, sum(worker.can_measure for worker in self._workers))
 
-    def start(self, key: int, placement: np.ndarray) -> None:
-        """Takes a placement, which the next free worker measures; see `Measuring.start`."""
+    def submit(self, key: Any, placement: np.ndarray) -> None:
+        """Takes a placement, which the next free worker measures; see `Runner.submit`."""
         self._waiting.append(Task(key, placement))
         self._dispatch()
 
-    def finished(self, timeout_secs: float = math.inf) -> list[Finished]:
-        """Waits until a placement has been measured; see `Measuring.finished`.
+    def wait(self, timeout_secs: float = math.inf) -> list[CompletedTrial]:
+        """Waits until a placement has been measured; see `Runner.wait`.
 
         Raises:
             WorkerStartError: no worker is left, and none can begin.
@@ -339,7 +339,7 @@ class WorkerPool:
         worker.tally.trials += 1
         worker.tally.failures += measurement.failure is not None
         worker.tally.busy_secs += self._clock() - worker.since_secs
-        self._ended.append(Finished(task.key, measurement, worker.name))
+        self._ended.append(CompletedTrial(task.key, measurement, worker.name))
         self._set_aside()
 
     def _checked(self, worker: PooledWorker, secs: float | None) -> None:
@@ -417,7 +417,9 @@ class WorkerPool:
             else:
                 message = f"{len(task.losses)} workers were lost while they measured it: {reason}"
                 failure = Failure(FailureKind.WORKER_DIED, message)
-                self._ended.append(Finished(task.key, Measurement(failure=failure), worker.name))
+                self._ended.append(
+                    CompletedTrial(task.key, Measurement(failure=failure), worker.name)
+                )
         self._report(f"{worker.name}{where} is lost: {reason}{then}")
 
     def _remove(self, worker: PooledWorker, state: str = "lost") -> None:
@@ -446,7 +448,9 @@ class WorkerPool:
     def _break_off(self) -> None:
         """Ends what is under way, which is of no interest any more."""
         tasks = [each.task for each in self._workers if each.task is not None]
-        self._ended += [Finished(task.key, _broken_off()) for task in (*tasks, *self._waiting)]
+        self._ended += [
+            CompletedTrial(task.key, _broken_off()) for task in (*tasks, *self._waiting)
+        ]
         self.drop()
 
     def _factor(self, worker: PooledWorker) -> float:

@@ -14,7 +14,7 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.placers import describe_placer, make_placer
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
-from tf_placer.search.proposals import Measured, propose_and_observe
+from tf_placer.search.proposals import proposed
 
 __all__ = ["search"]
 
@@ -97,18 +97,13 @@ def search(
     environment = SimulatedEnvironment(problem, threads=1)
     sampled: list[float] = []
 
-    def count() -> int:
-        return min(placer.batch_size, max_samples - len(sampled))
-
-    def measure(placements: np.ndarray) -> Measured:
+    while len(sampled) < max_samples:
+        placements = proposed(placer, min(placer.batch_size, max_samples - len(sampled)))
         np.testing.assert_array_equal(legal[np.arange(len(legal)), placements], True)
         measurements = environment.measure(placements)
         secs = [m.median_secs for m in measurements]
         sampled.extend(np.inf if value is None else value for value in secs)
-        return placements, measurements
-
-    for _ in propose_and_observe(placer, count, measure):
-        pass
+        placer.observe(placements, measurements)
     return np.array(sampled)
 
 

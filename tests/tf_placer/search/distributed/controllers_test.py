@@ -9,6 +9,7 @@ import random
 import numpy as np
 from absl.testing import absltest
 
+from tests.tf_placer import doubles
 from tests.tf_placer.placers.learned.eagerly import run_eagerly
 from tests.tf_placer.placers.problems import task_problem
 from tests.tf_placer.search.distributed import fake_fleet
@@ -19,14 +20,14 @@ from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.errors import SearchError
 from tf_placer.placers import make_placer
 from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.kept_weights import CONTROLLERS_FILE, read_kept
 from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.worker_pool import WorkerPool
-from tf_placer.search.loop import Budget, search
-from tf_placer.search.measuring import InTurn
 from tf_placer.search.replay import by_position
+from tf_placer.search.runner import SequentialRunner
 from tf_placer.search.trial_log import TrialLog
 
 _OPTIONS = {"batch_size": 4, "ascent_steps": 2, "ce_samples": 8}
@@ -71,7 +72,7 @@ class ControllersTest(absltest.TestCase):
             say=self.lines.append,
         )
 
-    def search(self, placer, max_trials: int, report=None, measuring=None, observed=None):
+    def search(self, placer, max_trials: int, report=None, runner=None, observed=None):
         environment = SimulatedEnvironment(self.problem)
 
         def original() -> Measurement:
@@ -79,12 +80,12 @@ class ControllersTest(absltest.TestCase):
             return measurement
 
         with TrialLog(os.path.join(self.directory, "trials.jsonl"), {"seed": 5}) as log:
-            return search(
-                original,
-                measuring or InTurn(environment),
+            return doubles.drive_placers(
                 [placer],
+                runner or SequentialRunner(environment),
                 log,
                 Budget(max_trials, 600.0),
+                original,
                 report=report,
                 observed=observed,
             )
@@ -217,7 +218,7 @@ class ControllersTest(absltest.TestCase):
         while pool.capacity < 8:
             pool._advance()
         began_secs = fleet.now_secs
-        trials = self.search(self.controllers(2), 61, measuring=pool)
+        trials = self.search(self.controllers(2), 61, runner=pool)
         self.check(trials, 61)
         measured = sum(trial.repeats is None for trial in trials[1:])
         # Four at a time would take as long as that, without learning.
@@ -233,10 +234,10 @@ class ControllersTest(absltest.TestCase):
         """Post's form: one distribution, twelve workers that wait for each other."""
         options = {"total_samples": 240}
 
-        def searched(measuring, original, path):
+        def searched(runner, original, path):
             placer = make_placer("post", self.groups, self.legal, seed=5, options=options)
             with TrialLog(path, {"seed": 5}) as log:
-                search(original, measuring, [placer], log, Budget(121, 600.0))
+                doubles.drive_placers([placer], runner, log, Budget(121, 600.0), original)
                 return placer, log.trials
 
         class OneMachine:
@@ -251,7 +252,7 @@ class ControllersTest(absltest.TestCase):
         placer, trials = searched(pool, pool.measure_original, f"{self.directory}/twelve")
         original = Measurement((fake_fleet.ORIGINAL_SECS,) * 2)
         alone, expected = searched(
-            InTurn(OneMachine()), lambda: original, f"{self.directory}/alone"
+            SequentialRunner(OneMachine()), lambda: original, f"{self.directory}/alone"
         )
         for first in range(1, 121, 12):
             batches = [by_position(each[first : first + 12]) for each in (trials, expected)]

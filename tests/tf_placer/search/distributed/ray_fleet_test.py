@@ -66,10 +66,10 @@ class RayFleetTest(absltest.TestCase):
         while pool.capacity < 2:
             pool._advance()
         for number in range(count):
-            pool.start(number, np.array([number], np.int32))
+            pool.submit(number, np.array([number], np.int32))
         ended = []
         while len(ended) < count:
-            ended += pool.finished()
+            ended += pool.wait()
             on_ended(len(ended))
         self.assertCountEqual([each.key for each in ended], range(count))
         for each in ended:

@@ -16,11 +16,11 @@ from tests.tf_placer.search.distributed import fake_fleet
 from tests.tf_placer.search.distributed.fake_fleet import ORIGINAL_SECS, TRIAL_SECS, FakeFleet
 from tf_placer.environments.environment import FailureKind, Measurement
 from tf_placer.environments.live_processes import WorkerStartError
+from tf_placer.search.budget import Budget
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.worker_pool import WorkerPool
-from tf_placer.search.loop import Budget, best_trial, search
-from tf_placer.search.measuring import InTurn
-from tf_placer.search.trial_log import TrialLog
+from tf_placer.search.runner import SequentialRunner
+from tf_placer.search.trial_log import TrialLog, best_trial
 
 
 def row(number: int) -> tuple[int, ...]:
@@ -45,10 +45,10 @@ class PoolTestCase(absltest.TestCase):
         """Measures rows, all of which are given to the pool at once."""
         pool.measure_original()
         for number in range(count):
-            pool.start(number, np.array(row(number), np.int32))
+            pool.submit(number, np.array(row(number), np.int32))
         ended = []
         while len(ended) < count:
-            ended += pool.finished()
+            ended += pool.wait()
         self.assertCountEqual([each.key for each in ended], range(count))
         self.ended = ended
         return {each.key: each.measurement for each in ended}
@@ -315,9 +315,9 @@ class LossTest(PoolTestCase):
         pool = self.pool(fleet, should_break=lambda: bool(interrupted))
         pool.measure_original()
         for number in range(4):
-            pool.start(number, np.array(row(number), np.int32))
+            pool.submit(number, np.array(row(number), np.int32))
         interrupted.append(True)
-        ended = pool.finished()
+        ended = pool.wait()
         self.assertCountEqual([each.key for each in ended], range(4))
         self.assertEqual({each.measurement.failure.message for each in ended}, {"broken off"})
         interrupted.clear()
@@ -373,10 +373,10 @@ class SearchTest(PoolTestCase):
         super().setUp()
         self.path = os.path.join(self.create_tempdir().full_path, "trials.jsonl")
 
-    def search(self, measure_original, measuring, stages, max_trials=30, path=None, **changes):
+    def search(self, measure_original, runner, placers, max_trials=30, path=None, **changes):
         with TrialLog(path or self.path, doubles.HEADER) as log:
             budget = Budget(max_trials, 1e9)
-            return search(measure_original, measuring, stages, log, budget, **changes)
+            return doubles.drive_placers(placers, runner, log, budget, measure_original, **changes)
 
     def test_one_worker_gives_what_a_search_without_workers_gives(self):
         def stages():
@@ -389,7 +389,7 @@ class SearchTest(PoolTestCase):
         trials = self.search(pool.measure_original, pool, stages())
         original = Measurement((ORIGINAL_SECS, ORIGINAL_SECS))
         path = os.path.join(self.create_tempdir().full_path, "trials.jsonl")
-        alone = self.search(lambda: original, InTurn(OneMachine()), stages(), path=path)
+        alone = self.search(lambda: original, SequentialRunner(OneMachine()), stages(), path=path)
 
         def content(trials):
             return [

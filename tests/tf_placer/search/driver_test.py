@@ -14,10 +14,11 @@ from absl.testing import absltest, parameterized
 
 from tests.tf_placer import doubles
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
-from tf_placer.search import loop as search_module
-from tf_placer.search.loop import ORIGINAL, Budget, GraphDoesNotRunError, best_trial, search
-from tf_placer.search.measuring import InTurn
-from tf_placer.search.trial_log import LogError, TrialLog, read_log
+from tf_placer.search import trial_recorder
+from tf_placer.search.budget import Budget
+from tf_placer.search.driver import GraphDoesNotRunError
+from tf_placer.search.runner import SequentialRunner
+from tf_placer.search.trial_log import ORIGINAL, LogError, TrialLog, read_log
 
 
 def failed(kind, message="it failed"):
@@ -60,12 +61,12 @@ class SearchTestCase(parameterized.TestCase):
         **kwargs,
     ):
         with TrialLog(self.path, doubles.HEADER) as log:
-            return search(
-                lambda: original,
-                InTurn(self.environment),
+            return doubles.drive_placers(
                 stages,
+                SequentialRunner(self.environment),
                 log,
                 Budget(max_trials, max_secs),
+                lambda: original,
                 **kwargs,
             )
 
@@ -141,7 +142,7 @@ class SearchTest(SearchTestCase):
                 return super().measure(placements)
 
         self.environment = Slow()
-        with mock.patch.object(search_module, "time", clock):
+        with mock.patch.object(trial_recorder, "time", clock):
             trials = self.run_search([doubles.AdaptivePlacer("p", 8)], max_secs=35.0)
         self.assertEqual([trial.elapsed_secs for trial in trials], [0.0, 10.0, 20.0, 30.0, 40.0])
 
@@ -256,15 +257,15 @@ class SearchTest(SearchTestCase):
         self.environment.measure = measure
         reports = []
         with (
-            mock.patch.object(search_module, "time", clock),
+            mock.patch.object(trial_recorder, "time", clock),
             TrialLog(self.path, doubles.HEADER) as log,
         ):
-            search(
-                measure_original,
-                InTurn(self.environment),
+            doubles.drive_placers(
                 [doubles.ScriptedPlacer("p", [[row(1), row(2), row(3)]])],
+                SequentialRunner(self.environment),
                 log,
                 Budget(11, 100.0),
+                measure_original,
                 report=lambda trial, progress: reports.append((trial, progress)),
             )
         self.assertEqual([trial.index for trial, _ in reports], [0, 1, 2, 3])
@@ -284,7 +285,7 @@ class SearchTest(SearchTestCase):
 
         self.environment.measure = measure
         etas = []
-        with mock.patch.object(search_module, "time", clock):
+        with mock.patch.object(trial_recorder, "time", clock):
             self.run_search(
                 [doubles.AdaptivePlacer("p", 1)],
                 max_trials=5,
@@ -319,21 +320,6 @@ class SearchTest(SearchTestCase):
         for numbers in ((0, 1.0), (1, 0.0), (1, -1.0), (1, float("nan"))):
             with self.assertRaisesRegex(ValueError, "must be"):
                 Budget(*numbers)
-
-    def test_the_best_trial_has_the_lowest_median_and_is_the_earlier_of_equals(self):
-        trials = self.run_search([doubles.ScriptedPlacer("p", [[row(i) for i in range(5)]])])
-        medians = [0.3, None, 0.2, 0.1, 0.1, 0.4]
-        trials = [
-            dataclasses.replace(
-                trial,
-                measurement=failed(FailureKind.TIMEOUT) if secs is None else Measurement((secs,)),
-            )
-            for trial, secs in zip(trials, medians, strict=True)
-        ]
-        self.assertEqual(best_trial(trials).index, 3)
-        self.assertEqual(best_trial(trials[:2]).index, 0)
-        self.assertIsNone(best_trial(trials[1:2]))
-        self.assertIsNone(best_trial([]))
 
 
 class ResumeTest(SearchTestCase):
@@ -418,7 +404,7 @@ class ResumeTest(SearchTestCase):
                 return super().measure(placements)
 
         self.environment = Slow()
-        with mock.patch.object(search_module, "time", clock):
+        with mock.patch.object(trial_recorder, "time", clock):
             self.run_search([doubles.AdaptivePlacer("p", 8)], max_trials=4, max_secs=55.0)
             clock.now_secs = 77.0  # another boot of the machine
             trials = self.run_search([doubles.AdaptivePlacer("p", 8)], max_secs=55.0)

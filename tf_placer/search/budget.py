@@ -1,0 +1,53 @@
+"""The time and the trials that a search has, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from graph_passes.util.messages import quoted
+from tf_placer.search.trial_log import Trial
+
+__all__ = ["Budget", "Progress"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """When a search ends: whichever comes first.
+
+    Attributes:
+        max_trials: trials, counting trial 0 (the graph as it came) and repeats.
+        max_secs: seconds of searching. No trial starts after them; the one that runs is finished.
+    """
+
+    max_trials: int
+    max_secs: float
+
+    def __post_init__(self) -> None:
+        if self.max_trials < 1:
+            raise ValueError(f"max_trials must be at least 1, not {quoted(self.max_trials)}")
+        if not self.max_secs > 0:
+            raise ValueError(f"max_secs must be positive, not {self.max_secs}")
+
+    def eta_secs(self, num_trials: int, elapsed_secs: float) -> float:
+        """Estimates the time until the end, from the pace of so many trials in so many seconds."""
+        by_trials_secs = (self.max_trials - num_trials) * elapsed_secs / num_trials
+        return max(0.0, min(by_trials_secs, self.max_secs - elapsed_secs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Where a search stands after a trial.
+
+    Attributes:
+        trial_count: trials so far.
+        budget: when the search ends.
+        best: the fastest trial so far; None while all have failed.
+        elapsed_secs: time spent searching.
+        eta_secs: expected time until the budget ends, from the pace so far.
+    """
+
+    trial_count: int
+    budget: Budget
+    best: Trial | None
+    elapsed_secs: float
+    eta_secs: float
