@@ -18,12 +18,13 @@ import tensorflow as tf
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
 from tests.tf_placer.scripted import Script
+from tf_placer.confirmation import confirmation as live_confirmation
+from tf_placer.confirmation import round_statistics
 from tf_placer.errors import SearchError
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
-from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
-from tf_placer.live import job_confirmation, optimization, round_statistics
+from tf_placer.live import job_confirmation, optimization
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
