@@ -29,7 +29,7 @@ _SIZE = ("--steps=3", "--rows=8", "--units=16", "--layers=2")
 class UnchangedScriptTest(tf.test.TestCase):
     def run_placed(self, *args: str) -> tuple[list[float], str]:
         """The losses of the script under `run`, and its standard error."""
-        command = ("-m", "tf_placer", "run", "--machine=local:2", "--search_secs=12")
+        command = ("-m", "tf_placer", "run", "--machine=local:2", "--search_secs=9")
         done = subprocess.run(
             [sys.executable, *command, _SCRIPT, *_SIZE, *args],
             cwd=self.directory,
