@@ -11,7 +11,7 @@ from absl.testing import flagsaver
 
 from examples import fit_two_towers
 
-_SMALL = {"rows": 64, "features": 8, "units": 8, "batch": 16, "max_trials": 3, "max_secs": 12.0}
+_SMALL = {"rows": 64, "features": 8, "units": 8, "batch": 16, "max_trials": 3, "max_secs": 9.0}
 
 
 class FitTwoTowersTest(tf.test.TestCase):

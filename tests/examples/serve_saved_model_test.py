@@ -17,7 +17,7 @@ class ServeSavedModelTest(tf.test.TestCase):
     def test_what_is_served_is_what_the_model_computes(self):
         directory = self.create_tempdir().full_path
         output = io.StringIO()
-        settings = {"directory": directory, "size": 32, "max_trials": 3, "max_secs": 12.0}
+        settings = {"directory": directory, "size": 32, "max_trials": 3, "max_secs": 9.0}
         with flagsaver.flagsaver(**settings), contextlib.redirect_stdout(output):
             serve_saved_model.main([])
         # Whether something is faster is up to the machine.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -24,10 +27,11 @@ _SIZE = ("--steps=3", "--rows=8", "--units=16", "--layers=2")
 
 
 class UnchangedScriptTest(tf.test.TestCase):
-    def call(self, *command: str) -> tuple[list[float], str]:
-        """The losses that a command prints, and its standard error."""
+    def run_placed(self, *args: str) -> tuple[list[float], str]:
+        """The losses of the script under `run`, and its standard error."""
+        command = ("-m", "tf_placer", "run", "--machine=local:2", "--search_secs=9")
         done = subprocess.run(
-            [sys.executable, *command],
+            [sys.executable, *command, _SCRIPT, *_SIZE, *args],
             cwd=self.directory,
             env=_ENVIRON,
             capture_output=True,
@@ -35,28 +39,41 @@ class UnchangedScriptTest(tf.test.TestCase):
             timeout=300,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        losses = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)$", done.stdout, re.M)]
-        self.assertLen(losses, 3)
-        return losses, done.stderr
+        return self.losses(done.stdout), done.stderr
+
+    def run_plainly(self, *args: str) -> list[float]:
+        """The losses of the script without tf_placer, in this process."""
+        with (
+            contextlib.chdir(self.directory),
+            mock.patch.object(sys, "argv", [_SCRIPT, *_SIZE, *args]),
+            contextlib.redirect_stdout(io.StringIO()) as output,
+            tf.Graph().as_default(),
+        ):
+            unchanged_script.main()
+        return self.losses(output.getvalue())
+
+    def losses(self, output: str) -> list[float]:
+        found = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)$", output, re.M)]
+        self.assertLen(found, 3)
+        return found
 
     def test_placed_and_unplaced_runs_go_on_from_each_others_checkpoints(self):
         self.directory = pathlib.Path(self.create_tempdir().full_path)
-        run = ("-m", "tf_placer", "run", "--machine=local:2", "--search_secs=12", _SCRIPT, *_SIZE)
-        plain = [self.call(_SCRIPT, *_SIZE, "--checkpoint=plain/at")[0] for _ in range(2)]
+        plain = [self.run_plainly("--checkpoint=plain/at") for _ in range(2)]
 
-        first, errors = self.call(*run, "--checkpoint=first/at")
+        first, errors = self.run_placed("--checkpoint=first/at")
         self.assertIn("found the training step", errors)
         # Whether something is faster is up to the machine: here all of it is to be spread.
         kept = RunDirectory(self.directory / "unchanged_script.tf_placer")
         self.spread(kept)
-        placed, errors = self.call(*run, "--checkpoint=first/at")
+        placed, errors = self.run_placed("--checkpoint=first/at")
         self.assertRegex(errors, r"tf_placer: placed \d+ operations of the graph")
         self.assertNotIn("found the training step", errors)
-        unplaced, _ = self.call(_SCRIPT, *_SIZE, "--checkpoint=first/at")
+        unplaced = self.run_plainly("--checkpoint=first/at")
         self.assertAllClose(plain, [first, placed], rtol=1e-4)
-        self.assertAllClose(unplaced, self.call(*run, "--checkpoint=plain/at")[0], rtol=1e-4)
+        self.assertAllClose(unplaced, self.run_placed("--checkpoint=plain/at")[0], rtol=1e-4)
 
-        _, errors = self.call(*run, "--layers=3")
+        _, errors = self.run_placed("--layers=3")
         self.assertIn("it has changed since, and runs as it came", errors)
 
     def spread(self, directory: RunDirectory) -> None:

@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
+from tests.tf_placer.small_problem import without_memory
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.cli import main as cli
 from tf_placer.cli import pretrain_command
@@ -92,6 +93,8 @@ class PretrainCommandTest(absltest.TestCase):
         self.assertEqual(sorted(path.name for path in self.directory.iterdir()), files)
 
     def test_an_interrupt_writes_what_was_learned(self):
+        # Nothing to learn, so that learning is not compiled.
+        write_problem(without_memory(two_chain_problem(2)), self.problems[0])
         self.problems = self.problems[:1]
         line = mock.Mock()
         line.show.side_effect = [None, KeyboardInterrupt]

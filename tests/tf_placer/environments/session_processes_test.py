@@ -240,7 +240,7 @@ class OrphanTest(tf.test.TestCase):
         with SessionEnvironment(
             self.directory / "graph.pb",
             step,
-            _ATTACHED,
+            _LOCAL,
             lambda row: {},
             protocol=MeasuringProtocol(3, 1),
             session_config=v1.ConfigProto(allow_soft_placement=True),
@@ -251,7 +251,7 @@ class OrphanTest(tf.test.TestCase):
             self.assertIsNone(measurement.failure)
             self.assertLen(measurement.step_secs, 2)
             pids = environment.process_ids()
-            self.assertLen(pids, 1)
+            self.assertLen(pids, 3)
         self.assertFalse(any(map(is_running, pids.values())))
         self.assertEqual(list(work_dir.iterdir()), [])
         for use in (
@@ -279,7 +279,7 @@ class StartTest(tf.test.TestCase):
         return environment
 
     def test_a_graph_that_lacks_what_the_step_needs_is_no_placements_fault(self):
-        environment = self.environment(Step(("nowhere:0",)), _ATTACHED)
+        environment = self.environment(Step(("nowhere:0",)), find_machine("local:1"))
         with self.assertRaisesRegex(WorkerStartError, "the graph cannot be run: .*nowhere"):
             environment.measure_assignment({})
         self.assertEqual(environment.process_ids(), {})

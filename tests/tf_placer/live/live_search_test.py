@@ -18,12 +18,13 @@ import tensorflow as tf
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
 from tests.tf_placer.scripted import Script
+from tf_placer.confirmation import confirmation as live_confirmation
+from tf_placer.confirmation import round_statistics
 from tf_placer.errors import SearchError
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
-from tf_placer.live import confirmation as live_confirmation
 from tf_placer.live import job as live_job
-from tf_placer.live import job_confirmation, optimization, round_statistics
+from tf_placer.live import job_confirmation, optimization
 from tf_placer.live import measurer as live_measurer
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
@@ -40,6 +41,12 @@ tf1.disable_v2_behavior()
 _TRIALS = 24
 _SETTINGS = {"machine": "local:2", "placer": "random", "max_trials": _TRIALS, "seed": 5}
 _START_TIMEOUT_SECS = 120.0
+_CPUS = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
+# One process starts in a fraction of the time of a worker and two servers.
+_TWO_CPUS = {
+    "machine": Machine("attached", "attached", tuple(Device(name, "CPU") for name in _CPUS)),
+    "session_config": tf1.ConfigProto(device_count={"CPU": 2}),
+}
 
 
 def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
@@ -63,7 +70,7 @@ class LiveSearchTest(tf.test.TestCase):
         given = graphs.v1_ref_variables()
         before = given.graph.as_graph_def()
         log_dir = self.create_tempdir().full_path
-        settings = {**_SETTINGS, "max_trials": 3, "log_dir": log_dir}
+        settings = {**_SETTINGS, **_TWO_CPUS, "max_trials": 3, "log_dir": log_dir}
         with (
             mock.patch.object(optimization, "run_search", search_here),
             # However slow they were in the search.
@@ -129,14 +136,7 @@ class LiveSearchTest(tf.test.TestCase):
             x = tf.numpy_function(same, [w * iterator.get_next()], tf.float32)
             x.set_shape([8, 8])
             tf.add(tf.matmul(x, w), tf.matmul(w, w), name="y")
-        cpus = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(2)]
-        machine = Machine("attached", "attached", tuple(Device(name, "CPU") for name in cpus))
-        settings = {
-            **_SETTINGS,
-            "machine": machine,
-            "max_secs": 120.0,
-            "session_config": tf1.ConfigProto(device_count={"CPU": 2}),
-        }
+        settings = {**_SETTINGS, **_TWO_CPUS, "max_secs": 120.0}
         threads = threading.active_count()
         result = optimize(graph, "y", log_dir=log_dir, **settings)
         self.assertBetween(len(result.trials), 4, _TRIALS - 1)
@@ -160,7 +160,7 @@ class LiveSearchTest(tf.test.TestCase):
         directory = RunDirectory(self.create_tempdir().full_path)
         lines: list[str] = []
         given = graphs.v1_ref_variables()
-        asked = self.asked(given.graph, placer="heft", max_trials=30)
+        asked = self.asked(given.graph, placer="heft", max_trials=12)
         # Without finalists the search ends before the confirmation, which takes longest.
         with mock.patch.object(live_job, "choose_finalists", lambda *_: {}):
             live_run.run(asked, directory, lines.append)

@@ -28,10 +28,11 @@ from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import TimeIsOver
-from tf_placer.live import job_search, run_directory, time_plan
+from tf_placer.live import job_search, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
+from tf_placer.runs import run_directory
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup

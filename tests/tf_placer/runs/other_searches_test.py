@@ -11,7 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest
 
-from tf_placer.live import other_searches
+from tf_placer.runs import other_searches
 from tf_placer.runs.other_searches import OtherSearches
 
 

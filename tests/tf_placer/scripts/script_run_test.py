@@ -249,7 +249,8 @@ class ScriptRunTest(tf.test.TestCase):
             keras.utils.set_random_seed(1)
             layers = [keras.layers.Dense(4, "relu"), keras.layers.Dense(1, name="last")]
             model = keras.Sequential(layers)
-            model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=sys.argv[1] == "xla")
+            eager = sys.argv[1] == "eager"
+            model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=eager)
             print(file=open("begun.txt", "a"))
 
             def batches():
@@ -270,7 +271,7 @@ class ScriptRunTest(tf.test.TestCase):
         )
         local = ("--machine=local:2",)
         for kind, options, line in (
-            ("xla", local, "cannot be placed, and runs as it came: .* compiled by XLA"),
+            ("eager", local, "cannot be placed, and runs as it came: .* runs eagerly"),
             ("placed", (*local, "--placement=placement.json"), "placed 2 operations"),
         ):
             code, _, errors = self.run_script(script, kind, f"{kind}.csv", options=options)
@@ -282,7 +283,7 @@ class ScriptRunTest(tf.test.TestCase):
                 [float(value) for value in line.split(",")[:3]]
                 for line in (self.directory / f"{kind}.csv").read_text().splitlines()[1:]
             ]
-            for kind in ("xla", "placed")
+            for kind in ("eager", "placed")
         )
         self.assertAllClose([rate for _, rate, _ in as_it_came], [0.05, 0.025, 0.0125])
         self.assertAllClose(placed, as_it_came, rtol=1e-5)
