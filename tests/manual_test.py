@@ -5,6 +5,7 @@ Reads the pages and looks at the source tree; runs only what prints a page.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -13,6 +14,8 @@ import subprocess
 import sys
 
 from absl.testing import absltest
+
+from tf_placer.machines.backends import BACKENDS
 
 # Under Bazel this file is a link into the source tree.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -44,6 +47,14 @@ def entries(value: object) -> set[str]:
     outside = {"groups_by_device", "memory_bytes_by_device", "header", "feeds", "refused"}
     inner = (entries(item) for name, item in value.items() if name not in outside)
     return set(value).union(*inner)
+
+
+def in_words(fact: bool | tuple[float, float] | None) -> str:
+    """A fact of a kind of machine, as the manual has it."""
+    if not isinstance(fact, tuple):
+        return {True: "yes", False: "no", None: "-"}[fact]
+    latency_secs, bandwidth = fact
+    return f"{latency_secs * 1e6:g} µs, {bandwidth / 1e9:g} GB/s"
 
 
 class ManualTest(absltest.TestCase):
@@ -97,6 +108,19 @@ class ManualTest(absltest.TestCase):
         for path in sorted((ROOT / "tests" / "tf_placer" / "cli" / "testdata").glob("*.json")):
             for name in entries(json.loads(path.read_text())):
                 self.assertIn(f"`{name}`", page, f"{path.name}: {name}")
+
+    def test_the_facts_of_kinds_of_machines_are_those_that_there_are(self):
+        page = (ROOT / "docs" / "machines.md").read_text().partition("## Kinds of machines")[2]
+        titles, _, *rows = re.findall(r"^\|(.*)\|$", page, re.M)
+        self.assertEqual(re.findall(r"`(\w+)`", titles), [*BACKENDS])
+        said = {}
+        for row in rows:
+            title, *cells = (cell.strip() for cell in row.split("|"))
+            said[title.split("`")[1]] = cells
+        kinds = [dataclasses.asdict(backend) for backend in BACKENDS.values()]
+        facts = {name: [in_words(kind[name]) for kind in kinds] for name in kinds[0]}
+        del facts["names"], facts["module"]
+        self.assertEqual(said, facts)
 
     def test_the_first_page_is_short(self):
         lines = (ROOT / "README.md").read_text().splitlines()

@@ -66,7 +66,7 @@ def cost_graph_file(
         stages.begin(f"looking at {machine_spec}")
         machine = find_machine(machine_spec)
         processes = None
-        if machine.kind != "described":
+        if machine.backend.is_timed:
             directory = stack.enter_context(scratch_directory())
             processes = LiveProcesses(machine, directory)
             stack.callback(processes.close)

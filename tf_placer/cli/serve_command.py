@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     """
     require_tensorflow()
     machine = find_machine(args.machine)
-    if machine.kind != "local":
+    if not machine.backend.starts_servers:
         raise MachineError(f"'serve' needs a machine 'local:N', not {args.machine!r}")
     if not args.served and not args.open:
         raise ValueError(

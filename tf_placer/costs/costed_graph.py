@@ -29,8 +29,8 @@ from tf_placer.environments.session import SessionEnvironment, WorkerStartError
 from tf_placer.errors import SearchError
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.sources import Source
+from tf_placer.machines.computer_memory import computer_memory_bytes
 from tf_placer.machines.emulated_machine import emulation_options
-from tf_placer.machines.lookup import computer_memory_bytes
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.scratch import scratch_directory
@@ -158,7 +158,7 @@ def cost_graph(
     grouped = group_operations(source.op_graph, granularity)
     soft = session_config is not None and session_config.allow_soft_placement
     check_given_devices(source.op_graph, machine, source.step.initializers, soft=soft)
-    if machine.kind == "described" or (machine.kind == "emulated" and not machine.computes_values):
+    if machine.backend.is_described and not machine.computes_values:
         if measure_links:
             raise ValueError(
                 f"the links of {machine.spec} are those of its description and cannot be measured: "
@@ -180,7 +180,7 @@ def cost_graph(
                 "them one iteration counts. Feed arrays of the sizes that your steps have, or give "
                 "maximum_iterations to tf.while_loop"
             )
-        if machine.kind == "emulated":
+        if machine.backend.is_timed:
             report(f"the costs are those that the description of {machine.spec} gives")
             machine, costs = _slowed(machine, costs, emulation_options(machine.spec).slowdown)
         return CostedGraph(grouped, machine, costs)

@@ -140,7 +140,7 @@ def _devices(machine: Machine) -> tuple[ProblemDevice, ...]:
 def _managed_bytes(machine: Machine, device: Device) -> int:
     assert device.memory_bytes is not None
     # Whoever has asked TensorFlow knows what it manages.
-    return usable_bytes(device.memory_bytes) if machine.kind == "described" else device.memory_bytes
+    return device.memory_bytes if machine.backend.is_timed else usable_bytes(device.memory_bytes)
 
 
 def _links(machine: Machine) -> tuple[Link, ...]:

@@ -119,7 +119,7 @@ def _locked() -> Iterator[None]:
 def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> str:
     """Tells a machine and what may change its links from others."""
     config = b"" if session_config is None else session_config.SerializeToString()
-    is_remote = machine.kind == "cluster"
+    is_remote = machine.backend.is_remote
     value: dict[str, Any] = {
         "spec": machine.spec,
         "devices": [
@@ -132,10 +132,10 @@ def _key(machine: Machine, session_config: tf.compat.v1.ConfigProto | None) -> s
         "session_config": hashlib.sha256(config).hexdigest(),
     }
     # Links of emulated GPUs are what their description says.
-    if machine.kind == "emulated":
+    if machine.backend.is_described:
         described = emulated_machine(machine.spec).links
         value["described"] = [dataclasses.asdict(link) for link in described]
-    elif machine.kind == "attached" and (file := emulated_description(environment_with_gpus())):
+    elif machine.backend.in_one_process and (file := emulated_description(environment_with_gpus())):
         value["described"] = file
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 

@@ -57,14 +57,7 @@ _ENOUGH_SECS = 8.0
 # A device holds the values of all sizes and, while the largest are on their way, some copies; and
 # others may need memory meanwhile.
 _COPIES, _SHARE_OF_FREE = 4, 0.5
-# Links that cannot be measured are taken for usual ones of their kind, in seconds and bytes per
-# second: through the memory of a computer, through sockets on it, and through a network.
-_USUAL_LINKS: Mapping[str, tuple[float, float]] = {
-    "attached": (3e-5, 5e9),
-    "local": (5e-4, 1e9),
-    "cluster": (5e-4, 5e8),
-}
-# Of the devices of a local machine; others lose nothing.
+# Of devices that send on the cores that they compute on; others lose nothing.
 _USUAL_SHARE, _USUAL_OVERHEAD_SECS = 0.3, 2e-4
 
 
@@ -132,10 +125,11 @@ def calibrate_links(
 
 def with_usual_links(machine: Machine) -> Machine:
     """Gives a machine whose links cannot be measured usual ones of its kind."""
-    latency_secs, bandwidth = _USUAL_LINKS[machine.kind]
+    assert machine.backend.usual_link is not None
+    latency_secs, bandwidth = machine.backend.usual_link
     pairs = itertools.permutations([device.name for device in machine.devices], 2)
     devices = machine.devices
-    if machine.kind == "local":
+    if machine.backend.sends_on_cores:
         devices = tuple(
             dataclasses.replace(
                 device,
@@ -161,7 +155,7 @@ def _possible_sizes(machine: Machine, held_bytes: int) -> Iterator[tuple[int, ..
     for limit in _SIZE_LIMITS:
         sizes = tuple(size for size in _SIZES if size <= limit)
         needed = sum(sizes) + _COPIES * limit
-        if machine.kind == "local":
+        if machine.backend.sends_on_cores:
             needed += 2 * _NUM_TENSORS * min(limit, _LARGEST_IN_STREAM)
         is_last = limit == _SIZE_LIMITS[-1]
         if is_last or (limit <= most and needed <= _SHARE_OF_FREE * free_bytes):
@@ -183,7 +177,8 @@ def _time_transfers(
         of a local machine; or why there is nothing.
     """
     names = [device.name for device in machine.devices]
-    graph, initializer, trips, streams = _graph(names, sizes, with_streams=machine.kind == "local")
+    with_streams = machine.backend.sends_on_cores
+    graph, initializer, trips, streams = _graph(names, sizes, with_streams=with_streams)
     with scratch_directory(work_dir) as directory:
         path = pathlib.Path(directory, "graph.pb")
         path.write_bytes(graph.as_graph_def().SerializeToString())

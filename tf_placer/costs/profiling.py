@@ -97,7 +97,7 @@ class _Profiler:
             those of the profile.
         """
         device = self._machine.devices[d]
-        if self._machine.kind != "local":
+        if not self._machine.backend.starts_servers:
             return self._trace(d, known_secs), None
         everywhere = dict.fromkeys(self._grouped.op_graph.names, "")
         answer = self._environment.trace(everywhere, self._protocol, alone_on=device.cores)

@@ -14,9 +14,9 @@ from tf_placer import emulated
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.failures import count_oom_kills, failure_of_death
 from tf_placer.environments.hosted_worker import HostedWorker
+from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.cluster_return import await_cluster, why_silent
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
-from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
 from tf_placer.process_template import ProcessTemplate
@@ -101,7 +101,7 @@ class LiveProcesses:
             WorkerStartError: there is nothing to connect to.
         """
         self._check_target()
-        needs_cluster = self.machine.kind == "local" and self._cluster is None
+        needs_cluster = self._lacks_servers()
         if self._worker is None or needs_cluster:
             self.generation += 1
             self._is_connected = False
@@ -197,11 +197,14 @@ class LiveProcesses:
 
     def are_running(self) -> bool:
         """Says whether all processes that a request needs are there."""
-        missing = self._worker is None or (self.machine.kind == "local" and self._cluster is None)
+        missing = self._worker is None or self._lacks_servers()
         return not missing and all(child.is_alive() for child in self.children())
 
+    def _lacks_servers(self) -> bool:
+        return self.machine.backend.starts_servers and self._cluster is None
+
     def _check_target(self) -> None:
-        if self.machine.kind != "cluster":
+        if not self.machine.backend.is_remote:
             return
         try:
             if self._is_target_doubted:
@@ -217,7 +220,7 @@ class LiveProcesses:
 
         Where a cluster does not answer any more, a step that did not end in time died with it.
         """
-        if self.machine.kind != "cluster":
+        if not self.machine.backend.is_remote:
             return failure
         if failure.kind is FailureKind.WORKER_DIED:
             self._is_target_doubted = True
@@ -228,13 +231,10 @@ class LiveProcesses:
 
     def _start_once(self, load: Mapping[str, Any]) -> None:
         self.launch()
-        worker, target = self._worker, ""
+        worker = self._worker
         assert worker is not None
         deadline = time.monotonic() + _START_TIMEOUT_SECS
-        if self._cluster is not None:
-            target = self._cluster.target
-        elif self.machine.kind == "cluster":
-            target = self.machine.target
+        target = self.machine.target if self._cluster is None else self._cluster.target
         if isinstance(worker, HostedWorker):
             worker.wait_until_it_serves()
         # It imports TensorFlow and the graph while the servers start.
@@ -259,8 +259,8 @@ class LiveProcesses:
     def _new_worker(self, template: ProcessTemplate | None) -> Child:
         if self._host is not None:
             return HostedWorker(self._host)
-        environ = self._environ()
-        if self.machine.kind == "local":
+        environ, backend = self._environ(), self.machine.backend
+        if backend.starts_servers:
             environ["no_grpc_proxy"] = "localhost"
             # A session that runs in the worker itself has threads of its own, on its own cores.
             environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
@@ -268,7 +268,7 @@ class LiveProcesses:
             "the worker",
             "tf_placer.environments.worker",
             # The servers of a local machine pin themselves.
-            {"cores": list(self.machine.devices[0].cores) if self.machine.in_one_process else []},
+            {"cores": list(self.machine.devices[0].cores) if backend.in_one_process else []},
             log_path=self._directory / "worker.log",
             environ=environ,
             network=self._network,
@@ -281,10 +281,10 @@ class LiveProcesses:
         Raises:
             WorkerStartError: the plugin for emulated GPUs cannot be built.
         """
-        if self.machine.kind == "attached":
-            return environment_with_gpus()
-        if self.machine.kind != "emulated":
+        if not self.machine.backend.in_one_process:
             return environment_without_gpus()
+        if not self.machine.backend.is_described:
+            return environment_with_gpus()
         try:
             return emulated.environment(self.machine)
         except (ImportError, OSError) as error:
@@ -296,7 +296,7 @@ class LiveProcesses:
         On a local machine these are the servers; the worker, which only talks to them, stays.
         """
         self._start_afresh = True
-        if self.machine.kind != "local":
+        if not self.machine.backend.starts_servers:
             self.stop()
         if self._cluster is None or self._worker is None:
             return  # There is nothing but, at most, the worker.

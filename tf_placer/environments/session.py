@@ -163,10 +163,9 @@ class SessionEnvironment:
             "tensors": {name: str(directory / name) for name in tensors},
             "session_config": str(directory / "session_config"),
             "meta_optimizer": meta_optimizer,
-            "isolate": not machine.in_one_process,
-            # In a cluster of somebody else's, variables of one name may be in use; and where memory
-            # is scarce, those of sessions that were closed would be in the way.
-            "share_variables": machine.kind == "local"
+            "isolate": not machine.backend.in_one_process,
+            # Where memory is scarce, those of sessions that were closed would be in the way.
+            "share_variables": machine.backend.shares_variables
             and all(device.memory_bytes is None for device in machine.devices),
         }
         self._owns_processes = processes is None

@@ -42,7 +42,7 @@ def connect(machine: Machine) -> None:
             data set assigns to a variable, which would be lost.
         LocalClusterError: the servers do not start.
     """
-    if machine.kind in ("local", "cluster"):
+    if machine.backend.starts_servers or machine.backend.is_remote:
         os.environ.setdefault(_STREAMING, "False")
     if is_connected(machine):
         return
@@ -53,7 +53,7 @@ def connect(machine: Machine) -> None:
             "process of their own"
         )
     check_before_connection()
-    cluster = LocalCluster(machine) if machine.kind == "local" else None
+    cluster = LocalCluster(machine) if machine.backend.starts_servers else None
     addresses = [*machine.addresses]
     if cluster is not None:
         addresses = [target.removeprefix("grpc://") for target in cluster.targets]
@@ -89,19 +89,19 @@ def _check_tasks(machine: Machine) -> str:
     """Checks that the addresses of all tasks are known; returns the name of their job."""
     tasks = sorted({device.name.rpartition("/device:")[0] for device in machine.devices})
     job = tasks[0].removeprefix("/job:").partition("/")[0]
-    if machine.kind == "emulated":
+    if machine.backend.in_one_process and machine.backend.is_described:
         raise MachineError(
             f"this process has no {machine.devices[-1].name}: run the program by "
             f"'python -m tf_placer emulate {machine.spec} -- python PROGRAM'"
         )
-    if machine.kind == "attached":
+    if machine.backend.in_one_process:
         raise MachineError(f"this process has no device {machine.devices[0].name}")
     if any(not task.startswith(f"/job:{job}/") for task in tasks):
         raise MachineError(
             f"{machine.spec!r} has several jobs: call tf.config.experimental_connect_to_cluster "
             "with the addresses of all their tasks first"
         )
-    is_whole = machine.kind == "local" or len(machine.addresses) == len(tasks)
+    is_whole = machine.backend.starts_servers or len(machine.addresses) == len(tasks)
     if not is_whole or not machine.devices[0].name.startswith(f"/job:{job}/replica:0/task:0/"):
         raise MachineError(
             f"functions need the addresses of all {len(tasks)} tasks of {machine.spec!r}, in the "

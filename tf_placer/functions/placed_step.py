@@ -82,7 +82,7 @@ class PlacedStep:
     def _placed(self, traced: TracedStep, placement: Placement) -> Any:
         first = self.machine.devices[0].name
         # In a session, what has no device is on the machine; in a function, in this process.
-        default = "" if self.machine.in_one_process else first
+        default = "" if self.machine.backend.in_one_process else first
         devices = placement.assignment
         targets = {
             variable.ref(): full_name(devices.get(name, default) or variable.device)

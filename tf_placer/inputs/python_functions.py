@@ -58,7 +58,7 @@ def check_python_functions_are_here(source: Source, machine: Machine) -> str | N
     if not calls:
         return None
     name = calls[0][0]
-    if machine.kind != "attached":
+    if not machine.backend.in_this_process:
         raise GraphError(
             f"{name!r} {_CALLS_ONE}, and steps on {machine.spec!r} run in other processes: pass "
             f"machine='attached', {_INSTEAD}"

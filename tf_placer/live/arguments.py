@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from graph_passes.util.json_text import shown
-from tf_placer.machines.machine import Device, Kind, Machine, MachineError
+from tf_placer.machines.backends import Kind
+from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.placers import check_options, is_learned, start_of
 from tf_placer.search.budget import Budget
 

@@ -223,7 +223,7 @@ def optimize(
         _show(result, source.graph_def, report, tensorboard)
         return result
     found = request.machine
-    if found.kind == "local" and (why := why_open()) is not None:
+    if found.backend.starts_servers and (why := why_open()) is not None:
         say(open_servers_note(f"the servers of {found.spec}", why))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(_run_directory(log_dir))

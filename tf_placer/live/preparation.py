@@ -120,7 +120,7 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
     config = settings.session_config or _default_config(machine)
     found = machine if isinstance(machine, Machine) else find_machine(machine, config)
     step = given_step.on(found)
-    if found.kind == "described":
+    if not found.backend.is_timed:
         raise MachineError(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
             "`profile` computes a problem for it, which `search` places"
@@ -166,7 +166,7 @@ def _note_on_missing_gpus(
     machine: Machine, step: PlacedStep | PlacedSignature | None
 ) -> str | None:
     """Says early that functions will not run in this process, as it has no emulated GPUs."""
-    if machine.kind != "emulated" or step is None or emulated_spec() is not None:
+    if not machine.backend.is_described or step is None or emulated_spec() is not None:
         return None
     return (
         f"this process has no GPUs of {machine.spec}, so what is found for them runs in another: "
@@ -177,7 +177,7 @@ def _note_on_missing_gpus(
 def _note_on_held_memory(machine: Machine) -> str | None:
     """Says what of the memory of GPUs is left, where this process has taken what it could."""
     gpus = [device for device in machine.devices if device.type == "GPU"]
-    if machine.kind != "attached" or not gpus or not holds_gpu_memory():
+    if not machine.backend.in_this_process or not gpus or not holds_gpu_memory():
         return None
     left_bytes = min(device.memory_bytes or 0 for device in gpus)
     return (

@@ -85,7 +85,7 @@ def profile(
         )
         for note in given.source.notes:
             stages.say(note)
-        if found.kind != "described":
+        if found.backend.is_timed:
             check_no_python_functions(given.source.op_graph, given.source.step)
         costed = cost_graph(
             given.source, found, steps=steps, granularity=granularity, report=stages.begin

@@ -1,6 +1,6 @@
 """The process that asks TensorFlow for its devices, so that no other has to start a GPU.
 
-Run by `tf_placer.machines.lookup` as `python -m tf_placer.machines.attached_devices`.
+Run by `tf_placer.machines.session_devices` as `python -m tf_placer.machines.attached_devices`.
 """
 
 from __future__ import annotations

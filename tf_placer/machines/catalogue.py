@@ -45,7 +45,7 @@ __all__ = [
     "catalogue_table",
     "catalogue_values",
     "described_machine",
-    "is_described",
+    "find",
 ]
 
 _FILE = "machines.json"
@@ -127,16 +127,17 @@ def _summary(machine: Machine) -> list[str]:
     ]
 
 
-def is_described(spec: str) -> bool:
-    """Says whether this is the path of a machine file or a name like those of the catalogue."""
-    return spec.endswith(".json") or _entry(spec) is not None
+def find(spec: str, session_config: Any = None) -> Machine | None:
+    """Makes the machine of a file (".json") or of a name like those here; see `find_machine`."""
+    is_one = spec.endswith(".json") or _entry(spec) is not None
+    return described_machine(spec) if is_one else None
 
 
 def described_machine(spec: str) -> Machine:
     """Makes the machine of a file or of a name.
 
     Args:
-        spec: one that `is_described`.
+        spec: the path of a machine file (".json"), or a name.
 
     Returns:
         A machine of kind "described" with its links and classes.

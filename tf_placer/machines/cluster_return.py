@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from tf_placer.machines.lookup import cluster_devices
+from tf_placer.machines.cluster_machine import cluster_devices
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.text.units import format_duration
 

@@ -9,13 +9,16 @@ from typing import Any
 
 from graph_passes.util.messages import quoted
 from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.computer_memory import with_memory_of_computer
 from tf_placer.machines.gpu_memory import usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError
 
-__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "emulation_options"]
+__all__ = ["PREFIX", "EmulationOptions", "emulated_machine", "emulation_options", "find"]
 
 PREFIX = "emulated:"
 _SLOWDOWN = re.compile(r"slowdown=([0-9]+(?:\.[0-9]+)?)")
+# TensorFlow's allocator has a number of 8 bytes for every 256 bytes of a GPU.
+_TABLE_SHARE = 8 / 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,20 @@ class EmulationOptions:
     machine: str
     computes_values: bool = False
     slowdown: float = 1.0
+
+
+def find(spec: str, session_config: Any = None) -> Machine | None:
+    """Makes the machine of "emulated:NAME" on this computer; see `find_machine`.
+
+    Raises:
+        MachineError: see `emulated_machine`; or its GPUs have more memory than TensorFlow can keep
+            tables of on this computer.
+    """
+    if not spec.startswith(PREFIX):
+        return None
+    emulated = with_memory_of_computer(emulated_machine(spec, session_config))
+    _check_tables_fit(emulated)
+    return emulated
 
 
 def emulation_options(spec: str) -> EmulationOptions:
@@ -140,3 +157,24 @@ def _session_bytes(device: Device, fraction: float) -> int | None:
         return device.memory_bytes
     # A fraction is one of all memory, and leaves nothing to the system.
     return int(fraction * device.memory_bytes) if fraction else usable_bytes(device.memory_bytes)
+
+
+def _check_tables_fit(machine: Machine) -> None:
+    """Makes sure that what TensorFlow writes down of each GPU's memory fits into this computer.
+
+    Args:
+        machine: with the memory of this computer.
+
+    Raises:
+        MachineError: it does not.
+    """
+    gpus = [device.memory_bytes or 0 for device in machine.devices if device.type == "GPU"]
+    needed_bytes = sum(gpus) * _TABLE_SHARE
+    computer_bytes = machine.devices[0].memory_bytes or 0
+    if needed_bytes > computer_bytes:
+        raise MachineError(
+            f"machine {quoted(machine.spec)}: TensorFlow keeps tables of its GPUs' memory, which "
+            f"take {needed_bytes / 2**30:.0f} GiB, and this computer has "
+            f"{computer_bytes / 2**30:.0f} GiB: emulate fewer GPUs, or let sessions take "
+            "a per_process_gpu_memory_fraction"
+        )

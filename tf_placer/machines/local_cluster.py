@@ -198,7 +198,7 @@ def _check(machine: object, port: object) -> None:
     if not isinstance(machine, Machine):
         what = quoted(machine)
         raise ValueError(f"a local cluster needs a Machine, as of find_machine, not {what}")
-    if machine.kind != "local":
+    if not machine.backend.starts_servers:
         raise ValueError(f"a local cluster needs a machine 'local:N', not {machine.spec!r}")
     if port is None:
         return

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from graph_passes.util.json_records import POSITIVE, Rule, read_record
 from graph_passes.util.messages import shortened
+from tf_placer.machines.backends import BACKENDS, Kind, MachineBackend
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.processes import environment_with_gpus
 
-__all__ = ["Count", "Device", "DeviceClass", "Kind", "Link", "Machine", "MachineError", "Name"]
+__all__ = ["Count", "Device", "DeviceClass", "Link", "Machine", "MachineError", "Name"]
 
-Kind = Literal["attached", "local", "cluster", "emulated", "described"]
 Name = Annotated[str, Rule(len, "a text that is not empty")]
 Count = Annotated[int, POSITIVE]
 _Positive = Annotated[float, POSITIVE]
@@ -109,11 +109,7 @@ class Machine:
 
     Attributes:
         spec: what `find_machine` was asked for; of a machine file, the name in it.
-        kind: "attached": the devices of one TensorFlow process on this computer. "local": one
-            TensorFlow server process per device, which `LocalCluster` starts and stops. "cluster":
-            TensorFlow servers that somebody else runs. "emulated": a described machine whose GPUs
-            TensorFlow has as pluggable devices of one process. "described": a machine that is not
-            there; nothing can be measured on it.
+        kind: which of `BACKENDS` it is of.
         devices: the devices; the first is the CPU of the process that holds the session, where
             TensorFlow puts operations that have no device.
         links: one per ordered pair of devices; none where they have not been measured.
@@ -127,30 +123,32 @@ class Machine:
     classes: tuple[DeviceClass, ...] = ()
 
     @property
-    def in_one_process(self) -> bool:
-        """True where sessions run in the process that holds all devices."""
-        return self.kind in ("attached", "emulated")
+    def backend(self) -> MachineBackend:
+        """What there is to know of its kind."""
+        return BACKENDS[self.kind]
 
     @property
     def computes_values(self) -> bool:
         """Whether operations compute their values, not their shapes and times alone."""
-        spec: str | None = self.spec
-        if self.kind == "attached":
+        if not self.backend.is_timed:
+            return False
+        spec: str | None = None
+        if self.backend.is_described:
+            spec = self.spec
+        elif self.backend.in_one_process:
             # Processes without GPUs ask for those that have some.
             spec = emulated_spec(environment_with_gpus())
-        elif self.kind != "emulated":
-            spec = None
         return spec is None or "values" in spec.split(",")[1:]
 
     @property
     def target(self) -> str:
         """What sessions on a running cluster connect to, "grpc://HOST:PORT"; "" for others."""
-        return self.spec.partition(",")[0] if self.kind == "cluster" else ""
+        return self.spec.partition(",")[0] if self.backend.is_remote else ""
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of a running cluster that are known, "HOST:PORT" each, task 0 first."""
-        if self.kind != "cluster":
+        if not self.backend.is_remote:
             return ()
         return tuple(self.spec.removeprefix("grpc://").split(","))
 

@@ -210,7 +210,7 @@ def _why_not_placed(directory: RunDirectory) -> str:
 
 def _find_machine(spec: str | None) -> Machine:
     found = find_machine(spec)
-    if found.kind == "described":
+    if not found.backend.is_timed:
         raise MachineError(
             f"machine {found.spec!r} is described, not attached: no script runs there"
         )

@@ -82,7 +82,7 @@ def check_sent_whole(
     operations = graph.get_operations()
     needed = operations_behind(graph, fetches)
     places = [place for place, each in enumerate(operations) if each.name in needed]
-    early = places if machine.in_one_process else _places_of_state(operations)
+    early = places if machine.backend.in_one_process else _places_of_state(operations)
     for count in sent:
         if early and early[0] < count <= places[-1]:
             raise GraphError(
@@ -98,7 +98,7 @@ def check_runs_elsewhere(graph_def: tf.compat.v1.GraphDef, machine: Machine) -> 
     Raises:
         GraphError: something can only run in this process; the message names it.
     """
-    if machine.in_one_process or (name := find_python_call(graph_def)) is None:
+    if machine.backend.in_one_process or (name := find_python_call(graph_def)) is None:
         return
     raise GraphError(
         f"{name!r} calls a Python function (py_func, numpy_function, py_function or "

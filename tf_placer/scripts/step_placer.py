@@ -19,8 +19,8 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import TracedStep, trace_step
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.session_hook import apply_placement
+from tf_placer.machines.cluster_machine import check_reachable
 from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
-from tf_placer.machines.lookup import check_reachable
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.kept_step import KeptStep
@@ -118,7 +118,7 @@ class StepPlacer:
             check_runs_elsewhere(graph.as_graph_def(), self._machine)
             self._target()
             # A session that moves is sent everything again.
-            is_kept = self._machine.in_one_process
+            is_kept = self._machine.backend.in_one_process
             placed = self._apply(graph, max(before, default=0) if is_kept else 0)
         except (GraphError, LocalClusterError, MachineError) as error:
             self._say(f"the graph stays as it came: {error}")
@@ -135,7 +135,7 @@ class StepPlacer:
         Raises:
             LocalClusterError, MachineError: nothing answers there.
         """
-        if self._machine.kind == "local":
+        if self._machine.backend.starts_servers:
             if self._cluster is None:
                 cluster = LocalCluster(self._machine)
                 try:

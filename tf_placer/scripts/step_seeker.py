@@ -187,7 +187,7 @@ class StepSeeker:
         trained_by: Sequence[str] | None = None,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
-        if config is None and self._machine.in_one_process:
+        if config is None and self._machine.backend.in_one_process:
             config = session_config_of_process()
         config = config or tf.compat.v1.ConfigProto()
         self._is_busy = self.is_over = True

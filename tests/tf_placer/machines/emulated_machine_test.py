@@ -7,10 +7,11 @@ from unittest import mock
 import tensorflow as tf
 from absl.testing import absltest, parameterized
 
-from tf_placer.machines import lookup
+from tf_placer.machines import computer_memory
+from tf_placer.machines.computer_memory import computer_memory_bytes
 from tf_placer.machines.emulated_machine import emulation_options
 from tf_placer.machines.gpu_memory import usable_bytes
-from tf_placer.machines.lookup import computer_memory_bytes, find_machine
+from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 
 
@@ -23,7 +24,7 @@ class EmulatedMachineTest(parameterized.TestCase):
             [device.name for device in described.devices],
         )
         self.assertEqual(machine.links, described.links)
-        self.assertTrue(machine.in_one_process)
+        self.assertTrue(machine.backend.in_one_process)
 
     def test_tensorflow_keeps_a_part_of_the_memory_for_itself(self):
         # The memory that a session of TensorFlow 2.14 and of 2.21 lists of a K80.
@@ -37,7 +38,7 @@ class EmulatedMachineTest(parameterized.TestCase):
         self.assertEqual(cpu.memory_bytes, computer_memory_bytes())
 
     def test_gpus_whose_tables_do_not_fit_into_this_computer_are_refused(self):
-        with mock.patch.object(lookup, "computer_memory_bytes", return_value=2**34):
+        with mock.patch.object(computer_memory, "computer_memory_bytes", return_value=2**34):
             self.assertEqual(find_machine("emulated:4xK80").devices[0].memory_bytes, 2**34)
             with self.assertRaisesRegex(
                 MachineError, "'emulated:8xH200': .* take 33 GiB, and this computer has 16 GiB"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+from unittest import mock
 
 from absl.testing import absltest
 
+from tf_placer.machines.emulation_state import SPEC_VARIABLE
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
+from tf_placer.processes import PLUGIN_VARIABLE
 
 _LOCAL = Machine(
     "local:2",
@@ -77,6 +82,24 @@ class DeviceClassTest(absltest.TestCase):
     def test_nothing_is_known_of_a_device_without_model(self):
         with self.assertRaisesRegex(MachineError, "'local:2': nothing is known of .* of a,"):
             _LOCAL.class_of(_LOCAL.devices[0])
+
+
+class ComputesValuesTest(absltest.TestCase):
+    def test_what_is_not_there_computes_none_whatever_its_name(self):
+        named = dataclasses.replace(_DESCRIBED, spec="my-box,values")
+        for machine in (_DESCRIBED, named):
+            self.assertFalse(machine.computes_values)
+        self.assertTrue(_LOCAL.computes_values)
+
+    def test_of_emulated_gpus_their_name_says_so(self):
+        gpus = {PLUGIN_VARIABLE: "1", SPEC_VARIABLE: "emulated:2xK80"}
+        attached = Machine("attached", "attached", _LOCAL.devices)
+        emulated = dataclasses.replace(_DESCRIBED, spec="emulated:2xK80", kind="emulated")
+        self.assertFalse(emulated.computes_values)
+        self.assertTrue(dataclasses.replace(emulated, spec="emulated:2xK80,values").computes_values)
+        with mock.patch.dict(os.environ, gpus):
+            self.assertFalse(attached.computes_values)
+            self.assertTrue(_LOCAL.computes_values)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 from graph_passes.util.messages import quoted
 from tf_placer.errors import SearchError
+from tf_placer.machines.backends import BACKENDS, Kind
 from tf_placer.placers import BEST_START, is_learned, start_of
 from tf_placer.scratch import scratch_directory
 
@@ -174,7 +175,7 @@ def check_is_for_controllers(
         )
 
 
-def check_is_for_workers(workers: Workers, kind: str, spec: str, calls_python: bool) -> None:
+def check_is_for_workers(workers: Workers, kind: Kind, spec: str, calls_python: bool) -> None:
     """Makes sure that workers can measure on a machine.
 
     Args:
@@ -186,7 +187,7 @@ def check_is_for_workers(workers: Workers, kind: str, spec: str, calls_python: b
     Raises:
         SearchError: they cannot; the message says why.
     """
-    if kind not in ("attached", "local"):
+    if not BACKENDS[kind].suits_workers:
         raise SearchError(
             f"workers={workers.address!r} measure each on devices of its own, which {spec!r} is "
             "not: use machine='attached' or 'local:N'"

@@ -1,0 +1,77 @@
+"""Machines of several TensorFlow processes on this computer, each on its share of the cores."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from typing import Any
+
+from absl import logging
+
+from graph_passes.util.messages import quoted
+from tf_placer.machines.machine import Device, Machine, MachineError
+
+__all__ = ["find"]
+
+_PREFIX = "local:"
+# Every two of them have a link.
+_MOST_PROCESSES = 256
+_NUMBER = re.compile("[0-9]{1,9}")
+
+
+def find(spec: str, session_config: Any = None) -> Machine | None:
+    """Makes the machine of "local:N" or "local:N,memory_mb=M"; see `find_machine`.
+
+    Raises:
+        MachineError: a number or an option is wrong.
+    """
+    if not spec.startswith(_PREFIX):
+        return None
+    count_text, *options = spec.removeprefix(_PREFIX).split(",")
+    if not _NUMBER.fullmatch(count_text) or not 1 <= int(count_text) <= _MOST_PROCESSES:
+        raise MachineError(
+            f"machine {quoted(spec)}: the number of processes must be from 1 to "
+            f"{_MOST_PROCESSES}, not {quoted(count_text)}"
+        )
+    memory_bytes = _memory_bytes(spec, options)
+    shares = _shares(spec, int(count_text))
+    devices = (
+        Device(f"/job:worker/replica:0/task:{task}/device:CPU:0", "CPU", memory_bytes, share)
+        for task, share in enumerate(shares)
+    )
+    return Machine(spec, "local", tuple(devices))
+
+
+def _memory_bytes(spec: str, options: list[str]) -> int | None:
+    """Reads the limit of memory of each process; None without one."""
+    memory_bytes = None
+    for option in options:
+        name, _, value = option.partition("=")
+        if name != "memory_mb":
+            raise MachineError(
+                f"machine {quoted(spec)}: unknown option {quoted(name)}, expected 'memory_mb'"
+            )
+        if not _NUMBER.fullmatch(value) or int(value) < 1:
+            raise MachineError(
+                f"machine {quoted(spec)}: memory_mb must be a number of MiB, from 1 to 999999999, "
+                f"not {quoted(value)}"
+            )
+        memory_bytes = int(value) * 2**20
+    return memory_bytes
+
+
+def _shares(spec: str, count: int) -> list[tuple[int, ...]]:
+    """Shares out the cores that this process may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    if count > len(cores):
+        logging.warning(
+            "%s: %d processes share %d core%s, so their step times disturb each other",
+            spec,
+            count,
+            len(cores),
+            "" if len(cores) == 1 else "s",
+        )
+        return [(cores[task % len(cores)],) for task in range(count)]
+    bounds = [task * len(cores) // count for task in range(count + 1)]
+    return [tuple(cores[low:high]) for low, high in itertools.pairwise(bounds)]
