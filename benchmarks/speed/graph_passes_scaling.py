@@ -34,6 +34,7 @@ from graph_passes.grouping.model_rules import seal_blocks
 from graph_passes.grouping.single_consumer import merge_single_consumers
 from graph_passes.op_graph import OpGraph
 from graph_passes.placement import assignment_of, operation_groups
+from graph_passes.util.garbage_collection import paused_garbage_collection
 from tf_placer.text.table import table
 
 __all__ = ["main"]
@@ -118,6 +119,7 @@ def _measure(content: bytes, fetches: tuple[str, str], feeds: tuple[str, ...]) -
     graph = measured("import", lambda: OpGraph.from_graph_def(graph_def, fetches, feeds))
     colocation = measured("colocation", lambda: find_colocation_groups(graph))
 
+    @paused_garbage_collection()  # As `group_operations` does.
     def group() -> Grouping:
         grouping = seal_blocks(graph, colocation, default_groups(graph, colocation))
         return merge_single_consumers(graph, colocation, grouping)
