@@ -283,7 +283,7 @@ class SearchLoopTest(parameterized.TestCase):
         self.assertGreater(outcome.step_secs, 0)
 
     def test_a_search_with_a_log_goes_on_from_it(self):
-        problem = layered_problem(6, 3)
+        problem = layered_problem(30, 4)
         directory = self.create_tempdir().full_path
 
         def searched(name, max_trials):
