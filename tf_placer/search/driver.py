@@ -187,7 +187,7 @@ def _has_original(
         measurement = measure()
         if measurement.failure is not None and recorder.was_stopped():
             return False
-        recorder.record(ORIGINAL, None, 0, measurement)
+        recorder.record(ORIGINAL, None, measurement)
     failure = log.trials[0].measurement.failure
     if failure is not None and failure.kind in _FATAL:
         raise GraphDoesNotRunError(

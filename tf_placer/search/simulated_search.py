@@ -114,9 +114,10 @@ def search_problem(
     """
     budget = Budget(max_trials, max_secs)
     search = _Search(problem, placer, budget, seed, log, sampled)
-    if log is None:
+    ask = proposed
+    if log is None and isinstance(placer, Placer):
         # A batch that was asked for in time is simulated whole.
-        budget = Budget(max_trials, math.inf)
+        ask, budget = search.ask, Budget(max_trials, math.inf)
 
     def on_observed(observer: Placer | ConcurrentPlacer) -> None:
         if observed is not None:
@@ -131,7 +132,7 @@ def search_problem(
             log,
             budget,
             original=None if log is None else search.measure_original,
-            ask=proposed if log is not None else search.ask,
+            ask=ask,
             observed=on_observed,
         )
     except KeyboardInterrupt:
@@ -171,6 +172,7 @@ class _Search:
     ) -> None:
         # Preparing counts: it takes seconds where there are many operations.
         self._start_secs = time.monotonic()
+        self._problem = problem
         self._placer = placer
         self._seed = placer.seed if isinstance(placer, Placer) else seed
         self._sampled = sampled
@@ -179,14 +181,13 @@ class _Search:
         self.runner = SimulatedRunner(environment, self._simulated)
         self._memory_bytes = np.array([d.memory_bytes for d in problem.devices], np.int64)
         self._lower_bound_secs = lower_bounds(problem).step_secs
-        self._first = np.argmax(legal_devices(problem), axis=1).astype(np.int32)
         self._best: _Candidate | None = None
         self._log = log
         self._num_simulated = 0
         if log is not None and log.trials:
-            trials = log.trials
+            trials, first = log.trials, self._first()
             self._start_secs -= trials[-1].elapsed_secs
-            rows = [self._first if t.assignment is None else t.assignment for t in trials]
+            rows = [first if each.assignment is None else each.assignment for each in trials]
             placements = np.array(rows, np.int32)
             self._take(placements, environment.simulator.simulate(placements))
 
@@ -201,7 +202,7 @@ class _Search:
 
     def measure_original(self) -> Measurement:
         """Simulates the graph as it came."""
-        self.runner.submit(0, self._first)
+        self.runner.submit(0, self._first())
         [ended] = self.runner.wait()
         return ended.measurement
 
@@ -232,6 +233,9 @@ class _Search:
     def eta_secs(self) -> float:
         """Estimates the time until the budget ends."""
         return self._budget.eta_secs(self._num_trials, self._elapsed_secs())
+
+    def _first(self) -> np.ndarray:
+        return np.argmax(legal_devices(self._problem), axis=1).astype(np.int32)
 
     def _simulated(self, placements: np.ndarray, batch: SimulatedBatch) -> None:
         self._num_simulated += len(placements)

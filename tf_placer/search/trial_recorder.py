@@ -7,6 +7,8 @@ import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from tf_placer.environments.environment import Measurement
 from tf_placer.search.batches import SampledBatch
 from tf_placer.search.budget import Budget, Progress
@@ -17,6 +19,9 @@ __all__ = ["StageTrials", "TrialRecorder"]
 
 _Key = tuple[SampledBatch, int]
 """A placement that is measured: a batch, and a place in it."""
+
+# The graph as it came is in none.
+_NO_BATCH = SampledBatch(0, 0, 0, np.zeros([0, 0], np.int32))
 
 
 class TrialRecorder:
@@ -81,8 +86,7 @@ class TrialRecorder:
     def record(
         self,
         placer: str,
-        batch: SampledBatch | None,
-        place: int,
+        key: _Key | None,
         measurement: Measurement,
         worker: str | None = None,
         repeats: int | None = None,
@@ -92,8 +96,7 @@ class TrialRecorder:
 
         Args:
             placer: name of the placer that proposed it.
-            batch: the batch that it came in; None for the graph as it came.
-            place: its place in the batch.
+            key: the batch that it came in, and its place there; None for the graph as it came.
             measurement: what running it gave.
             worker: see `Trial`.
             repeats: see `Trial`.
@@ -103,20 +106,20 @@ class TrialRecorder:
         if self._log is None:
             return
         secs = self._elapsed_secs()
-        controller = 0 if batch is None else batch.controller
+        batch, place = key or (_NO_BATCH, 0)
         trial = Trial(
             index=self.num_trials - 1,
             placer=placer,
-            batch=0 if batch is None else batch.batch,
-            assignment=None if batch is None else _row((batch, place)),
+            batch=batch.batch,
+            assignment=_row(key) if key else None,
             measurement=measurement,
             repeats=repeats,
             elapsed_secs=round(secs, 3),
             time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            position=None if is_next and not controller else place,
+            position=None if is_next and not batch.controller else place,
             worker=worker,
-            controller=controller or None,
-            version=batch.version if batch is not None and controller else None,
+            controller=batch.controller or None,
+            version=batch.version if batch.controller else None,
         )
         self._log.append(trial)
         self._index(trial)
@@ -212,7 +215,7 @@ class StageTrials:
         measured = self._measured[batch]
         is_next = place == len(measured)
         measured[place] = measurement
-        self._recorder.record(self._name, batch, place, measurement, worker, repeats, is_next)
+        self._recorder.record(self._name, key, measurement, worker, repeats, is_next)
 
 
 def _row(key: _Key) -> tuple[int, ...]:

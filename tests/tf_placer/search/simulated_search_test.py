@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from unittest import mock
 
 import numpy as np
@@ -26,6 +27,7 @@ from tf_placer.placers.placer import Placer
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 from tf_placer.search import simulated_search
 from tf_placer.search.simulated_search import search_problem
+from tf_placer.search.trial_log import TrialLog
 
 
 class FakeClock:
@@ -279,6 +281,27 @@ class SearchLoopTest(parameterized.TestCase):
         outcome = search(problem, placer_for(problem), max_trials=10)
         self.assertFalse(outcome.feasible)
         self.assertGreater(outcome.step_secs, 0)
+
+    def test_a_search_with_a_log_goes_on_from_it(self):
+        problem = layered_problem(30, 4)
+        directory = self.create_tempdir().full_path
+
+        def searched(name, max_trials):
+            path = os.path.join(directory, name)
+            with TrialLog(path, {}) as log:
+                outcome = search(problem, placer_for(problem), max_trials, log=log)
+                rows = [trial.assignment for trial in log.trials]
+            return rows, (outcome.assignment, outcome.step_secs, outcome.trials)
+
+        self.assertLen(searched("cut", 40)[0], 40)
+        expected = searched("whole", 100)
+        self.assertEqual(searched("cut", 100), expected)
+        rows, (best, step_secs, trials) = expected
+        self.assertEqual((rows[0], trials), (None, 100))
+        first = np.argmax(legal_devices(problem), axis=1)
+        rows = [first, *rows[1:]]
+        secs = [m.median_secs for m in SimulatedEnvironment(problem).measure(np.array(rows))]
+        self.assertEqual((tuple(rows[int(np.argmin(secs))]), min(secs)), (best, step_secs))
 
 
 if __name__ == "__main__":
