@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from graph_passes.annotate import Annotate
 from graph_passes.placement import Placement, read_placement
-from graph_passes.util.paths import check_path
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
@@ -24,7 +23,7 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.sources import Source
 from tf_placer.live.given_step import read_step
-from tf_placer.live.preparation import Settings, prepare
+from tf_placer.live.preparation import prepare
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
 from tf_placer.live.step_events import write_step_events
@@ -39,7 +38,8 @@ from tf_placer.runs.run_directory import Request, RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.verdict import best_comparison, verdict
 from tf_placer.scratch import remove_scratch, scratch_directory
-from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
+from tf_placer.search.config import SearchConfig
+from tf_placer.search.distributed.workers import SHORT_PREFIX
 from tf_placer.search.trial_log import ORIGINAL, read_log
 from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration
@@ -174,17 +174,21 @@ def optimize(
         >>> print(result.reason, result.table())
     """
     start_secs = _call_secs.get() or time.monotonic()
-    crew = find_workers(workers, num_workers, controllers)
-    settings = Settings(
-        machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
+    config = SearchConfig(
+        machine=machine,
+        placer=placer,
+        placer_options={} if placer_options is None else placer_options,
+        max_trials=max_trials,
+        max_secs=max_secs,
+        seed=seed,
+        log_dir=log_dir,
+        report=report,
+        tensorboard=tensorboard,
+        session_config=session_config,
+        workers=workers,
+        num_workers=num_workers,
+        controllers=controllers,
     )
-    for path, argument, kind in (
-        (log_dir, "log_dir", "directory"),
-        (report, "report", "file"),
-        (tensorboard, "tensorboard", "directory"),
-    ):
-        if path is not None:
-            check_path(path, argument, kind)
     if log_dir is not None:
         check_writable(log_dir)
         check_own_run(RunDirectory(log_dir))
@@ -211,13 +215,13 @@ def optimize(
     source = given_step.source
     for note in source.notes:
         say(note)
-    prepared = prepare(given_step, settings)
+    prepared = prepare(given_step, config)
     if prepared.note is not None:
         say(prepared.note)
-    step, request, config = prepared.step, prepared.request, prepared.session_config
+    step, request, sessions = prepared.step, prepared.request, prepared.session_config
     if prepared.no_choice is not None:
         return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
-    if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
+    if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, sessions):
         say(f"the same search has ended: its result is in {os.fspath(log_dir)}")
         result = _finished(RunDirectory(log_dir), source, step)
         _show(result, source.graph_def, report, tensorboard)
@@ -237,7 +241,7 @@ def optimize(
             host = stack.enter_context(WorkerHost())
         # The search takes over what is asked once it has made sure that the directory is its own.
         RunDirectory(given).write_request(
-            request, source.graph_def.SerializeToString(), config.SerializeToString()
+            request, source.graph_def.SerializeToString(), sessions.SerializeToString()
         )
         search_secs = time.monotonic()
         outcome = run_search(directory, given, say, start_secs, host)

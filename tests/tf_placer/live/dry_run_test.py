@@ -15,9 +15,10 @@ from tests.tf_placer.scripted import trial
 from tf_placer.live import dry_run
 from tf_placer.live.dry_run import SearchPlan, plan_search
 from tf_placer.live.given_step import read_step
-from tf_placer.live.preparation import Settings, prepare
+from tf_placer.live.preparation import prepare
 from tf_placer.machines.machine import MachineError
 from tf_placer.runs.header import live_header
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, TrialLog
 
 TASKS = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]
@@ -39,7 +40,7 @@ class DryRunTest(tf.test.TestCase):
             "seed": 0,
         }
         step = read_step(graph or self.given.graph, self.given.fetches)
-        self.prepared = prepare(step, Settings(**settings | changes))
+        self.prepared = prepare(step, SearchConfig(**settings | changes))
         return plan_search(self.prepared, log_dir)
 
     def test_it_counts_what_is_placed_where(self):

@@ -9,9 +9,10 @@ import tensorflow as tf
 from tests import graphs
 from tf_placer.live import preparation
 from tf_placer.live.given_step import read_step
-from tf_placer.live.preparation import Prepared, Settings, prepare
+from tf_placer.live.preparation import Prepared, prepare
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
+from tf_placer.search.config import SearchConfig
 
 tf1 = tf.compat.v1
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -50,8 +51,8 @@ class PreparationTest(tf.test.TestCase):
         machine: str | Machine | None = None,
         session_config: tf1.ConfigProto | None = None,
     ) -> Prepared:
-        settings = Settings(machine, "expert", None, 5, 60.0, 0, session_config)
-        return prepare(self.step, settings)
+        config = SearchConfig(machine, "expert", session_config=session_config)
+        return prepare(self.step, config)
 
     def test_the_machine_is_that_of_sessions_with_the_configuration(self):
         config = tf1.ConfigProto(device_count={"GPU": 2})
