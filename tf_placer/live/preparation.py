@@ -1,4 +1,4 @@
-"""What `optimize` is asked, read and checked before anything is measured."""
+"""What is found out about a machine and a step before anything is measured."""
 
 from __future__ import annotations
 
@@ -15,63 +15,29 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import holds_gpu_memory, session_config_of_process
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.inputs.sources import Source
 from tf_placer.live.given_step import GivenStep
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
-from tf_placer.runs.run_directory import Request
 from tf_placer.search.config import SearchConfig, starting_options
 from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["note_on_gpus", "prepare", "why_no_choice"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Prepared:
-    """A search that can begin.
-
-    Attributes:
-        source: the graph and its step.
-        step: the function, the model or the signature on the machine; None for a graph.
-        request: what is asked of the search.
-        session_config: of the user's sessions.
-        caller: the operation that calls a Python function, so that this process runs the steps;
-            None where there is none.
-        note: what people should know before the search begins; None for nothing.
-    """
-
-    source: Source
-    step: PlacedStep | PlacedSignature | None
-    request: Request
-    session_config: tf.compat.v1.ConfigProto
-    caller: str | None
-    note: str | None = None
-
-    @property
-    def no_choice(self) -> str | None:
-        """Why there is nothing to search for, if the machine has one device only."""
-        devices = self.request.machine.devices
-        if len(devices) > 1:
-            return None
-        reason = f"the machine has one device only, {devices[0].name}: nothing to choose from"
-        if self.caller is None:
-            reason += (
-                ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a "
-                "cluster"
-            )
-        return reason
-
-
-def prepare(given_step: GivenStep, config: SearchConfig) -> Prepared:
+def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
     """Finds the machine, and makes sure that the step can be placed on it.
 
     Args:
-        given_step: what is to be placed.
+        given: what is to be placed.
         config: how.
+
+    Returns:
+        The same with the machine that was found, the configuration of its sessions, and where a
+        placer that learns begins.
 
     Raises:
         GraphError: the graph, or the placement that the placer is to start from, is on devices that
@@ -79,11 +45,11 @@ def prepare(given_step: GivenStep, config: SearchConfig) -> Prepared:
             data set uses a variable of the step.
         MachineError: there is no such machine, it is only described, or a data set assigns to a
             variable, which would be lost with it.
+        SearchError: workers cannot measure the step there.
     """
-    source, machine, workers = given_step.source, config.machine, config.wanted_workers
+    source, machine, workers = given.source, config.machine, config.wanted_workers
     session_config = config.session_config or _default_config(machine)
     found = machine if isinstance(machine, Machine) else find_machine(machine, session_config)
-    step = given_step.on(found)
     if not found.backend.is_timed:
         raise MachineError(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
@@ -93,26 +59,36 @@ def prepare(given_step: GivenStep, config: SearchConfig) -> Prepared:
     if workers is not None:
         check_is_for_workers(workers, found.kind, found.spec, calls_python=caller is not None)
     if len(found.devices) > 1:
+        step = given.on(found)
         if isinstance(step, PlacedStep):
             step.check()
         soft = session_config.allow_soft_placement
         check_given_devices(source.op_graph, found, source.step.initializers, soft=soft)
     options = starting_options(config.placer, config.placer_options, is_simulated=False)
     _check_start(config.placer, options, found)
-    request = Request(
-        step=source.step,
-        machine=found,
-        placer=config.placer,
-        placer_options=options,
-        max_trials=config.max_trials,
-        max_secs=config.max_secs,
-        seed=config.seed,
-        workers=workers,
+    return dataclasses.replace(
+        config, machine=found, placer_options=options, session_config=session_config
     )
-    note = _note_on_missing_gpus(found, step)
-    if caller is None:  # Else sessions run in this process, and share what it holds.
-        note = note or _note_on_held_memory(found)
-    return Prepared(source, step, request, session_config, caller, note)
+
+
+def why_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
+    """Says why there is nothing to search for, if the machine has one device only."""
+    if len(machine.devices) > 1:
+        return None
+    reason = f"the machine has one device only, {machine.devices[0].name}: nothing to choose from"
+    if not calls_python:
+        reason += (
+            ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
+        )
+    return reason
+
+
+def note_on_gpus(given: GivenStep, machine: Machine, *, calls_python: bool) -> str | None:
+    """Says what people should know of the GPUs before the search begins; None for nothing."""
+    if note := _note_on_missing_gpus(machine, given.on(machine)):
+        return note
+    # Sessions that run in this process share what it holds.
+    return None if calls_python else _note_on_held_memory(machine)
 
 
 def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:

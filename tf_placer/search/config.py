@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-__all__ = ["SearchConfig", "check_machine", "check_seed", "starting_options"]
+__all__ = ["SearchConfig", "check_machine", "check_seed", "read_settings", "starting_options"]
 
 # Of NumPy's generators, of TensorFlow's and of the native core.
 _MOST = 2**63
@@ -109,6 +109,12 @@ class SearchConfig:
         return self.machine
 
     @property
+    def found_session_config(self) -> tf.compat.v1.ConfigProto:
+        """The configuration of sessions, of a config in which it is decided."""
+        assert self.session_config is not None
+        return self.session_config
+
+    @property
     def wanted_workers(self) -> Workers | None:
         """The workers and controllers; None where this process measures by itself."""
         if self.workers is None:
@@ -136,27 +142,44 @@ class SearchConfig:
         """Reads what `to_json` wrote, in this version or an earlier one, which knew no workers.
 
         Raises:
-            ValueError: the value is none, or there is no such search.
+            ImportError, ValueError: the value is none, or there is no such search; see the class.
         """
-        names = ("machine", "placer", "placer_options", "max_trials", "max_secs", "seed")
-        check_entries(value, names)
+        return cls(**read_settings(value))
 
-        def read(kind: Any, name: str) -> Any:
-            return read_value(kind, value.get(name), name)
 
-        max_secs = read(float | None, "max_secs")
-        workers = read(Workers | None, "workers")
-        return cls(
-            machine=read(str | Machine | None, "machine"),
-            placer=read(str, "placer"),
-            placer_options=read(Mapping[str, Any], "placer_options"),
-            max_trials=read(int, "max_trials"),
-            max_secs=math.inf if max_secs is None else max_secs,
-            seed=read(int, "seed"),
-            workers=None if workers is None else workers.address,
-            num_workers=None if workers is None else workers.count,
-            controllers=None if workers is None else workers.controllers,
-        )
+def read_settings(value: Any) -> dict[str, Any]:
+    """Reads what `SearchConfig.to_json` wrote by its types, whether there is such a search or not.
+
+    What was searched once need not be what can be searched here and now.
+
+    Args:
+        value: as `parse_json` gives it; other entries are left out.
+
+    Returns:
+        What `SearchConfig` takes.
+
+    Raises:
+        ValueError: an entry is missing, or of another type.
+    """
+    required = ("machine", "placer", "placer_options", "max_trials", "max_secs", "seed")
+    check_entries(value, required)
+
+    def read(kind: Any, name: str) -> Any:
+        return read_value(kind, value.get(name), name)
+
+    max_secs = read(float | None, "max_secs")
+    workers = read(Workers | None, "workers")
+    return {
+        "machine": read(str | Machine | None, "machine"),
+        "placer": read(str, "placer"),
+        "placer_options": read(Mapping[str, Any], "placer_options"),
+        "max_trials": read(int, "max_trials"),
+        "max_secs": math.inf if max_secs is None else max_secs,
+        "seed": read(int, "seed"),
+        "workers": None if workers is None else workers.address,
+        "num_workers": None if workers is None else workers.count,
+        "controllers": None if workers is None else workers.controllers,
+    }
 
 
 def starting_options(
