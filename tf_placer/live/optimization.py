@@ -246,12 +246,14 @@ def place(given: GivenStep, config: SearchConfig, start_secs: float) -> Optimize
         reason = verdict(None, given_devices_note(source.op_graph))
         return OptimizeResult(source.graph_def, False, reason, step=step)
     result = _finished(directory, source, step, config)
-    if time.monotonic() - start_secs > config.max_secs + _TOLERATED_SECS:
+    read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
+    used_secs = time.monotonic() - start_secs
+    if used_secs > config.max_secs + _TOLERATED_SECS:
         say(
-            f"{format_duration(time.monotonic() - start_secs)} were used where "
-            f"{config.max_secs:g} s are allowed: no limit covers starting TensorFlow, reading the "
-            f"graph ({format_duration(search_secs - start_secs)} here) and writing what was found "
-            f"({format_duration(time.monotonic() - searched_secs)})"
+            f"{format_duration(used_secs)} were used where {config.max_secs:g} s are allowed: no "
+            "limit covers starting TensorFlow, reading the graph "
+            f"({format_duration(read_secs)} here) and writing what was found "
+            f"({format_duration(written_secs)})"
         )
     return result
 

@@ -11,7 +11,7 @@ import functools
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -118,9 +118,10 @@ def run(
             costs=costs,
         )
         stages.how_far = context.plan.how_far
-        stages.say(f"searching; the log is in {directory.path}")
-        for line in [*_size_lines(config, grouped), *note_on_costs]:
+        for line in [f"searching; the log is in {directory.path}", *_size_lines(context)]:
             stages.say(line)
+        if note_on_costs is not None:
+            stages.say(note_on_costs)
         stack.enter_context(context.others)
         digest = request_digest(config, workload)
         while True:
@@ -133,7 +134,7 @@ def run(
 
 def _subject(
     config: SearchConfig, workload: Source, grouped: GroupedGraph, directory: RunDirectory
-) -> tuple[np.ndarray, Mapping[str, Any], LiveCosts | None, Sequence[str]]:
+) -> tuple[np.ndarray, Mapping[str, Any], LiveCosts | None, str | None]:
     """Says what a search is of: where groups may go, its header, its costs, and a line on these."""
     devices = tuple(device.name for device in config.found_machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
@@ -141,7 +142,7 @@ def _subject(
     costs, note = read_costs(directory, header)
     if needs_problem(config.placer) or costs is not None:
         header = with_costs(header)
-    return legal, header, costs, [] if note is None else [note]
+    return legal, header, costs, note
 
 
 def _others(
@@ -182,16 +183,17 @@ def _go_on_elsewhere(context: SearchContext, place: pathlib.Path, error: OSError
     context.stages.say("its processes are started there anew")
 
 
-def _size_lines(config: SearchConfig, grouped: GroupedGraph) -> list[str]:
+def _size_lines(context: SearchContext) -> list[str]:
     """Says how large a search is, as lines for people."""
+    grouped, machine = context.grouped, context.config.found_machine
     needed = grouped.op_graph.needed
-    num_devices = len(config.found_machine.devices)
+    num_devices = len(machine.devices)
     coarse = grouped.coarse or grouped
     lines = [
         f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
         f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups in "
         f"{coarse.grouping.num_groups} groups, to place on {num_devices} devices of "
-        f"{config.found_machine.spec}"
+        f"{machine.spec}"
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")

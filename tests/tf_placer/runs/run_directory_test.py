@@ -18,6 +18,7 @@ from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.runs.run_directory import RunDirectory, check_writable
+from tf_placer.search.config import SearchConfig
 
 _CONFIG = search_config(
     machine=find_machine("local:2,memory_mb=10"),
@@ -98,6 +99,13 @@ class RunDirectoryTest(absltest.TestCase):
         step = read.step
         self.assertEqual(step.queue_runners, ())
         self.assertEqual((step.initializer_feeds, step.restored), ({}, {}))
+
+    def test_what_a_kept_search_was_asked_is_read(self):
+        path = pathlib.Path(__file__).parent / "testdata" / "language_model"
+        directory = RunDirectory(path)
+        config = SearchConfig.from_json(json.loads((path / "request.json").read_text()))
+        self.assertEqual(config, SearchConfig(directory.read_machine(), max_secs=560.0))
+        self.assertStartsWith(directory.read_command(), "benchmarks/live/")
 
     def test_writing_leaves_no_temporary_files(self):
         RunDirectory(self.path).write_request(workload(), _CONFIG)
