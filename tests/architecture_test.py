@@ -113,6 +113,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.report",
     "tf_placer.search.batches",
     "tf_placer.search.budget",
+    "tf_placer.search.config",
     "tf_placer.search.distributed.alikeness",
     "tf_placer.search.distributed.controllers",
     "tf_placer.search.distributed.island_search",

@@ -19,13 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import tensorflow as tf
 
 import tf_placer
 from benchmarks.harness.table_file import write_table
 from benchmarks.models import branches, language_model, resnet, small
 from benchmarks.models.training_model import TrainingModel
-from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tf_placer.confirmation.confirmation import Confirmation, survey
 from tf_placer.environments.session import SessionEnvironment
@@ -65,12 +63,11 @@ def measure_again(result: OptimizeResult) -> Confirmation:
     """
     assert result.winner is not None and result.log_dir is not None
     directory = RunDirectory(result.log_dir)
-    request, _ = directory.read_request()
     # The graph in memory has the devices by now.
-    graph_def = tf.compat.v1.GraphDef.FromString(directory.graph.read_bytes())
-    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, request.step.feeds)
-    grouped = group_operations(op_graph, granularity_of(request.placer, request.placer_options))
-    devices = tuple(device.name for device in request.machine.devices)
+    workload, config = directory.read_request()
+    granularity = granularity_of(config.placer, config.placer_options)
+    grouped = group_operations(workload.op_graph, granularity)
+    devices = tuple(device.name for device in config.found_machine.devices)
 
     def assign(row: np.ndarray) -> dict[str, str]:
         return grouped.assignment(row, devices)
@@ -82,8 +79,8 @@ def measure_again(result: OptimizeResult) -> Confirmation:
             candidates[label] = {} if row is None else assign(np.array(row, np.int32))
     with SessionEnvironment(
         directory.graph,
-        request.step,
-        request.machine,
+        workload.step,
+        config.found_machine,
         assign,
         meta_optimizer=True,
         work_dir=directory.path,

@@ -151,14 +151,14 @@ def _measured_again(
         By seed the speed-ups of all rounds in which both ran.
     """
     run = RunDirectory(next(iter(directories.values())))
-    request, _ = run.read_request()
+    step, machine = run.read_step(), run.read_machine()
     candidates: dict[str, Mapping[str, str]] = {ORIGINAL: {}}
     for seed, directory in directories.items():
         candidates[str(seed)] = read_placement(RunDirectory(directory).placement).assignment
     speedups: dict[int, list[float]] = {seed: [] for seed in directories}
     start_secs, rounds = time.monotonic(), 0
     with SessionEnvironment(
-        run.graph, request.step, request.machine, lambda row: {}, meta_optimizer=True
+        run.graph, step, machine, lambda row: {}, meta_optimizer=True
     ) as environment:
         while rounds < LEAST_ROUNDS or time.monotonic() - start_secs < again_secs:
             found = survey(environment, candidates, ORIGINAL, rounds=1, seed=rounds)

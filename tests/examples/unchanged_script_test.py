@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from examples import unchanged_script
-from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from graph_passes.placement import Placement, write_placement
 from tf_placer.runs.run_directory import RunDirectory
@@ -78,12 +77,9 @@ class UnchangedScriptTest(tf.test.TestCase):
 
     def spread(self, directory: RunDirectory) -> None:
         """Keeps another placement: all groups on both devices in turns."""
-        request, _ = directory.read_request()
-        graph_def = tf.compat.v1.GraphDef.FromString(directory.graph.read_bytes())
-        grouped = group_operations(
-            OpGraph.from_graph_def(graph_def, request.step.fetches, list(request.step.feeds))
-        )
-        devices = tuple(device.name for device in request.machine.devices)
+        workload, config = directory.read_request()
+        grouped = group_operations(workload.op_graph)
+        devices = tuple(device.name for device in config.found_machine.devices)
         row = np.arange(len(grouped.grouping.kinds), dtype=np.int32) % 2
         write_placement(
             Placement("", devices, grouped.assignment(row, devices)), directory.placement

@@ -27,11 +27,10 @@ from tests.faults.campaign import Case, run_campaign
 from tests.faults.command_answer import answer
 from tests.faults.mutations import mutated_bytes, mutated_json, mutated_lines
 from tests.tf_placer.doubles import update_record
-from tests.tf_placer.scripted import confirmation, run_result, trial
+from tests.tf_placer.scripted import confirmation, run_result, search_config, trial
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.inputs.step import Step
 from tf_placer.machines.lookup import find_machine
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.training_log import TrainingLog
 from tf_placer.search.trial_log import TrialLog
 
@@ -170,9 +169,11 @@ def _write_graph(directory: pathlib.Path) -> None:
 
 def _write_log(directory: pathlib.Path) -> None:
     """Writes the directory of a live search that has ended."""
+    from tf_placer.inputs.sources import read_source
+
     run, machine = RunDirectory(directory), find_machine("local:2")
-    request = Request(Step(("result",)), machine, "single_device", {}, 3, 60.0, 0)
-    run.write_request(request, b"", b"")
+    workload = read_source(os.fspath(directory / "graph.pb"), "result")
+    run.write_request(workload, search_config(machine=machine, placer="single_device"))
     header = {"graph_fingerprint": "0" * 64, "machine": machine.to_json(), "seed": 0}
     header |= {"placer": "single_device", "versions": {}}
     with TrialLog(run.trials, header) as log:

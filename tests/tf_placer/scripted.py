@@ -15,8 +15,9 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import Source
 from tf_placer.machines.lookup import find_machine
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 ORIGINAL_SECS = 0.1
@@ -94,22 +95,23 @@ def request_directory(
     path: str, source: Source, *, config: tf.compat.v1.ConfigProto | None = None, **changes: Any
 ) -> RunDirectory:
     """Writes a request for a short search on "local:2", where entries of it may be others."""
+    directory = RunDirectory(path)
+    directory.write_request(source, search_config(session_config=config, **changes))
+    return directory
+
+
+def search_config(
+    *, session_config: tf.compat.v1.ConfigProto | None = None, **changes: Any
+) -> SearchConfig:
+    """Configures a short search on "local:2", as it is when its machine was looked up."""
     values = {
-        "step": source.step,
         "machine": find_machine("local:2"),
         "placer": "random",
-        "placer_options": {},
         "max_trials": 12,
         "max_secs": 60.0,
-        "seed": 0,
+        "session_config": session_config or tf.compat.v1.ConfigProto(),
     }
-    directory = RunDirectory(path)
-    directory.write_request(
-        Request(**{**values, **changes}),
-        source.graph_def.SerializeToString(),
-        (config or tf.compat.v1.ConfigProto()).SerializeToString(),
-    )
-    return directory
+    return SearchConfig(**{**values, **changes})
 
 
 class _Confirmed:

@@ -91,9 +91,8 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.live.dry_run import plan_search
     from tf_placer.live.given_step import read_step
     from tf_placer.live.optimization import counted_from, optimize
-    from tf_placer.live.preparation import Settings, prepare
     from tf_placer.runs.own_files import own_paths
-    from tf_placer.search.distributed.workers import find_workers
+    from tf_placer.search.config import SearchConfig
 
     graph = read_graph(args.input_graph, args.signature)
     is_saved = graph.signature is not None
@@ -119,24 +118,20 @@ def run(args: argparse.Namespace) -> None:
         "max_trials": args.max_trials,
         "max_secs": args.max_secs,
         "seed": args.seed,
+        "log_dir": args.log_dir,
+        "report": args.report,
+        "tensorboard": args.tensorboard,
+        "workers": args.workers,
+        "num_workers": args.num_workers,
+        "controllers": args.controllers,
     }
     if args.dry_run:
-        workers = find_workers(args.workers, args.num_workers, args.controllers)
-        checked = Settings(**settings, workers=workers)
-        plan = plan_search(prepare(read_step(graph, **step), checked), args.log_dir)
+        config = SearchConfig(**settings)
+        plan = plan_search(read_step(graph, **step), config)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
     with counted_from(args.start_secs):
-        result = optimize(
-            graph,
-            **{**step, **settings},
-            log_dir=args.log_dir,
-            report=args.report,
-            tensorboard=args.tensorboard,
-            workers=args.workers,
-            num_workers=args.num_workers,
-            controllers=args.controllers,
-        )
+        result = optimize(graph, **{**step, **settings})
     problem = None
     try:
         if args.output_graph is not None and is_saved:

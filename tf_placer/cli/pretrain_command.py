@@ -18,9 +18,9 @@ from tf_placer.cli.answer import add_json, answer
 from tf_placer.cli.arguments import PROBLEM_HELP
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output, read_json, write_json
-from tf_placer.live.arguments import check_seed
 from tf_placer.problem.coarse_groups import coarse_problem
 from tf_placer.problem.problem_file import read_problem
+from tf_placer.search.config import check_seed
 from tf_placer.search.log_header import package_versions
 from tf_placer.text.table import table
 from tf_placer.text.terminal_line import TerminalLine

@@ -30,7 +30,6 @@ from tf_placer.cli.arguments import (
 from tf_placer.cli.search_files import ResultFile, SearchLog
 from tf_placer.errors import require_tensorflow
 from tf_placer.files import check_output
-from tf_placer.live.arguments import check_seed
 from tf_placer.placers import (
     AUTO,
     ORIGINAL_START,
@@ -56,6 +55,7 @@ from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.scratch import scratch_directory
 from tf_placer.search.budget import Budget
 from tf_placer.search.concurrent import ConcurrentPlacer
+from tf_placer.search.config import check_seed
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
 from tf_placer.search.distributed.placer_setup import PlacerSetup

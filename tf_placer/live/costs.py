@@ -14,7 +14,8 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_error import ProblemError
 from tf_placer.problem.problem_file import read_problem, write_problem
 from tf_placer.runs.header import of_costs
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import noun_of, up_to_date
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration
@@ -81,7 +82,7 @@ def read_costs(
 
 def profile_costs(
     directory: RunDirectory,
-    request: Request,
+    config: SearchConfig,
     header: Mapping[str, Any],
     report: Callable[[str], None],
     *,
@@ -92,7 +93,7 @@ def profile_costs(
 
     Args:
         directory: of the search.
-        request: what is asked.
+        config: how to search, on a machine that was looked up.
         header: what the search is of, as `live_header` says it.
         report: called with lines of text for people.
         make_problem: finds out what the graph costs on the machine, as `Measurer.make_problem`.
@@ -104,8 +105,8 @@ def profile_costs(
     Raises:
         SearchError, WorkerStartError, MachineError: the graph cannot be profiled.
     """
-    needs = f"placer {request.placer!r} needs to know what the operations cost"
-    report(f"{needs}: profiling the graph on {request.machine.spec}")
+    needs = f"placer {config.placer!r} needs to know what the operations cost"
+    report(f"{needs}: profiling the graph on {config.found_machine.spec}")
     start_secs = time.monotonic()
     try:
         problem = make_problem(

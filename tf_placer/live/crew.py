@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.errors import SearchError
-from tf_placer.live.measurer import Measurer
+from tf_placer.live.context import Measurer, SearchContext
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.runs.run_directory import Request, RunDirectory
 from tf_placer.search.budget import Progress
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 from tf_placer.search.distributed.measuring_worker import MeasuringWorker, Setup
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
-from tf_placer.search.distributed.tallies import Tally, all_workers_line, tally_line
+from tf_placer.search.distributed.tallies import (
+    Tally,
+    all_workers_line,
+    num_workers,
+    tally_line,
+)
 from tf_placer.search.distributed.worker_events import WorkerEvent, WorkerLog, WorkerUse
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers
 from tf_placer.search.runner import Runner
 from tf_placer.search.training_log import TENSORBOARD
 from tf_placer.search.training_scalars import Scalars
-from tf_placer.search.trial_log import Trial
+from tf_placer.search.trial_log import Trial, best_trial
 from tf_placer.text.units import format_step
 
 __all__ = ["Crew", "FleetMaker", "ray_fleet"]
@@ -52,38 +55,27 @@ def ray_fleet(workers: Workers, setup: Setup) -> Iterator[Fleet]:
 
 
 class Crew:
-    """The workers of one search, its log of them, and what it says of them."""
+    """The workers of one search, its log of them, and what it says of them; see `Measurers`."""
+
+    fresh, can_move = "processes", False  # Workers have the request of the old place.
 
     def __init__(
         self,
-        workers: Workers,
-        request: Request,
-        asked: RunDirectory,
-        directory: RunDirectory,
-        header: Mapping[str, Any],
+        graph: bytes,
+        directory: pathlib.Path,
         say: Callable[[str], None],
         make_fleet: FleetMaker,
     ) -> None:
         """Connects to nothing yet.
 
         Args:
-            workers: who measures.
-            request: what is asked.
-            asked: where the graph of the request is.
+            graph: the serialised graph of the request.
             directory: of the run.
-            header: what the search is of.
             say: called with lines of text for people.
             make_fleet: connects to the machines.
         """
-        self._workers = workers
-        self._setup = Setup(
-            asked.graph.read_bytes(),
-            request.step,
-            request.machine,
-            asked.read_request()[1],
-        )
+        self._graph = graph
         self._directory = directory
-        self._header = header
         self._say = say
         self._make_fleet = make_fleet
         self._stack = contextlib.ExitStack()
@@ -93,32 +85,27 @@ class Crew:
         self._told_secs = time.monotonic()
 
     @contextlib.contextmanager
-    def measurer(
-        self,
-        assign: Callable[[np.ndarray], Mapping[str, str]],
-        *,
-        timeout_secs: Callable[[], float],
-        best_secs: Callable[[], float | None],
-        reference_secs: float | None,
-        num_before: int,
-        should_break: Callable[[], bool],
-    ) -> Iterator[Measurer]:
-        """Starts the workers, and gives what measures by them; see `WorkerPool` for the arguments.
-
-        Raises:
-            SearchError: there is nothing to connect to.
-        """
-        self._say(f"starting workers={self._workers.address!r}")
-        fleet = self._stack.enter_context(self._make_fleet(self._workers, self._setup))
-        self._log = self._stack.enter_context(WorkerLog(self._directory.path, self._header))
+    def for_search(self, context: SearchContext) -> Iterator[Measurer]:
+        """Starts the workers, and gives what measures by them; see `Measurers.for_search`."""
+        config, log, workers = context.config, context.log, context.config.wanted_workers
+        assert workers is not None
+        self._say(f"starting workers={workers.address!r}")
+        setup = Setup(
+            self._graph,
+            context.workload.step,
+            config.found_machine,
+            config.found_session_config.SerializeToString(),
+        )
+        fleet = self._stack.enter_context(self._make_fleet(workers, setup))
+        self._log = self._stack.enter_context(WorkerLog(self._directory, context.header))
         self._pool = WorkerPool(
             fleet,
-            assign,
-            timeout_secs=timeout_secs,
-            best_secs=best_secs,
-            reference_secs=reference_secs,
-            num_before=num_before,
-            should_break=should_break,
+            context.assign,
+            timeout_secs=lambda: context.plan.timeout_secs(log.trials),
+            best_secs=lambda: _median_secs(best_trial(log.trials)),
+            reference_secs=_median_secs(log.trials[0]) if log.trials else None,
+            num_before=num_workers(log.trials),
+            should_break=context.is_over,
             report=self._happened,
         )
         self._stack.callback(self._pool.close)
@@ -127,10 +114,10 @@ class Crew:
         yield _CrewMeasurer(self._pool, self._on_trial)
         self._tell(None)
 
-    def sessions(self, timeout_secs: float) -> RemoteSessions:
+    def for_confirmation(self, context: SearchContext) -> RemoteSessions:
         """Makes what a confirmation runs in, by one of the workers."""
         assert self._pool is not None
-        return RemoteSessions(self._pool, timeout_secs)
+        return RemoteSessions(self._pool, context.plan.first_timeout_secs())
 
     def close(self) -> None:
         """Ends all workers."""
@@ -159,7 +146,7 @@ class Crew:
         uses = [_use(tally, now_secs) for tally in tallies]
         self._write(line, uses)
         if self._scalars is None:
-            self._scalars = Scalars(self._directory.path / TENSORBOARD / "workers")
+            self._scalars = Scalars(self._directory / TENSORBOARD / "workers")
         step = sum(tally.trials for tally in tallies)
         self._scalars.write(
             (f"{use.name.replace(' ', '_')}/{name}", value, step)
@@ -236,6 +223,10 @@ def _use(tally: Tally, now_secs: float) -> WorkerUse:
         round(tally.idle_share(now_secs), 4),
         None if tally.slowness is None else round(tally.slowness, 4),
     )
+
+
+def _median_secs(trial: Trial | None) -> float | None:
+    return None if trial is None else trial.measurement.median_secs
 
 
 def _best(progress: Progress | None) -> str:

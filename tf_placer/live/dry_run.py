@@ -12,13 +12,16 @@ import numpy as np
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.known_links import known_links
 from tf_placer.inputs.given_devices import given_devices_note
-from tf_placer.live.preparation import Prepared
+from tf_placer.inputs.python_functions import check_python_functions_are_here
+from tf_placer.live.given_step import GivenStep
+from tf_placer.live.preparation import prepare, why_no_choice
 from tf_placer.placers import granularity_of, needs_problem
 from tf_placer.report.device_labels import device_labels
 from tf_placer.runs.header import live_header, with_costs
 from tf_placer.runs.run_directory import TRIALS
 from tf_placer.runs.search_state import read_search_state
 from tf_placer.runs.verdict import verdict
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import check_header
 from tf_placer.text.table import table
 from tf_placer.text.units import format_bytes, format_duration
@@ -110,41 +113,44 @@ class SearchPlan:
         return "\n".join([*lines, "", devices])
 
 
-def plan_search(prepared: Prepared, log_dir: str | os.PathLike[str] | None) -> SearchPlan:
+def plan_search(given: GivenStep, config: SearchConfig) -> SearchPlan:
     """Says what a search would do; measures and writes nothing.
 
     Args:
-        prepared: the search.
-        log_dir: its directory; None for a temporary one.
+        given: what would be placed.
+        config: how.
 
     Raises:
+        GraphError, MachineError, SearchError: as `prepare` raises them.
         LogError: the directory has the log of another search, or one that is damaged.
         OSError: it cannot be read.
     """
-    request, source = prepared.request, prepared.source
-    devices = tuple(device.name for device in request.machine.devices)
-    granularity = granularity_of(request.placer, request.placer_options)
+    source, config = given.source, prepare(given, config)
+    machine, log_dir = config.found_machine, config.log_dir
+    devices = tuple(device.name for device in machine.devices)
+    granularity = granularity_of(config.placer, config.placer_options)
     grouped = group_operations(source.op_graph, granularity)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
     # What people take for a group is that of the heuristics, however fine a placer's are.
     coarse = grouped.coarse or grouped
     coarse_legal = coarse.grouping.legal_devices(coarse.colocation, devices)
-    needs_costs = needs_problem(request.placer)
+    needs_costs = needs_problem(config.placer)
     trials_there = 0
     if log_dir is not None and os.path.exists(os.path.join(log_dir, TRIALS)):
         state = read_search_state(log_dir)
-        header = live_header(request, grouped, granularity, legal, prepared.session_config)
+        header = live_header(config, source.step, grouped, legal)
         if needs_costs or "costs" in state.header:
             header = with_costs(header)
         # As a log has it: tuples are lists there.
         header = json.loads(json.dumps({"format": state.header["format"], **header}))
         check_header(os.path.join(log_dir, TRIALS), state.header, header)
         trials_there = len(state.trials)
-    missing = prepared.no_choice
+    caller = check_python_functions_are_here(source, machine)
+    missing = why_no_choice(machine, calls_python=caller is not None)
     if missing is None and grouped.num_decisions == 0:
         missing = verdict(None, given_devices_note(source.op_graph))
     needed = source.op_graph.needed
-    links_known = known_links(request.machine, prepared.session_config) is not None
+    links_known = known_links(machine, config.found_session_config) is not None
     return SearchPlan(
         operations=source.op_graph.num_operations,
         operations_in_step=int(needed.sum()),
@@ -152,21 +158,19 @@ def plan_search(prepared: Prepared, log_dir: str | os.PathLike[str] | None) -> S
         groups=coarse.grouping.num_groups,
         groups_to_place=coarse.num_decisions,
         groups_by_device=dict(zip(devices, coarse_legal.sum(axis=0).tolist(), strict=True)),
-        memory_bytes_by_device={
-            device.name: device.memory_bytes for device in request.machine.devices
-        },
-        machine=request.machine.spec,
-        placer=request.placer,
+        memory_bytes_by_device={device.name: device.memory_bytes for device in machine.devices},
+        machine=machine.spec,
+        placer=config.placer,
         is_profiled=needs_costs,
         are_links_measured=needs_costs and not links_known and len(devices) > 1,
-        max_trials=request.max_trials,
-        max_secs=request.max_secs,
+        max_trials=config.max_trials,
+        max_secs=config.max_secs,
         log_dir=None if log_dir is None else os.fspath(log_dir),
         trials_there=trials_there,
         feeds={
             name: f"{value.dtype.name}{list(value.shape)}"
-            for name, value in request.step.feeds.items()
+            for name, value in source.step.feeds.items()
         },
-        fetches=request.step.fetches,
+        fetches=source.step.fetches,
         missing=missing,
     )

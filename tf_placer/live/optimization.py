@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from graph_passes.annotate import Annotate
 from graph_passes.placement import Placement, read_placement
-from graph_passes.util.paths import check_path
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
@@ -22,9 +21,10 @@ from tf_placer.files import check_output, lasting_directory
 from tf_placer.functions.placed_signature import PlacedSignature
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import given_devices_note
+from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
-from tf_placer.live.given_step import read_step
-from tf_placer.live.preparation import Settings, prepare
+from tf_placer.live.given_step import GivenStep, read_step
+from tf_placer.live.preparation import note_on_gpus, prepare, why_no_choice
 from tf_placer.live.process import run_search
 from tf_placer.live.result import OptimizeResult
 from tf_placer.live.step_events import write_step_events
@@ -35,11 +35,12 @@ from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.runs.explanation import kept_explanation
 from tf_placer.runs.header import request_digest
 from tf_placer.runs.own_files import check_own_run, own_paths
-from tf_placer.runs.run_directory import Request, RunDirectory, check_writable
+from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.verdict import best_comparison, verdict
 from tf_placer.scratch import remove_scratch, scratch_directory
-from tf_placer.search.distributed.workers import SHORT_PREFIX, find_workers
+from tf_placer.search.config import SearchConfig
+from tf_placer.search.distributed.workers import SHORT_PREFIX
 from tf_placer.search.trial_log import ORIGINAL, read_log
 from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration
@@ -174,31 +175,23 @@ def optimize(
         >>> print(result.reason, result.table())
     """
     start_secs = _call_secs.get() or time.monotonic()
-    crew = find_workers(workers, num_workers, controllers)
-    settings = Settings(
-        machine, placer, placer_options, max_trials, max_secs, seed, session_config, crew
+    config = SearchConfig(
+        machine=machine,
+        placer=placer,
+        placer_options={} if placer_options is None else placer_options,
+        max_trials=max_trials,
+        max_secs=max_secs,
+        seed=seed,
+        log_dir=log_dir,
+        report=report,
+        tensorboard=tensorboard,
+        session_config=session_config,
+        workers=workers,
+        num_workers=num_workers,
+        controllers=controllers,
     )
-    for path, argument, kind in (
-        (log_dir, "log_dir", "directory"),
-        (report, "report", "file"),
-        (tensorboard, "tensorboard", "directory"),
-    ):
-        if path is not None:
-            check_path(path, argument, kind)
-    if log_dir is not None:
-        check_writable(log_dir)
-        check_own_run(RunDirectory(log_dir))
-        # A start that is answered at once makes none, and so removes none.
-        remove_scratch(log_dir)
-    remove_scratch()
-    remove_scratch(prefix=SHORT_PREFIX)
-    if report is not None:
-        require_page_libraries()
-        given = graph if isinstance(graph, str | os.PathLike) else None
-        check_output(report, given, *own_paths(log_dir))
-    if tensorboard is not None:
-        check_writable(tensorboard)
-    given_step = read_step(
+    _check_places(config, graph)
+    given = read_step(
         graph,
         fetches,
         feeds,
@@ -208,51 +201,59 @@ def optimize(
         restore_from=restore_from,
         seed=seed,
     )
-    source = given_step.source
-    for note in source.notes:
+    return place(given, config, start_secs)
+
+
+def place(given: GivenStep, config: SearchConfig, start_secs: float) -> OptimizeResult:
+    """Finds a faster placement of a step, and puts it on the graph; see `optimize`.
+
+    Args:
+        given: what is to be placed.
+        config: how to search.
+        start_secs: when the time of the search began, by `time.monotonic`.
+    """
+    source = given.source
+    for line in source.notes:
+        say(line)
+    config = prepare(given, config)
+    machine = config.found_machine
+    step, caller = given.on(machine), check_python_functions_are_here(source, machine)
+    if note := note_on_gpus(given, machine, calls_python=caller is not None):
         say(note)
-    prepared = prepare(given_step, settings)
-    if prepared.note is not None:
-        say(prepared.note)
-    step, request, config = prepared.step, prepared.request, prepared.session_config
-    if prepared.no_choice is not None:
-        return OptimizeResult(source.graph_def, False, prepared.no_choice, step=step)
-    if log_dir is not None and _is_answered(RunDirectory(log_dir), request, source, config):
-        say(f"the same search has ended: its result is in {os.fspath(log_dir)}")
-        result = _finished(RunDirectory(log_dir), source, step)
-        _show(result, source.graph_def, report, tensorboard)
-        return result
-    found = request.machine
-    if found.backend.starts_servers and (why := why_open()) is not None:
-        say(open_servers_note(f"the servers of {found.spec}", why))
+    if missing := why_no_choice(machine, calls_python=caller is not None):
+        return OptimizeResult(source.graph_def, False, missing, step=step)
+    if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), source, config):
+        say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
+        return _finished(RunDirectory(config.log_dir), source, step, config)
+    if machine.backend.starts_servers and (why := why_open()) is not None:
+        say(open_servers_note(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(_run_directory(log_dir))
-        given = stack.enter_context(scratch_directory(directory.path))
+        directory = stack.enter_context(_run_directory(config.log_dir))
+        asked = stack.enter_context(scratch_directory(directory.path))
         host = None
-        if prepared.caller is not None:
+        if caller is not None:
             say(
-                f"{prepared.caller!r} calls a Python function: all steps run in this process, "
-                "which is slower, and whatever else the process does is in the measurements"
+                f"{caller!r} calls a Python function: all steps run in this process, which is "
+                "slower, and whatever else the process does is in the measurements"
             )
             host = stack.enter_context(WorkerHost())
         # The search takes over what is asked once it has made sure that the directory is its own.
-        RunDirectory(given).write_request(
-            request, source.graph_def.SerializeToString(), config.SerializeToString()
-        )
+        RunDirectory(asked).write_request(source, config)
         search_secs = time.monotonic()
-        outcome = run_search(directory, given, say, start_secs, host)
+        outcome = run_search(directory, asked, say, start_secs, host)
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
         reason = verdict(None, given_devices_note(source.op_graph))
         return OptimizeResult(source.graph_def, False, reason, step=step)
-    result = _finished(directory, source, step)
-    _show(result, source.graph_def, report, tensorboard)
-    if time.monotonic() - start_secs > request.max_secs + _TOLERATED_SECS:
+    result = _finished(directory, source, step, config)
+    read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
+    used_secs = time.monotonic() - start_secs
+    if used_secs > config.max_secs + _TOLERATED_SECS:
         say(
-            f"{format_duration(time.monotonic() - start_secs)} were used where "
-            f"{request.max_secs:g} s are allowed: no limit covers starting TensorFlow, reading the "
-            f"graph ({format_duration(search_secs - start_secs)} here) and writing what was found "
-            f"({format_duration(time.monotonic() - searched_secs)})"
+            f"{format_duration(used_secs)} were used where {config.max_secs:g} s are allowed: no "
+            "limit covers starting TensorFlow, reading the graph "
+            f"({format_duration(read_secs)} here) and writing what was found "
+            f"({format_duration(written_secs)})"
         )
     return result
 
@@ -271,12 +272,24 @@ def counted_from(call_secs: float) -> Iterator[None]:
         _call_secs.reset(token)
 
 
-def _is_answered(
-    directory: RunDirectory,
-    request: Request,
-    source: Source,
-    session_config: tf.compat.v1.ConfigProto,
-) -> bool:
+def _check_places(config: SearchConfig, graph: Any) -> None:
+    """Makes sure that all that a search writes can be written, and replaces nothing of others."""
+    if config.log_dir is not None:
+        check_writable(config.log_dir)
+        check_own_run(RunDirectory(config.log_dir))
+        # A start that is answered at once makes none, and so removes none.
+        remove_scratch(config.log_dir)
+    remove_scratch()
+    remove_scratch(prefix=SHORT_PREFIX)
+    if config.report is not None:
+        require_page_libraries()
+        given = graph if isinstance(graph, str | os.PathLike) else None
+        check_output(config.report, given, *own_paths(config.log_dir))
+    if config.tensorboard is not None:
+        check_writable(config.tensorboard)
+
+
+def _is_answered(directory: RunDirectory, source: Source, config: SearchConfig) -> bool:
     """Says whether a search of just this has ended there: then no process is needed."""
     try:
         result = directory.read_result()
@@ -285,9 +298,8 @@ def _is_answered(
         _, trials = read_log(directory.trials)
     except (OSError, ValueError):
         return False  # The search looks into it, and says what is wrong.
-    return result.answers(
-        request.max_trials, request.max_secs, len(trials)
-    ) and result.request_digest == request_digest(request, source.graph_def, session_config)
+    is_enough = result.answers(config.max_trials, config.max_secs, len(trials))
+    return is_enough and result.request_digest == request_digest(config, source)
 
 
 @contextlib.contextmanager
@@ -314,6 +326,18 @@ def _run_directory(path: str | os.PathLike[str] | None) -> Iterator[RunDirectory
 
 
 def _finished(
+    directory: RunDirectory,
+    source: Source,
+    step: PlacedStep | PlacedSignature | None,
+    config: SearchConfig,
+) -> OptimizeResult:
+    """Reads what the search wrote, puts the placement on the graph, and draws what is wanted."""
+    result = _placed(directory, source, step)
+    _show(result, source.graph_def, config)
+    return result
+
+
+def _placed(
     directory: RunDirectory, source: Source, step: PlacedStep | PlacedSignature | None
 ) -> OptimizeResult:
     """Reads what the search wrote and puts the placement on the graph."""
@@ -357,13 +381,9 @@ def _finished(
     )
 
 
-def _show(
-    result: OptimizeResult,
-    graph_def: tf.compat.v1.GraphDef,
-    report: str | os.PathLike[str] | None,
-    tensorboard: str | os.PathLike[str] | None,
-) -> None:
+def _show(result: OptimizeResult, graph_def: tf.compat.v1.GraphDef, config: SearchConfig) -> None:
     """Writes the page about a search that has ended, and runs of TensorBoard, where wanted."""
+    report, tensorboard = config.report, config.tensorboard
     if result.log_dir is None or (report is None and tensorboard is None):
         return
     # The search took minutes: what it found is worth more than what could not be written of it.

@@ -1,4 +1,4 @@
-"""What `optimize` is asked, read and checked before anything is measured."""
+"""What is found out about a machine and a step before anything is measured."""
 
 from __future__ import annotations
 
@@ -15,99 +15,29 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.process_gpus import holds_gpu_memory, session_config_of_process
 from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
-from tf_placer.inputs.sources import Source
-from tf_placer.live.arguments import check_budget, check_machine, check_placer, check_seed
 from tf_placer.live.given_step import GivenStep
 from tf_placer.machines.emulated_machine import PREFIX
 from tf_placer.machines.emulation_state import emulated_spec
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine, MachineError
 from tf_placer.placers import ORIGINAL_START, start_source
-from tf_placer.runs.run_directory import Request
-from tf_placer.search.distributed.workers import (
-    Workers,
-    check_is_for_controllers,
-    check_is_for_workers,
-)
+from tf_placer.search.config import SearchConfig, starting_options
+from tf_placer.search.distributed.workers import check_is_for_workers
 from tf_placer.text.units import format_bytes
 
-__all__ = ["Prepared", "Settings", "prepare"]
+__all__ = ["note_on_gpus", "prepare", "why_no_choice"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How to search; `optimize` says what each may be.
-
-    Raises:
-        ImportError: the placer has options and needs TensorFlow, which is not installed.
-        MachineError: the machine is none that there can be.
-        ValueError: one is of another type or out of range, or there is no such placer or option.
-    """
-
-    machine: str | Machine | None
-    placer: str
-    placer_options: Mapping[str, Any] | None
-    max_trials: int
-    max_secs: float
-    seed: int
-    session_config: tf.compat.v1.ConfigProto | None = None
-    workers: Workers | None = None
-
-    def __post_init__(self) -> None:
-        check_machine(self.machine)
-        options = check_placer(self.placer, self.placer_options)
-        check_is_for_controllers(self.workers, self.placer, options)
-        check_budget(self.max_trials, self.max_secs)
-        check_seed(self.seed)
-        if self.session_config is not None and not isinstance(
-            self.session_config, tf.compat.v1.ConfigProto
-        ):
-            kind = type(self.session_config).__name__
-            raise ValueError(f"session_config is a ConfigProto, not {kind}")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Prepared:
-    """A search that can begin.
-
-    Attributes:
-        source: the graph and its step.
-        step: the function, the model or the signature on the machine; None for a graph.
-        request: what is asked of the search.
-        session_config: of the user's sessions.
-        caller: the operation that calls a Python function, so that this process runs the steps;
-            None where there is none.
-        note: what people should know before the search begins; None for nothing.
-    """
-
-    source: Source
-    step: PlacedStep | PlacedSignature | None
-    request: Request
-    session_config: tf.compat.v1.ConfigProto
-    caller: str | None
-    note: str | None = None
-
-    @property
-    def no_choice(self) -> str | None:
-        """Why there is nothing to search for, if the machine has one device only."""
-        devices = self.request.machine.devices
-        if len(devices) > 1:
-            return None
-        reason = f"the machine has one device only, {devices[0].name}: nothing to choose from"
-        if self.caller is None:
-            reason += (
-                ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a "
-                "cluster"
-            )
-        return reason
-
-
-def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
+def prepare(given: GivenStep, config: SearchConfig) -> SearchConfig:
     """Finds the machine, and makes sure that the step can be placed on it.
 
     Args:
-        given_step: what is to be placed.
-        settings: how.
+        given: what is to be placed.
+        config: how.
+
+    Returns:
+        The same with the machine that was found, the configuration of its sessions, and where a
+        placer that learns begins.
 
     Raises:
         GraphError: the graph, or the placement that the placer is to start from, is on devices that
@@ -115,43 +45,50 @@ def prepare(given_step: GivenStep, settings: Settings) -> Prepared:
             data set uses a variable of the step.
         MachineError: there is no such machine, it is only described, or a data set assigns to a
             variable, which would be lost with it.
+        SearchError: workers cannot measure the step there.
     """
-    source, machine = given_step.source, settings.machine
-    config = settings.session_config or _default_config(machine)
-    found = machine if isinstance(machine, Machine) else find_machine(machine, config)
-    step = given_step.on(found)
+    source, machine, workers = given.source, config.machine, config.wanted_workers
+    session_config = config.session_config or _default_config(machine)
+    found = machine if isinstance(machine, Machine) else find_machine(machine, session_config)
     if not found.backend.is_timed:
         raise MachineError(
             f"machine {found.spec!r} is described, not attached, so no step can be timed on it: "
             "`profile` computes a problem for it, which `search` places"
         )
     caller = check_python_functions_are_here(source, found)
-    if settings.workers is not None:
-        check_is_for_workers(
-            settings.workers, found.kind, found.spec, calls_python=caller is not None
-        )
+    if workers is not None:
+        check_is_for_workers(workers, found.kind, found.spec, calls_python=caller is not None)
     if len(found.devices) > 1:
+        step = given.on(found)
         if isinstance(step, PlacedStep):
             step.check()
-        soft = config.allow_soft_placement
+        soft = session_config.allow_soft_placement
         check_given_devices(source.op_graph, found, source.step.initializers, soft=soft)
-    max_trials, max_secs = check_budget(settings.max_trials, settings.max_secs)
-    options = check_placer(settings.placer, settings.placer_options)
-    _check_start(settings.placer, options, found)
-    request = Request(
-        step=source.step,
-        machine=found,
-        placer=settings.placer,
-        placer_options=options,
-        max_trials=max_trials,
-        max_secs=max_secs,
-        seed=check_seed(settings.seed),
-        workers=settings.workers,
+    options = starting_options(config.placer, config.placer_options, is_simulated=False)
+    _check_start(config.placer, options, found)
+    return dataclasses.replace(
+        config, machine=found, placer_options=options, session_config=session_config
     )
-    note = _note_on_missing_gpus(found, step)
-    if caller is None:  # Else sessions run in this process, and share what it holds.
-        note = note or _note_on_held_memory(found)
-    return Prepared(source, step, request, config, caller, note)
+
+
+def why_no_choice(machine: Machine, *, calls_python: bool) -> str | None:
+    """Says why there is nothing to search for, if the machine has one device only."""
+    if len(machine.devices) > 1:
+        return None
+    reason = f"the machine has one device only, {machine.devices[0].name}: nothing to choose from"
+    if not calls_python:
+        reason += (
+            ". machine='local:2' uses two worker processes, machine='grpc://HOST:PORT' a cluster"
+        )
+    return reason
+
+
+def note_on_gpus(given: GivenStep, machine: Machine, *, calls_python: bool) -> str | None:
+    """Says what people should know of the GPUs before the search begins; None for nothing."""
+    if note := _note_on_missing_gpus(machine, given.on(machine)):
+        return note
+    # Sessions that run in this process share what it holds.
+    return None if calls_python else _note_on_held_memory(machine)
 
 
 def _default_config(machine: str | Machine | None) -> tf.compat.v1.ConfigProto:

@@ -1,7 +1,4 @@
-"""Both ends of the process that searches: it has the policy and the loop, and sees no GPU.
-
-Run as `python -m tf_placer.live.process` by `run_search`, which it tells about every trial.
-"""
+"""Starts the process that searches, and listens to it."""
 
 from __future__ import annotations
 
@@ -16,14 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from graph_passes.errors import GraphError
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
-from tf_placer.errors import SearchError, error_text
-from tf_placer.interrupts import Interrupts
+from tf_placer.errors import SearchError
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
     ChildStopped,
     ChildTimeout,
-    Parent,
     await_message,
     environment_without_gpus,
 )
@@ -75,7 +70,7 @@ def run_search(
     """
     child = ChildProcess(
         "the search",
-        "tf_placer.live.process",
+        "tf_placer.live.run",
         {
             "request": given,
             "directory": str(directory.path),
@@ -145,49 +140,3 @@ def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _main() -> None:
-    # Only this end needs all that searches.
-    from tf_placer.environments.session import WorkerStartError
-    from tf_placer.live.run import run
-    from tf_placer.search.driver import GraphDoesNotRunError
-
-    interrupts = Interrupts()
-    interrupts.listen()
-    parent = Parent()
-    settings = parent.settings
-    directory = RunDirectory(settings["directory"])
-
-    def obey() -> None:
-        while True:
-            parent.receive()  # There is one command only: to end.
-            interrupts.ask()
-
-    threading.Thread(target=obey, daemon=True).start()
-    try:
-        outcome = run(
-            RunDirectory(settings["request"]),
-            directory,
-            lambda line: parent.send({"line": line}),
-            start_secs=settings["start_secs"],
-            interrupts=interrupts,
-            host=settings["host"],
-        )
-    except (
-        GraphDoesNotRunError,
-        ImportError,
-        OSError,
-        SearchError,
-        ValueError,
-        WorkerStartError,
-    ) as error:
-        kinds = (GraphError, LogError, OSError, ValueError)
-        kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
-        parent.send({"error": error_text(error), "kind": kind})
-        return
-    parent.send({"outcome": outcome.value, "directory": str(directory.path)})
-
-
-if __name__ == "__main__":
-    _main()

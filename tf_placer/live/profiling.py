@@ -10,12 +10,12 @@ from graph_passes.util.paths import check_path
 from tf_placer.costs.costed_graph import cost_graph
 from tf_placer.files import check_output
 from tf_placer.inputs.python_functions import check_no_python_functions
-from tf_placer.live.arguments import check_machine
 from tf_placer.live.given_step import read_step
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.search.config import check_machine
 from tf_placer.text.notes import say
 from tf_placer.text.stages import Stages
 

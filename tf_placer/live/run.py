@@ -1,54 +1,56 @@
-"""One live search from its request to its result."""
+"""The process that searches: one live search from its request to its result.
+
+It has the policy and the loop, and sees no GPU. Run as `python -m tf_placer.live.run` by
+`run_search`, which it tells about every trial.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import math
+import functools
+import pathlib
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from graph_passes.op_graph import OpGraph
+from graph_passes.errors import GraphError
 from graph_passes.pipeline import GroupedGraph, group_operations
 from graph_passes.util.whole_file import remove_what_is_left
-from tf_placer.confirmation.no_finalists import outcome_without_finalists
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.costs.given_placement import given_assignment
-from tf_placer.environments.environment import FailureKind
-from tf_placer.environments.live_processes import LiveProcesses
-from tf_placer.environments.session import SessionEnvironment
+from tf_placer.environments.session import SessionEnvironment, WorkerStartError
+from tf_placer.errors import SearchError, error_text
 from tf_placer.inputs.given_devices import given_devices_note
+from tf_placer.inputs.sources import Source
 from tf_placer.interrupts import Interrupts
-from tf_placer.live.costs import read_costs
+from tf_placer.live.conclusion import conclude
+from tf_placer.live.context import Measurers, SearchContext, moved
+from tf_placer.live.costs import LiveCosts, read_costs
 from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
-from tf_placer.live.job import LiveJob
-from tf_placer.live.job_confirmation import confirm_job
 from tf_placer.live.job_search import ControllersMaker, search_job
+from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
-from tf_placer.placers import (
-    BASELINES,
-    granularity_of,
-    needs_problem,
-)
-from tf_placer.runs.explanation import explain_trials
+from tf_placer.placers import BASELINES, granularity_of, needs_problem
+from tf_placer.processes import Parent
 from tf_placer.runs.header import live_header, request_digest, with_costs
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.own_files import check_own_graph
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
-from tf_placer.runs.search_place import SearchPlace
 from tf_placer.scratch import remove_scratch
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.ray_controllers import ray_controllers
-from tf_placer.search.trial_log import Trial, TrialLog
+from tf_placer.search.driver import GraphDoesNotRunError
+from tf_placer.search.trial_log import LogError, TrialLog
 from tf_placer.text.stages import Stages
 
 __all__ = ["run"]
 
 
 def run(
-    request_directory: RunDirectory,
+    given: RunDirectory,
     directory: RunDirectory,
     report: Callable[[str], None],
     environment_type: Callable[..., SessionEnvironment] = SessionEnvironment,
@@ -59,10 +61,10 @@ def run(
     fleet: FleetMaker = ray_fleet,
     controllers: ControllersMaker = ray_controllers,
 ) -> Outcome:
-    """Searches, confirms and writes what came out.
+    """Searches, confirms and writes what came out; goes on elsewhere if the directory is deleted.
 
     Args:
-        request_directory: where the request is.
+        given: the directory with the request.
         directory: where everything goes, the request included. Nothing is written to it before it
             is certain that no other search has it.
         report: called with a line of text for people whenever there is something to say.
@@ -83,227 +85,115 @@ def run(
             ValueError: the request cannot be met; the message says why.
     """
     start_secs = time.monotonic() if start_secs is None else start_secs
-    with Stages(report) as stages:
-        return _run(
-            request_directory,
-            directory,
-            stages,
-            environment_type,
-            start_secs,
-            interrupts or Interrupts(),
-            host,
-            fleet,
-            controllers,
-        )
-
-
-def _run(
-    request_directory: RunDirectory,
-    directory: RunDirectory,
-    stages: Stages,
-    environment_type: Callable[..., SessionEnvironment],
-    start_secs: float,
-    interrupts: Interrupts,
-    host: int | None,
-    fleet: FleetMaker,
-    controllers: ControllersMaker,
-) -> Outcome:
-    stages.enter("reading the graph")
-    request, config_bytes = request_directory.read_request()
-    session_config = tf.compat.v1.ConfigProto.FromString(config_bytes)
-    graph_def = tf.compat.v1.GraphDef.FromString(request_directory.graph.read_bytes())
-    granularity = granularity_of(request.placer, request.placer_options)
-    op_graph = OpGraph.from_graph_def(graph_def, request.step.fetches, request.step.feeds)
-    grouped = group_operations(op_graph, granularity)
-    if grouped.num_decisions == 0:
-        return Outcome.NOTHING_TO_PLACE
-    devices = tuple(device.name for device in request.machine.devices)
-    legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    header = live_header(request, grouped, granularity, legal, session_config)
-    costs, note_on_costs = read_costs(directory, header)
-    if needs_problem(request.placer) or costs is not None:
-        header = with_costs(header)
-    place = SearchPlace(directory, request, graph_def.SerializeToString(), config_bytes, stages.say)
-    with TrialLog(directory.trials, header, place.of_log) as log:
-        check_own_graph(directory, graph_def)
-        # A search that was killed has left its files there.
-        remove_scratch(directory.path)
-        remove_what_is_left(directory.path)
-        try:
-            old = directory.read_result()
-        except ValueError as error:
-            raise ValueError(f"{error}; without the file the search goes on from its log") from None
-        directory.take_request(request_directory)
-        if old is not None and old.answers(request.max_trials, request.max_secs, len(log.trials)):
+    with Stages(report) as stages, contextlib.ExitStack() as stack:
+        stages.enter("reading the graph")
+        workload, config = given.read_request()
+        granularity = granularity_of(config.placer, config.placer_options)
+        grouped = group_operations(workload.op_graph, granularity)
+        if grouped.num_decisions == 0:
+            return Outcome.NOTHING_TO_PLACE
+        legal, header, costs, note_on_costs = _subject(config, workload, grouped, directory)
+        elsewhere = functools.partial(moved, directory, workload, config, stages.say)
+        log = stack.enter_context(TrialLog(directory.trials, header, elsewhere))
+        old = _take_over(directory, given, workload)
+        if old is not None and old.answers(config.max_trials, config.max_secs, len(log.trials)):
             stages.say("the log is complete and its result is known: nothing to measure again")
             return old.outcome
-        plan = TimePlan(request.max_secs, start_secs, log.trials, BASELINES)
-        stages.how_far = plan.how_far
-        hosted = None
-        if host is not None:
-            hosted = LiveProcesses(request.machine, directory.path, host, report=stages.say)
-        crew = None
-        if request.workers is not None:
-            crew = Crew(
-                request.workers, request, request_directory, directory, header, stages.say, fleet
-            )
-        is_here = request.workers is None or request.workers.are_here
-        others = OtherSearches(directory.path, stages.say, is_here=is_here)
-        job = LiveJob(
-            request=request,
-            directory=directory,
+        measurers: Measurers = OwnProcesses(environment_type, host)
+        if config.wanted_workers is not None:
+            measurers = Crew(given.graph.read_bytes(), directory.path, stages.say, fleet)
+        context = SearchContext(
+            config=config,
+            workload=workload,
             grouped=grouped,
             legal=legal,
             header=header,
-            session_config=session_config,
-            environment_type=environment_type,
-            plan=plan,
-            interrupts=interrupts,
+            directory=directory,
+            log=log,
+            plan=TimePlan(config.max_secs, start_secs, log.trials, BASELINES),
+            interrupts=interrupts or Interrupts(),
             stages=stages,
+            others=_others(config, directory, stages.say),
+            measurers=stack.enter_context(contextlib.closing(measurers)),
             costs=costs,
-            others=others,
-            hosted=hosted,
-            crew=crew,
-            move=lambda error: log.move(place.of_log(error)),
         )
-        stages.say(f"searching; the log is in {directory.path}")
-        for line in _size_lines(request, grouped):
+        stages.how_far = context.plan.how_far
+        for line in [f"searching; the log is in {directory.path}", *_size_lines(context)]:
             stages.say(line)
         if note_on_costs is not None:
             stages.say(note_on_costs)
-        try:
-            with others:
-                digest = request_digest(request, graph_def, session_config)
-                return _finish(job, log, controllers, digest)
-        finally:
-            if hosted is not None:
-                hosted.close()
-            if crew is not None:
-                crew.close()
+        stack.enter_context(context.others)
+        digest = request_digest(config, workload)
+        while True:
+            place = directory.path
+            try:
+                return conclude(context, search_job(context, controllers), digest)
+            except OSError as error:
+                _go_on_elsewhere(context, place, error)
 
 
-def _finish(job: LiveJob, log: TrialLog, controllers: ControllersMaker, digest: str) -> Outcome:
-    """Searches and concludes; goes on in another place where somebody deletes the directory.
+def _subject(
+    config: SearchConfig, workload: Source, grouped: GroupedGraph, directory: RunDirectory
+) -> tuple[np.ndarray, Mapping[str, Any], LiveCosts | None, str | None]:
+    """Says what a search is of: where groups may go, its header, its costs, and a line on these."""
+    devices = tuple(device.name for device in config.found_machine.devices)
+    legal = grouped.grouping.legal_devices(grouped.colocation, devices)
+    header = live_header(config, workload.step, grouped, legal)
+    costs, note = read_costs(directory, header)
+    if needs_problem(config.placer) or costs is not None:
+        header = with_costs(header)
+    return legal, header, costs, note
+
+
+def _others(
+    config: SearchConfig, directory: RunDirectory, say: Callable[[str], None]
+) -> OtherSearches:
+    workers = config.wanted_workers
+    is_here = workers is None or workers.are_here
+    return OtherSearches(directory.path, say, is_here=is_here)
+
+
+def _take_over(directory: RunDirectory, given: RunDirectory, workload: Source) -> RunResult | None:
+    """Makes a directory, whose log is open, that of the request; how it has ended, if it has."""
+    check_own_graph(directory, workload.graph_def)
+    # A search that was killed has left its files there.
+    remove_scratch(directory.path)
+    remove_what_is_left(directory.path)
+    try:
+        old = directory.read_result()
+    except ValueError as error:
+        raise ValueError(f"{error}; without the file the search goes on from its log") from None
+    directory.take_request(given)
+    return old
+
+
+def _go_on_elsewhere(context: SearchContext, place: pathlib.Path, error: OSError) -> None:
+    """Moves a search whose directory somebody has deleted.
 
     Raises:
-        OSError: there is no other place, or it is not the directory that lacks files.
+        OSError: the error, where there is no other place, or the directory does not lack files.
     """
-    while True:
-        place = job.directory.path
-        try:
-            return _conclude(job, search_job(job, log, controllers), digest)
-        except OSError as error:
-            # Its sessions have files there. The log may have missed it first, and be elsewhere.
-            if job.directory.path == place:
-                if not log.trials or job.directory.trials.exists():
-                    raise
-                job.move(error)
-            if job.crew is not None:
-                raise  # Its workers have the request of the old place: the same call goes on.
-            job.stages.say("its processes are started there anew")
+    # Sessions have files there. The log may have missed it first, and be elsewhere.
+    if context.directory.path == place:
+        if not context.log.trials or context.directory.trials.exists():
+            raise error
+        context.move(error)
+    if not context.measurers.can_move:
+        raise error  # The same call goes on.
+    context.stages.say("its processes are started there anew")
 
 
-def _conclude(job: LiveJob, trials: Sequence[Trial], digest: str) -> Outcome:
-    """Confirms what a search found, explains it, and writes how the search ended."""
-    request, interrupts = job.request, job.interrupts
-    was_interrupted = interrupts.count > 0
-    finalists = job.finalists(trials)
-    confirmation, winner, note = None, None, None
-    if finalists:
-        confirmed = confirm_job(job, trials, finalists)
-        outcome, confirmation = confirmed.outcome, confirmed.confirmation
-        winner, note = confirmed.winner, confirmed.note
-        if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
-            note = _joined(note, _cut_short(job, trials))
-        note = _joined(note, job.others.note)
-    elif was_interrupted:
-        outcome = Outcome.INTERRUPTED
-    else:
-        outcome, note = outcome_without_finalists(trials, request.max_trials, request.max_secs)
-        if outcome is Outcome.NOTHING_RUNS:
-            note = _joined(note, _cut_short(job, trials))
-        if any(_is_out_of_memory(trial) for trial in trials):
-            # A process takes all memory of a GPU that it finds free.
-            note = _joined(note, given_devices_note(job.grouped.op_graph), job.others.note)
-    explanation = None
-    job.stages.enter("explaining the result")
-    if job.costs is not None and finalists and interrupts.count < 2:
-        # Who interrupts does not wait for the rest of the time.
-        max_secs = max(job.plan.left_secs(), 0.0 if not was_interrupted else job.plan.explain_secs)
-        with (
-            contextlib.suppress(KeyboardInterrupt),
-            interrupts.breakable(interrupts.count + 1, max_secs),
-        ):
-            explanation = explain_trials(
-                job.costs.problem,
-                job.grouped.group_graph,
-                trials,
-                finalists,
-                winner,
-                search_secs=job.plan.explain_secs,
-                seed=request.seed,
-            )
-    if explanation is None and job.costs is not None and finalists and not interrupts.count:
-        job.stages.say("there was no time left to explain the result")
-
-    def write() -> None:
-        job.write_found()
-        original = given_assignment(job.grouped, request.machine.devices)
-        job.directory.write_result(
-            RunResult(
-                outcome=outcome,
-                num_trials=len(trials),
-                max_trials=request.max_trials,
-                max_secs=request.max_secs if math.isfinite(request.max_secs) else None,
-                winner=winner,
-                note=_joined(*job.notes, note),
-                confirmation=confirmation,
-                finalists={label: trial.index for label, trial in finalists.items()},
-                explanation=None if explanation is None else explanation.to_json(),
-                original_assignment=None if original is None else tuple(original),
-                # Else the same call goes on.
-                is_complete=not interrupts.count and not job.notes,
-                request_digest=digest,
-            )
-        )
-
-    job.keep(write)
-    return outcome
-
-
-def _is_out_of_memory(trial: Trial) -> bool:
-    failure = trial.measurement.failure
-    return failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
-
-
-def _joined(*notes: str | None) -> str | None:
-    return "; ".join(note for note in notes if note) or None
-
-
-def _cut_short(job: LiveJob, trials: Sequence[Trial]) -> str | None:
-    """Says that the time was over before the placer began; None where it was not."""
-    request = job.request
-    had_its_turn = request.placer in job.begun or any(
-        trial.placer == request.placer for trial in trials
-    )
-    if had_its_turn or job.notes or len(trials) >= request.max_trials:
-        return None
-    return (
-        f"{request.max_secs:g} s were over after {len(trials)} trials, before placer "
-        f"{request.placer!r} began: allow more"
-    )
-
-
-def _size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
+def _size_lines(context: SearchContext) -> list[str]:
     """Says how large a search is, as lines for people."""
+    grouped, machine = context.grouped, context.config.found_machine
     needed = grouped.op_graph.needed
-    num_devices = len(request.machine.devices)
+    num_devices = len(machine.devices)
     coarse = grouped.coarse or grouped
     lines = [
         f"{grouped.op_graph.num_operations} operations, {needed.sum()} in a step, "
         f"{len(np.unique(grouped.colocation.group[needed]))} colocation groups in "
         f"{coarse.grouping.num_groups} groups, to place on {num_devices} devices of "
-        f"{request.machine.spec}"
+        f"{machine.spec}"
     ]
     if coarse.num_decisions < 4 * num_devices:
         lines.append(f"only {coarse.num_decisions} groups can be placed: there is little to choose")
@@ -318,3 +208,44 @@ def _size_lines(request: Request, grouped: GroupedGraph) -> list[str]:
             f"{names[race.writer]!r}, which writes it: its value is a matter of chance{more}"
         )
     return lines
+
+
+def _main() -> None:
+    interrupts = Interrupts()
+    interrupts.listen()
+    parent = Parent()
+    settings = parent.settings
+    directory = RunDirectory(settings["directory"])
+
+    def obey() -> None:
+        while True:
+            parent.receive()  # There is one command only: to end.
+            interrupts.ask()
+
+    threading.Thread(target=obey, daemon=True).start()
+    try:
+        outcome = run(
+            RunDirectory(settings["request"]),
+            directory,
+            lambda line: parent.send({"line": line}),
+            start_secs=settings["start_secs"],
+            interrupts=interrupts,
+            host=settings["host"],
+        )
+    except (
+        GraphDoesNotRunError,
+        ImportError,
+        OSError,
+        SearchError,
+        ValueError,
+        WorkerStartError,
+    ) as error:
+        kinds = (GraphError, LogError, OSError, ValueError)
+        kind = next((kind.__name__ for kind in kinds if isinstance(error, kind)), "")
+        parent.send({"error": error_text(error), "kind": kind})
+        return
+    parent.send({"outcome": outcome.value, "directory": str(directory.path)})
+
+
+if __name__ == "__main__":
+    _main()

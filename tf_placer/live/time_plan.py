@@ -8,12 +8,22 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 
-from tf_placer.confirmation.choice import hopeful_finalists
+from tf_placer.confirmation.choice import choose_finalists, hopeful_finalists
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS, MOST_ROUNDS
-from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.search.trial_log import ORIGINAL, Trial, best_trial
 from tf_placer.text.units import format_duration
 
-__all__ = ["ConfirmationPlan", "TimePlan"]
+__all__ = ["SHORTEST_TIMEOUT_SECS", "ConfirmationPlan", "TimePlan"]
+
+# How long the graph as it came may take to be measured, and how many times that, but not less than
+# a minute, a placement: one that is far slower is of no use.
+_TIMEOUT_SECS = 120.0
+_TIMEOUT_RATIO = 5.0
+_LEAST_TIMEOUT_SECS = 60.0
+# Where little time is left, a placement may still take this many times as long as the original.
+_LAST_TIMEOUT_RATIO = 2.0
+#: Less time than this says nothing about a step.
+SHORTEST_TIMEOUT_SECS = 10.0
 
 # Rounds that time is kept for: what it usually takes to confirm a tenth; and blocks of a round,
 # those before steps count included.
@@ -96,7 +106,13 @@ class TimePlan:
         """Seconds left in all."""
         return self._end_secs - time.monotonic()
 
-    def left_to_search_secs(self, trials: Sequence[Trial], finalists: Mapping[str, Trial]) -> float:
+    def finalists(self, trials: Sequence[Trial]) -> dict[str, Trial]:
+        """Chooses what a confirmation would measure again; see `choose_finalists`."""
+        return choose_finalists(trials, self._baselines)
+
+    def left_to_search_secs(
+        self, trials: Sequence[Trial], finalists: Mapping[str, Trial] | None = None
+    ) -> float:
         """Seconds left before the confirmation should begin.
 
         Time is kept for confirming a tenth, and where that were most of all time, for the least
@@ -105,8 +121,9 @@ class TimePlan:
 
         Args:
             trials: all so far.
-            finalists: what would be confirmed, were the search over.
+            finalists: what would be confirmed, were the search over; `finalists` by default.
         """
+        finalists = self.finalists(trials) if finalists is None else finalists
         left_secs = self.left_secs()
         tolerance = _TOLERANCE if _is_any_hopeful(finalists) else 0.0
         if not self._can_confirm(trials, finalists, tolerance):
@@ -116,6 +133,39 @@ class TimePlan:
         least_secs = self._confirmation_secs(trials, candidates[:1], LEAST_ROUNDS) + after_secs
         usual_secs = self._confirmation_secs(trials, candidates, _USUAL_ROUNDS) + after_secs
         return left_secs - max(least_secs, min(usual_secs, _MOST_RESERVED * self.max_secs))
+
+    def left_to_measure_secs(self, trials: Sequence[Trial]) -> float:
+        """Seconds left until what is measured for the search is broken off.
+
+        As long as nothing is measured, there is nothing to keep time for.
+        """
+        return self.left_to_search_secs(trials) if trials else self.left_secs()
+
+    def first_timeout_secs(self) -> float:
+        """Seconds that something may take as long as nothing is known of the graph."""
+        most_secs = max(self.max_secs, SHORTEST_TIMEOUT_SECS)
+        return min(max(_TIMEOUT_SECS, self.max_secs / 4), most_secs)
+
+    def timeout_secs(self, trials: Sequence[Trial]) -> float:
+        """Seconds that the next trial may take."""
+        secs = self.first_timeout_secs()
+        # Where the original does not fit, the fastest trial tells how long a step should take.
+        original = trials[0] if trials else None
+        ran = original if original and original.measurement.step_secs else best_trial(trials)
+        if ran is None:
+            return secs
+        ran_secs = ran.measurement.total_secs
+        left_secs = max(
+            self.left_to_search_secs(trials),
+            _LAST_TIMEOUT_RATIO * ran_secs,
+            SHORTEST_TIMEOUT_SECS,
+        )
+        return min(secs, max(_LEAST_TIMEOUT_SECS, _TIMEOUT_RATIO * ran_secs), left_secs)
+
+    def confirming_timeout_secs(self, trials: Sequence[Trial]) -> float:
+        """Seconds that a placement may take in the confirmation."""
+        secs = max(_LEAST_TIMEOUT_SECS, self.timeout_secs(trials))
+        return min(self.first_timeout_secs(), secs)
 
     def had_baseline_share(self, begin_secs: float, left_secs: float) -> bool:
         """Says whether a baseline has had its share of the time to search.

@@ -16,8 +16,10 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.pipeline import GroupedGraph
 from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
-from tf_placer.placers import Granularity
-from tf_placer.runs.run_directory import Request
+from tf_placer.inputs.sources import Source
+from tf_placer.inputs.step import Step
+from tf_placer.placers import granularity_of
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 
 __all__ = ["live_header", "of_costs", "request_digest", "with_costs"]
@@ -38,11 +40,11 @@ _COST_FIELDS = (
 )
 
 
-def _request_header(
-    request: Request, graph_def: tf.compat.v1.GraphDef, session_config: tf.compat.v1.ConfigProto
+def _asked_header(
+    config: SearchConfig, step: Step, graph_def: tf.compat.v1.GraphDef
 ) -> dict[str, Any]:
     """Says what is asked, but for the budget and the devices that the graph came with."""
-    step = request.step
+    machine, workers = config.found_machine, config.wanted_workers
     # Searches of earlier versions had none of these: a step without them has the same header.
     more: dict[str, Any] = {}
     if step.initializer_feeds:
@@ -51,8 +53,8 @@ def _request_header(
         more["queue_runners"] = [runner.to_json() for runner in step.queue_runners]
     if step.restored:
         more["restored"] = sorted(step.restored)
-    if request.workers is not None and request.workers.controllers > 1:
-        more["controllers"] = request.workers.controllers
+    if workers is not None and workers.controllers > 1:
+        more["controllers"] = workers.controllers
     subject = {
         "graph_fingerprint": graph_fingerprint(graph_def),
         "fetches": list(step.fetches),
@@ -61,13 +63,15 @@ def _request_header(
         **more,
         # Free memory, which TensorFlow takes for a GPU's size, changes from run to run.
         "machine": {
-            "spec": request.machine.spec,
-            "devices": [{"name": d.name, "type": d.type} for d in request.machine.devices],
+            "spec": machine.spec,
+            "devices": [{"name": d.name, "type": d.type} for d in machine.devices],
         },
         "protocol": dataclasses.asdict(COLOCRL) | dataclasses.asdict(PAIRED),
-        "session_config": text_format.MessageToString(session_config, as_one_line=True),
+        "session_config": text_format.MessageToString(
+            config.found_session_config, as_one_line=True
+        ),
     }
-    return search_header(subject, request.placer, request.placer_options, request.seed)
+    return search_header(subject, config.placer, config.placer_options, config.seed)
 
 
 def _kinds(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -78,20 +82,15 @@ def _kinds(tensors: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 
 def live_header(
-    request: Request,
-    grouped: GroupedGraph,
-    granularity: Granularity,
-    legal: np.ndarray,
-    session_config: tf.compat.v1.ConfigProto,
+    config: SearchConfig, step: Step, grouped: GroupedGraph, legal: np.ndarray
 ) -> dict[str, Any]:
     """Says what a live search is of, as its log does.
 
     Args:
-        request: what is asked.
+        config: how to search, on a machine that was looked up.
+        step: what a step of the graph runs.
         grouped: the graph with the groups that are placed.
-        granularity: which groups these are.
         legal: bool [num_groups, num_devices], where they may go.
-        session_config: the configuration of the user's sessions.
 
     Returns:
         JSON values. A search may go on with a log if they are the same, versions apart.
@@ -103,8 +102,8 @@ def live_header(
         digest.update(f"{node.name}\0{node.device}\0{group}\0".encode())
     digest.update(str(legal.shape).encode() + np.packbits(legal).tobytes())
     return {
-        **_request_header(request, graph_def, session_config),
-        "granularity": granularity,
+        **_asked_header(config, step, graph_def),
+        "granularity": granularity_of(config.placer, config.placer_options),
         "grouping_fingerprint": digest.hexdigest(),
     }
 
@@ -121,21 +120,19 @@ def of_costs(header: Mapping[str, Any]) -> dict[str, Any]:
     return of
 
 
-def request_digest(
-    request: Request, graph_def: tf.compat.v1.GraphDef, session_config: tf.compat.v1.ConfigProto
-) -> str:
+def request_digest(config: SearchConfig, workload: Source) -> str:
     """Names all that a search depends on but its budget, for which nothing is grouped.
 
     Args:
-        request: what is asked.
-        graph_def: the graph.
-        session_config: the configuration of the user's sessions.
+        config: how to search, on a machine that was looked up.
+        workload: the graph and its step.
 
     Returns:
         64 hexadecimal digits. Requests with the same have the same header; another serialisation of
         a graph has the same, too.
     """
-    asked = _request_header(request, graph_def, session_config)
+    graph_def = workload.graph_def
+    asked = _asked_header(config, workload.step, graph_def)
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     for node in graph_def.node:
         digest.update(f"{node.name}\0{node.device}\0".encode())

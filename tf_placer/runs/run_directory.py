@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import shutil
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graph_passes.util.json_records import read_record
+from graph_passes.util.json_records import check_entries, read_value
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.tensor_file import read_tensors, write_tensors
 from tf_placer.files import lasting_directory, read_json, reading, write_bytes
@@ -31,10 +30,13 @@ from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.interpreter import command_line
 from tf_placer.machines.machine import Machine
 from tf_placer.runs.run_result import RunResult
+from tf_placer.search.config import SearchConfig, read_settings
 from tf_placer.search.distributed.worker_events import WORKER_EVENTS
-from tf_placer.search.distributed.workers import Workers
 
-__all__ = ["TRIALS", "Request", "RunDirectory", "check_writable"]
+if TYPE_CHECKING:
+    from tf_placer.inputs.sources import Source
+
+__all__ = ["TRIALS", "RunDirectory", "check_writable"]
 
 #: Name of the log in its directory.
 TRIALS = "trials.jsonl"
@@ -42,50 +44,16 @@ TRIALS = "trials.jsonl"
 # search does not take over the restored values: they are large, and whoever asks has them.
 _REQUEST = "request.json"
 _REQUEST_FILES = ("graph.pb", "session_config", "feeds", "request.json")
-_INITIALIZER_FEEDS, _RESTORED = "initializer_feeds", "restored"
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What a search is asked to do.
-
-    Attributes:
-        step: what a step of the graph runs.
-        machine: where to place the graph.
-        placer: name of the placer that searches.
-        placer_options: its settings that are not the defaults.
-        max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, from the call to its end; what trials of earlier calls took
-            counts.
-        seed: of everything random.
-        workers: what measures; None where this computer does.
-    """
-
-    step: Step
-    machine: Machine
-    placer: str
-    placer_options: Mapping[str, Any]
-    max_trials: int
-    max_secs: float
-    seed: int
-    workers: Workers | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """What stands in the file of a request; earlier versions had no entries with defaults."""
-
-    fetches: tuple[str, ...]
-    initializers: tuple[str, ...]
-    machine: Machine
-    placer: str
-    placer_options: Mapping[str, Any]
-    max_trials: int
-    max_secs: float | None  # None for no limit.
-    seed: int
-    queue_runners: tuple[QueueRunner, ...] = ()
-    command: str | None = None
-    workers: Workers | None = None
+_SESSION_CONFIG, _INITIALIZER_FEEDS, _RESTORED = "session_config", "initializer_feeds", "restored"
+_ASKED = "what a search was asked"
+# What stands in the file of a request beside what `SearchConfig` writes; earlier versions had only
+# the first two.
+_ENTRIES: Mapping[str, Any] = {
+    "fetches": tuple[str, ...],
+    "initializers": tuple[str, ...],
+    "queue_runners": tuple[QueueRunner, ...],
+    "command": str | None,
+}
 
 
 class RunDirectory:
@@ -146,7 +114,9 @@ class RunDirectory:
         Raises:
             ValueError: it cannot be read; the message names the file.
         """
-        return self._asked().machine
+        settings, _ = self._asked()
+        machine: Machine = settings["machine"]
+        return machine
 
     def read_command(self) -> str | None:
         """Reads of what is asked only the command line that asked; None if that is not there.
@@ -155,23 +125,34 @@ class RunDirectory:
             OSError: it cannot be read.
             ValueError: it says nothing that can be asked; the message names the file.
         """
-        return self._asked().command
+        _, others = self._asked()
+        command: str | None = others.get("command")
+        return command
 
-    def write_request(self, request: Request, graph: bytes, session_config: bytes) -> None:
+    def read_step(self) -> Step:
+        """Reads of what is asked only what a step runs.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: a file is none of a request; the message names it.
+        """
+        return self._step(self._asked()[1])
+
+    def write_request(self, workload: Source, config: SearchConfig) -> None:
         """Writes what a search needs to know.
 
         Args:
-            request: what is asked.
-            graph: a serialised GraphDef.
-            session_config: the serialised ConfigProto of the user's sessions.
+            workload: the graph and its step.
+            config: how to search: on a machine that was looked up, with the configuration of the
+                user's sessions.
 
         Raises:
             OSError: the directory cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        write_bytes(self.graph, graph)
-        write_bytes(self.path / "session_config", session_config)
-        step = request.step
+        write_bytes(self.graph, workload.graph_def.SerializeToString())
+        write_bytes(self.path / _SESSION_CONFIG, config.found_session_config.SerializeToString())
+        step = workload.step
         write_tensors(self.path / "feeds", step.feeds)
         for name, tensors in (
             (_INITIALIZER_FEEDS, step.initializer_feeds),
@@ -183,49 +164,59 @@ class RunDirectory:
             "fetches": step.fetches,
             "initializers": step.initializers,
             "queue_runners": [runner.to_json() for runner in step.queue_runners],
-            "machine": request.machine.to_json(),
-            "placer": request.placer,
-            "placer_options": dict(request.placer_options),
-            "max_trials": request.max_trials,
-            "max_secs": request.max_secs if math.isfinite(request.max_secs) else None,
-            "seed": request.seed,
             "command": command_line(),
-            "workers": None if request.workers is None else request.workers.to_json(),
+            **config.to_json(),
         }
         write_bytes(self.path / _REQUEST, json.dumps(value, indent=1).encode())
 
-    def read_request(self) -> tuple[Request, bytes]:
-        """Reads what `write_request` wrote: the request and the session's configuration.
+    def read_request(self) -> tuple[Source, SearchConfig]:
+        """Reads what `write_request` wrote.
 
         Raises:
+            GraphError: the graph has not what the step runs.
             OSError: a file cannot be read.
-            ValueError: a file is none of a request; the message names it.
+            ValueError: a file is none of a request, or there is no such search; the message names
+                it.
         """
-        asked = self._asked()
-        step = Step(
-            asked.fetches,
+        import tensorflow as tf
+
+        from graph_passes.op_graph import OpGraph
+        from tf_placer.inputs.sources import Source, read_graph
+
+        settings, others = self._asked()
+        settings["session_config"] = tf.compat.v1.ConfigProto.FromString(
+            (self.path / _SESSION_CONFIG).read_bytes()
+        )
+        with reading(self.path / _REQUEST, _ASKED):
+            config = SearchConfig(**settings)
+        step, graph_def = self._step(others), read_graph(self.graph).graph_def
+        return Source(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step), config
+
+    def _asked(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Reads the file of a request: what `SearchConfig` takes, and all else by name."""
+        path = self.path / _REQUEST
+        with reading(path, _ASKED):
+            value = read_json(path)
+            settings = read_settings(value)
+            # It has been found.
+            settings["machine"] = read_value(Machine, value["machine"], "machine")
+            check_entries(value, ("fetches", "initializers"))
+            others = {
+                name: read_value(kind, value[name], name)
+                for name, kind in _ENTRIES.items()
+                if name in value
+            }
+        return settings, others
+
+    def _step(self, others: Mapping[str, Any]) -> Step:
+        return Step(
+            others["fetches"],
             read_tensors(self.path / "feeds"),
-            asked.initializers,
+            others["initializers"],
             self._tensors(_INITIALIZER_FEEDS),
-            asked.queue_runners,
+            others.get("queue_runners", ()),
             self._tensors(_RESTORED),
         )
-        request = Request(
-            step=step,
-            machine=asked.machine,
-            placer=asked.placer,
-            placer_options=asked.placer_options,
-            max_trials=asked.max_trials,
-            max_secs=math.inf if asked.max_secs is None else asked.max_secs,
-            seed=asked.seed,
-            workers=asked.workers,
-        )
-        return request, (self.path / "session_config").read_bytes()
-
-    def _asked(self) -> _Asked:
-        path = self.path / _REQUEST
-        with reading(path, "what a search was asked"):
-            return read_record(_Asked, read_json(path))
 
     def _tensors(self, name: str) -> dict[str, np.ndarray]:
         """Reads tensors of which there may be none."""
@@ -246,22 +237,21 @@ class RunDirectory:
                 self.path / _INITIALIZER_FEEDS, (other.path / _INITIALIZER_FEEDS).read_bytes()
             )
 
-    def move(self, request: Request, graph: bytes, session_config: bytes) -> None:
+    def move(self, workload: Source, config: SearchConfig) -> None:
         """Goes on in a new directory among the temporary files, with what is asked.
 
         Args:
-            request: what is asked.
-            graph: a serialised GraphDef.
-            session_config: the serialised ConfigProto of the user's sessions.
+            workload: the graph and its step.
+            config: how to search.
 
         Raises:
             OSError: that cannot be written; then nothing has moved.
         """
         old, self.path = self.path, lasting_directory()
         # Whoever asks has the restored values, which are large.
-        step = dataclasses.replace(request.step, restored={})
+        step = dataclasses.replace(workload.step, restored={})
         try:
-            self.write_request(dataclasses.replace(request, step=step), graph, session_config)
+            self.write_request(dataclasses.replace(workload, step=step), config)
         except OSError:
             shutil.rmtree(self.path, ignore_errors=True)
             self.path = old

@@ -7,14 +7,14 @@ from typing import Any
 
 from graph_passes.placement import Placement
 from tf_placer.confirmation.confirmation import Confirmation
-from tf_placer.runs.run_directory import Request
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import ORIGINAL, Trial
 
 __all__ = ["confirmed_measurement", "found_placement"]
 
 
 def found_placement(
-    request: Request,
+    config: SearchConfig,
     header: Mapping[str, Any],
     assignment: Mapping[str, str],
     trial: Trial,
@@ -23,7 +23,7 @@ def found_placement(
     """Makes a placement with what was measured of it and where it comes from.
 
     Args:
-        request: what was asked.
+        config: how it was searched for.
         header: what the search is of, as `live_header` says it.
         assignment: full device names by operation name.
         trial: the trial that it is.
@@ -31,14 +31,14 @@ def found_placement(
     """
     return Placement(
         header["graph_fingerprint"],
-        tuple(device.name for device in request.machine.devices),
+        tuple(device.name for device in config.found_machine.devices),
         assignment,
         measurement=dict(measurement),
         provenance={
             "placer": trial.placer,
             "trial": trial.index,
-            "seed": request.seed,
-            "machine": request.machine.spec,
+            "seed": config.seed,
+            "machine": config.found_machine.spec,
             "versions": header["versions"],
         },
     )

@@ -13,13 +13,13 @@ from graph_passes.annotate import DropDanglingColocation
 from graph_passes.errors import GraphError
 from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.functions import called_functions
-from graph_passes.op_graph import OpGraph
 from graph_passes.placement import Placement, read_placement
 from tf_placer.files import read_json, write_json
 from tf_placer.inputs.sources import Source, read_graph
 from tf_placer.machines.machine import Machine
 from tf_placer.runs.own_files import TRAINED_BY
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.config import SearchConfig
 
 __all__ = ["KeptStep", "keep_step", "kept_source", "read_kept_step", "step_fingerprint"]
 
@@ -76,19 +76,14 @@ def step_fingerprint(graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str]) -
 
 
 def keep_step(
-    directory: RunDirectory,
-    request: Request,
-    source: Source,
-    session_config: tf.compat.v1.ConfigProto,
-    trained_by: Sequence[str],
+    directory: RunDirectory, source: Source, config: SearchConfig, trained_by: Sequence[str]
 ) -> None:
     """Writes down a step that is to be searched for.
 
     Args:
         directory: of the search.
-        request: what is asked.
         source: the graph and its step.
-        session_config: of the script's sessions.
+        config: how to search, with the configuration of the script's sessions.
         trained_by: those of the fetches that train; others only look at what is trained.
 
     Raises:
@@ -97,9 +92,7 @@ def keep_step(
     directory.path.mkdir(parents=True, exist_ok=True)
     # First: by this file alone what a kill leaves of the others is told from somebody else's.
     write_json(directory.path / TRAINED_BY, [*trained_by])
-    directory.write_request(
-        request, source.graph_def.SerializeToString(), session_config.SerializeToString()
-    )
+    directory.write_request(source, config)
 
 
 def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
@@ -123,11 +116,11 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
         directory = RunDirectory(given)
         placement = read_placement(directory.placement) if directory.placement.exists() else None
     try:
-        request, _ = directory.read_request()
+        machine, step = directory.read_machine(), directory.read_step()
         graph_def = read_graph(directory.graph).graph_def
         kept = directory.path / TRAINED_BY
         # Of a search that `run` did not make, all that it fetches.
-        trained_by = read_json(kept) if kept.exists() else request.step.fetches
+        trained_by = read_json(kept) if kept.exists() else step.fetches
         fingerprint = step_fingerprint(graph_def, trained_by)
     except (OSError, TypeError, ValueError, KeyError) as error:
         raise GraphError(
@@ -136,29 +129,25 @@ def read_kept_step(path: str | os.PathLike[str]) -> KeptStep:
     return KeptStep(
         os.fspath(path),
         placement,
-        request.machine,
+        machine,
         tuple(trained_by),
         fingerprint,
         graph_def,
     )
 
 
-def kept_source(directory: RunDirectory) -> tuple[Source, Request, tf.compat.v1.ConfigProto]:
-    """Reads a step that is to be searched for: its graph, what is asked, and the configuration.
+def kept_source(directory: RunDirectory) -> tuple[Source, SearchConfig]:
+    """Reads a step that is to be searched for, and how.
 
     Raises:
         GraphError: it cannot be read.
     """
     try:
-        request, config = directory.read_request()
-        graph_def = read_graph(directory.graph).graph_def
+        return directory.read_request()
     except (OSError, ValueError, KeyError) as error:
         raise GraphError(
             f"{os.fspath(directory.path)!r} holds no step that can be read: {error}"
         ) from error
-    step = request.step
-    graph = OpGraph.from_graph_def(graph_def, step.fetches, step.feeds)
-    return Source(graph, step), request, tf.compat.v1.ConfigProto.FromString(config)
 
 
 def _operation(name: str) -> str:

@@ -89,16 +89,16 @@ def search_for_step(
     refusal.unlink(missing_ok=True)
     allowed_secs = search_secs or 0.0
     try:
-        source, request, config = kept_source(directory)
-        allowed_secs = search_secs or request.max_secs
+        source, config = kept_source(directory)
+        allowed_secs = search_secs or config.max_secs
         result = optimize(
             source,
             # Found again: the sessions of the script may see fewer devices.
-            machine=request.machine.spec,
-            max_trials=request.max_trials,
+            machine=config.found_machine.spec,
+            max_trials=config.max_trials,
             max_secs=allowed_secs,
             log_dir=directory.path,
-            session_config=config,
+            session_config=config.session_config,
         )
     except Exception as error:
         reason = error_text(error)

@@ -22,8 +22,7 @@ from tf_placer.inputs.sources import Source, read_source
 from tf_placer.live.given_step import read_step
 from tf_placer.live.optimization import optimize
 from tf_placer.machines.machine import Machine
-from tf_placer.placers import AUTO, check_options
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts.first_batches import check_train_function
 from tf_placer.scripts.fresh_start import Stage
 from tf_placer.scripts.kept_step import keep_step
@@ -34,10 +33,9 @@ from tf_placer.scripts.sent_graphs import (
     is_session_of,
 )
 from tf_placer.scripts.training_steps import function_trains, operations_behind, step_trains
+from tf_placer.search.config import SearchConfig
 
 __all__ = ["StepSeeker", "arguments", "build", "fetched_by_caller"]
-
-_MAX_TRIALS = 150
 
 
 class StepSeeker:
@@ -208,18 +206,10 @@ class StepSeeker:
             self._say_stays(error)
             go_on()
             return
-        request = Request(
-            step=source.step,
-            machine=self._machine,
-            placer=AUTO,
-            placer_options=check_options(AUTO, None),
-            max_trials=_MAX_TRIALS,
-            max_secs=self._search_secs,
-            seed=0,
-        )
+        asked = SearchConfig(self._machine, max_secs=self._search_secs, session_config=config)
         if trained_by is None:
             trained_by = source.step.fetches
-        keep_step(self._directory, request, source, config, trained_by)
+        keep_step(self._directory, source, asked, trained_by)
         if caller is not None:
             # It needs functions of this process.
             optimize(

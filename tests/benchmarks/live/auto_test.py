@@ -13,14 +13,15 @@ from benchmarks.live import auto as auto_live
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graphs
-from tests.tf_placer.scripted import Script, trial
+from tests.tf_placer.scripted import Script, search_config, trial
 from tf_placer.confirmation.confirmation import Comparison, Confirmation
 from tf_placer.environments.environment import Measurement
+from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import Step
 from tf_placer.live.result import OptimizeResult
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import AUTO, granularity_of
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import ORIGINAL
 
 
@@ -70,9 +71,9 @@ class MeasureAgainTest(absltest.TestCase):
         first, second = (device.name for device in machine.devices)
         directory = RunDirectory(self.create_tempdir().full_path)
         step = Step(graph.fetches, graph.feeds, graph.initializers)
-        request = Request(step, machine, AUTO, {}, max_trials=9, max_secs=9.0, seed=0)
-        directory.write_request(request, graph_def.SerializeToString(), b"")
         op_graph = OpGraph.from_graph_def(graph_def, graph.fetches, list(graph.feeds))
+        config = search_config(machine=machine, placer=AUTO)
+        directory.write_request(Source(op_graph, step), config)
         groups = group_operations(op_graph, granularity_of(AUTO)).group_graph.num_groups
         split = np.arange(groups) % 2
         script = Script(

@@ -24,7 +24,7 @@ from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.costs.operation_costs import OperationCosts
 from tf_placer.errors import SearchError
 from tf_placer.inputs.sources import Source, read_source
-from tf_placer.live import measurer as live_measurer
+from tf_placer.live import own_processes
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
@@ -120,7 +120,7 @@ class LiveCostsTest(tf.test.TestCase):
         entry = placers._Heuristic("", "", __name__, "Cheapest", needs_problem=True)
         for patch in (
             mock.patch.dict(placers.PLACERS, {"cheapest": entry}),
-            mock.patch.object(live_measurer, "cost_graph", self.profiler),
+            mock.patch.object(own_processes, "cost_graph", self.profiler),
         ):
             patch.start()
             self.addCleanup(patch.stop)

@@ -8,6 +8,7 @@ import pathlib
 import random
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import tensorflow as tf
 
@@ -27,11 +28,11 @@ from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import run as live_run
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.distributed import workers
 from tf_placer.search.distributed.controllers import Controllers
 from tf_placer.search.distributed.fleet import Greeting, WorkerLostError
 from tf_placer.search.distributed.learners import Controller, ParameterServer
 from tf_placer.search.distributed.worker_events import read_worker_log
-from tf_placer.search.distributed.workers import Workers
 from tf_placer.search.training_log import read_training_log
 from tf_placer.search.trial_log import LogMismatchError, read_log
 
@@ -94,10 +95,14 @@ class CrewTest(tf.test.TestCase):
         self.lines: list[str] = []
         self.deaths: list[int] = []
         self.graph_def = graphs.two_branches().graph.as_graph_def()
+        # It is not installed everywhere, and starts nothing here.
+        self.enter_context(mock.patch.object(workers, "require_ray"))
 
     def run_search(self, fleet: FakeFleet, **changes) -> Outcome:
         source = read_source(self.graph_def, graphs.two_branches().fetches)
-        changes = {"workers": Workers("ray", fleet.size), **changes}
+        changes = {"workers": "ray", **changes}
+        if changes["workers"] is not None:
+            changes["num_workers"] = fleet.size
         asked = request_directory(self.create_tempdir().full_path, source, **changes)
 
         @contextlib.contextmanager
@@ -184,7 +189,7 @@ class CrewTest(tf.test.TestCase):
             fleet,
             placer="post",
             placer_options={"batch_size": 2, "ce_samples": 4},
-            workers=Workers("ray", 4, 2),
+            controllers=2,
             max_trials=max_trials,
         )
         self.assertEqual(outcome, Outcome.FASTER)

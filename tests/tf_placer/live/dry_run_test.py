@@ -15,9 +15,10 @@ from tests.tf_placer.scripted import trial
 from tf_placer.live import dry_run
 from tf_placer.live.dry_run import SearchPlan, plan_search
 from tf_placer.live.given_step import read_step
-from tf_placer.live.preparation import Settings, prepare
+from tf_placer.live.preparation import prepare
 from tf_placer.machines.machine import MachineError
 from tf_placer.runs.header import live_header
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.trial_log import LogError, TrialLog
 
 TASKS = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]
@@ -39,8 +40,7 @@ class DryRunTest(tf.test.TestCase):
             "seed": 0,
         }
         step = read_step(graph or self.given.graph, self.given.fetches)
-        self.prepared = prepare(step, Settings(**settings | changes))
-        return plan_search(self.prepared, log_dir)
+        return plan_search(step, SearchConfig(**settings | changes, log_dir=log_dir))
 
     def test_it_counts_what_is_placed_where(self):
         plan = self.plan()
@@ -67,13 +67,12 @@ class DryRunTest(tf.test.TestCase):
             self.assertFalse(self.plan(placer="auto").are_links_measured)
 
     def test_a_search_that_has_begun_would_go_on(self):
-        self.plan()
         log_dir = str(self.directory / "run")
-        grouped = dry_run.group_operations(self.prepared.source.op_graph)
+        step = read_step(self.given.graph, self.given.fetches)
+        grouped = dry_run.group_operations(step.source.op_graph)
         legal = grouped.grouping.legal_devices(grouped.colocation, tuple(TASKS))
-        header = live_header(
-            self.prepared.request, grouped, "coarse", legal, self.prepared.session_config
-        )
+        config = prepare(step, SearchConfig("local:2", "random"))
+        header = live_header(config, step.source.step, grouped, legal)
         with TrialLog(f"{log_dir}/trials.jsonl", header) as log:
             log.append(trial(0, None))
         plan = self.plan(log_dir)

@@ -16,17 +16,16 @@ import tensorflow as tf
 from graph_passes.placement import read_placement
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, wait_until_gone
-from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
+from tests.tf_placer.scripted import ORIGINAL_SECS, Script, request_directory, uses_two_devices
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.interrupts import Interrupts
 from tf_placer.live import run as live_run
-from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.trial_log import read_log
 
@@ -50,21 +49,9 @@ class InterruptedSearchTest(tf.test.TestCase):
     def run_search(self, interrupts: Interrupts | None = None, **changes) -> Outcome:
         given = graphs.two_branches()
         source = read_source(given.graph, given.fetches)
-        values = {
-            "step": source.step,
-            "machine": find_machine("local:2"),
-            "placer": "random",
-            "placer_options": {},
-            "max_trials": 20,
-            "max_secs": 600.0,
-            "seed": 0,
-        }
-        asked = RunDirectory(self.create_tempdir().full_path)
-        asked.write_request(
-            Request(**{**values, **changes}), source.graph_def.SerializeToString(), b""
-        )
+        values = {"max_trials": 20, "max_secs": 600.0, **changes}
         return live_run.run(
-            asked,
+            request_directory(self.create_tempdir().full_path, source, **values),
             self.directory,
             lambda line: None,
             self.script.environment,

@@ -17,21 +17,18 @@ import tensorflow as tf
 
 from tests import graphs
 from tests.tf_placer.process_tree import descendants, kill, wait_until_gone
-from tests.tf_placer.scripted import Script
+from tests.tf_placer.scripted import Script, request_directory
 from tf_placer.confirmation import confirmation as live_confirmation
 from tf_placer.confirmation import round_statistics
 from tf_placer.errors import SearchError
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
-from tf_placer.live import job as live_job
-from tf_placer.live import job_confirmation, optimization
-from tf_placer.live import measurer as live_measurer
+from tf_placer.live import conclusion, optimization, own_processes, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.live.optimization import optimize
-from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.runs.run_directory import Request, RunDirectory
+from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.trial_log import LogError, TrialLog, read_log
 
 tf1 = tf.compat.v1
@@ -74,7 +71,7 @@ class LiveSearchTest(tf.test.TestCase):
         with (
             mock.patch.object(optimization, "run_search", search_here),
             # However slow they were in the search.
-            mock.patch.object(job_confirmation, "hopeful_finalists", lambda finalists: finalists),
+            mock.patch.object(conclusion, "hopeful_finalists", lambda finalists: finalists),
             # Each round starts processes; a third is as the second.
             mock.patch.object(live_confirmation, "MOST_ROUNDS", 2),
             mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
@@ -162,7 +159,7 @@ class LiveSearchTest(tf.test.TestCase):
         given = graphs.v1_ref_variables()
         asked = self.asked(given.graph, placer="heft", max_trials=12)
         # Without finalists the search ends before the confirmation, which takes longest.
-        with mock.patch.object(live_job, "choose_finalists", lambda *_: {}):
+        with mock.patch.object(time_plan, "choose_finalists", lambda *_: {}):
             live_run.run(asked, directory, lines.append)
             self.assertTrue(any(line.startswith("profiled ") for line in lines))
             problem = read_problem(directory.problem)
@@ -172,28 +169,15 @@ class LiveSearchTest(tf.test.TestCase):
             for trial in found:
                 self.assertLen(trial.assignment, problem.num_groups)
                 self.assertIsNotNone(trial.measurement.median_secs)
-            with mock.patch.object(live_measurer, "cost_graph", None):
+            with mock.patch.object(own_processes, "cost_graph", None):
                 live_run.run(asked, directory, lines.append)
         self.assertEqual(read_log(directory.trials)[1], trials)
 
     def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
         """A directory with what a search is to do."""
         source = read_source(graph, seed=_SETTINGS["seed"])
-        values = {
-            "machine": find_machine(_SETTINGS["machine"]),
-            "placer": _SETTINGS["placer"],
-            "placer_options": {},
-            "max_trials": _TRIALS,
-            "max_secs": 600.0,
-            "seed": _SETTINGS["seed"],
-        }
-        directory = RunDirectory(self.create_tempdir().full_path)
-        directory.write_request(
-            Request(source.step, **{**values, **changes}),
-            source.graph_def.SerializeToString(),
-            b"",
-        )
-        return directory
+        values = {"max_trials": _TRIALS, "max_secs": 600.0, "seed": _SETTINGS["seed"], **changes}
+        return request_directory(self.create_tempdir().full_path, source, **values)
 
     def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
         """What an uninterrupted search proposes: random placements follow from the seed alone."""
@@ -226,7 +210,7 @@ class LiveSearchTest(tf.test.TestCase):
                 child = _optimize_in_child(graph, str(log_dir))
                 self.wait_for_trials(log, count, child)
                 processes = descendants(child.pid)
-                [search] = [p for p in processes if "tf_placer.live.process" in processes[p]]
+                [search] = [p for p in processes if "tf_placer.live.run" in processes[p]]
                 kill(child.pid if victim == "caller" else search[0])
                 _, errors = child.communicate(timeout=60)
                 self.assertEqual(wait_until_gone(processes), [])

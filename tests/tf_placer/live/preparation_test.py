@@ -9,9 +9,10 @@ import tensorflow as tf
 from tests import graphs
 from tf_placer.live import preparation
 from tf_placer.live.given_step import read_step
-from tf_placer.live.preparation import Prepared, Settings, prepare
+from tf_placer.live.preparation import note_on_gpus, prepare
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Device, Machine
+from tf_placer.search.config import SearchConfig
 
 tf1 = tf.compat.v1
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -49,13 +50,21 @@ class PreparationTest(tf.test.TestCase):
         self,
         machine: str | Machine | None = None,
         session_config: tf1.ConfigProto | None = None,
-    ) -> Prepared:
-        settings = Settings(machine, "expert", None, 5, 60.0, 0, session_config)
-        return prepare(self.step, settings)
+    ) -> SearchConfig:
+        config = SearchConfig(machine, "expert", session_config=session_config)
+        return prepare(self.step, config)
+
+    def note(self, machine: Machine = _MACHINE) -> str | None:
+        return note_on_gpus(self.step, machine, calls_python=False)
+
+    def test_a_placer_that_learns_begins_at_the_expert(self):
+        for placer, expected in (("post", {"start": "expert"}), ("hill_climbing", {})):
+            config = prepare(self.step, SearchConfig(placer=placer))
+            self.assertEqual(config.placer_options, expected)
 
     def test_the_machine_is_that_of_sessions_with_the_configuration(self):
         config = tf1.ConfigProto(device_count={"GPU": 2})
-        self.assertEqual(self.prepare(session_config=config).request.machine, _MACHINE)
+        self.assertEqual(self.prepare(session_config=config).machine, _MACHINE)
         self.find_machine.assert_called_once_with(None, config)
 
     def test_without_a_configuration_a_machine_here_has_the_gpus_of_this_process(self):
@@ -73,22 +82,23 @@ class PreparationTest(tf.test.TestCase):
             self.assertEqual(self.prepare("emulated:2xK80").session_config, self.of_process)
 
     def test_memory_that_this_process_has_taken_is_noted(self):
-        self.assertIsNone(self.prepare().note)
+        self.assertIsNone(self.note())
         self.holds_memory.return_value = True
         self.assertRegex(
-            self.prepare().note,
+            self.note(),
             "has taken the memory of the GPUs .* leaves 768.* of each to .*set_memory_growth.* run",
         )
-        self.assertIsNone(self.prepare(machine=Machine("m", "local", _MACHINE.devices)).note)
+        self.assertIsNone(self.note(Machine("m", "local", _MACHINE.devices)))
+        self.assertIsNone(note_on_gpus(self.step, _MACHINE, calls_python=True))
 
     def test_a_function_without_the_emulated_gpus_is_noted_before_the_search(self):
         emulated = find_machine("emulated:2xK80")
-        self.assertIsNone(self.prepare(machine=emulated).note, "a graph runs in any session")
+        self.assertIsNone(self.note(emulated), "a graph runs in any session")
         function = tf.function(lambda x: tf.tanh(x @ x), autograph=False)
         self.step = read_step(function, example=(tf.ones([2, 2]),))
-        self.assertRegex(self.prepare(machine=emulated).note, "no GPUs .* emulate 2xK80 -- python")
+        self.assertRegex(self.note(emulated), "no GPUs .* emulate 2xK80 -- python")
         with mock.patch.dict("os.environ", _EMULATED):
-            self.assertIsNone(self.prepare(machine=emulated).note)
+            self.assertIsNone(self.note(emulated))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,29 @@ import tensorflow as tf
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests import graphs
+from tests.tf_placer.scripted import search_config
 from tf_placer.environments.paired import PAIRED
 from tf_placer.environments.session import COLOCRL
-from tf_placer.inputs.sources import read_source
+from tf_placer.inputs.sources import Source, read_source
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.lookup import find_machine
+from tf_placer.placers import granularity_of
 from tf_placer.runs.header import live_header, of_costs, request_digest, with_costs
-from tf_placer.runs.run_directory import Request
+from tf_placer.search.config import SearchConfig
 
 tf1 = tf.compat.v1
+
+
+def asked(**changes) -> SearchConfig:
+    values = {
+        "machine": find_machine("local:2,memory_mb=10"),
+        "placer": "post",
+        "placer_options": {"learning_rate": 0.5},
+        "max_trials": 7,
+        "max_secs": 12.5,
+        "seed": 3,
+    }
+    return search_config(**{**values, **changes})
 
 
 class HeaderTest(tf.test.TestCase):
@@ -28,31 +42,26 @@ class HeaderTest(tf.test.TestCase):
         given = graphs.resource_variables()
         self.source = read_source(given.graph, given.fetches, given.feeds)
 
-    def request(self, **changes) -> Request:
-        values = {
-            "step": self.source.step,
-            "machine": find_machine("local:2,memory_mb=10"),
-            "placer": "post",
-            "placer_options": {"learning_rate": 0.5},
-            "max_trials": 7,
-            "max_secs": 12.5,
-            "seed": 3,
-        }
-        return Request(**{**values, **changes})
-
     def header(
         self,
-        request: Request | None = None,
         graph_def: tf1.GraphDef | None = None,
-        granularity: str = "coarse",
+        step: Step | None = None,
         legal_devices: int = 2,
-        config: tf1.ConfigProto | None = None,
+        **changes,
     ) -> dict:
-        request = request or self.request()
-        op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, request.step.fetches)
+        config, step = asked(**changes), step or self.source.step
+        op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
+        granularity = granularity_of(config.placer, config.placer_options)
         grouped = group_operations(op_graph, granularity)
         legal = np.ones([grouped.group_graph.num_groups, legal_devices], bool)
-        return live_header(request, grouped, granularity, legal, config or tf1.ConfigProto())
+        return live_header(config, step, grouped, legal)
+
+    def digest(
+        self, graph_def: tf1.GraphDef | None = None, step: Step | None = None, **changes
+    ) -> str:
+        step = step or self.source.step
+        op_graph = OpGraph.from_graph_def(graph_def or self.source.graph_def, step.fetches)
+        return request_digest(asked(**changes), Source(op_graph, step))
 
     def placed(self) -> tf1.GraphDef:
         """The graph with a device that it came with."""
@@ -82,9 +91,9 @@ class HeaderTest(tf.test.TestCase):
         self.assertGreater(len(configuration), 1)
 
     def test_budgets_may_change_between_runs(self):
-        other = self.request(max_trials=9, max_secs=2.0)
-        self.assertEqual(self.header(other), self.header())
-        self.assertEqual(self.digest(other), self.digest())
+        other = {"max_trials": 9, "max_secs": 2.0}
+        self.assertEqual(self.header(**other), self.header())
+        self.assertEqual(self.digest(**other), self.digest())
 
     def test_nothing_else_that_is_asked_may(self):
         header, digest = self.header(), self.digest()
@@ -95,9 +104,8 @@ class HeaderTest(tf.test.TestCase):
             {"placer_options": {}},
             {"step": Step(self.source.step.fetches[:1])},
         ):
-            request = self.request(**change)
-            self.assertNotEqual(self.header(request), header, change)
-            self.assertNotEqual(self.digest(request), digest, change)
+            self.assertNotEqual(self.header(**change), header, change)
+            self.assertNotEqual(self.digest(**change), digest, change)
 
     def test_what_few_steps_have_is_there_only_if_they_have_it(self):
         plain = self.header()
@@ -109,11 +117,11 @@ class HeaderTest(tf.test.TestCase):
         ):
             self.assertNotIn(field, plain)
             step = dataclasses.replace(self.source.step, **{field: change})
-            header = self.header(self.request(step=step))
+            header = self.header(step=step)
             self.assertIn(field, header)
             self.assertEqual(json.loads(json.dumps(header)), header)
             self.assertIn(field, of_costs(header))
-            self.assertNotEqual(self.digest(self.request(step=step)), self.digest())
+            self.assertNotEqual(self.digest(step=step), self.digest())
 
     def test_the_devices_that_the_graph_came_with_count(self):
         header, digest = self.header(), self.digest()
@@ -125,33 +133,24 @@ class HeaderTest(tf.test.TestCase):
     def test_groups_and_where_they_may_go_count(self):
         header = self.header()
         self.assertEqual(header["granularity"], "coarse")
-        for other in (self.header(granularity="fine"), self.header(legal_devices=3)):
+        for other in (
+            self.header(placer_options={"grouper": "fine"}),
+            self.header(legal_devices=3),
+        ):
             self.assertNotEqual(other["grouping_fingerprint"], header["grouping_fingerprint"])
 
     def test_the_configuration_of_the_sessions_counts(self):
         config = tf1.ConfigProto(inter_op_parallelism_threads=3)
-        self.assertNotEqual(self.header(config=config), self.header())
-        self.assertNotEqual(self.digest(config=config), self.digest())
+        self.assertNotEqual(self.header(session_config=config), self.header())
+        self.assertNotEqual(self.digest(session_config=config), self.digest())
 
     def test_what_the_placer_knows_counts_but_not_for_the_costs(self):
         header = self.header()
         self.assertNotEqual(with_costs(header), header)
         self.assertEqual(of_costs(with_costs(header)), of_costs(header))
-        self.assertEqual(of_costs(self.header(self.request(seed=4))), of_costs(header))
-        other = self.request(machine=find_machine("local:3"))
-        self.assertNotEqual(of_costs(self.header(other)), of_costs(header))
-
-    def digest(
-        self,
-        request: Request | None = None,
-        graph_def: tf1.GraphDef | None = None,
-        config: tf1.ConfigProto | None = None,
-    ) -> str:
-        return request_digest(
-            request or self.request(),
-            graph_def or self.source.graph_def,
-            config or tf1.ConfigProto(),
-        )
+        self.assertEqual(of_costs(self.header(seed=4)), of_costs(header))
+        other = self.header(machine=find_machine("local:3"))
+        self.assertNotEqual(of_costs(other), of_costs(header))
 
 
 if __name__ == "__main__":

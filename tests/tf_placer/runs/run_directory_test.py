@@ -8,27 +8,38 @@ import os
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 
-from tests.tf_placer.scripted import confirmation, run_result
+from graph_passes.op_graph import OpGraph
+from tests.tf_placer.scripted import confirmation, run_result, search_config
 from tf_placer.confirmation.outcome import Outcome
+from tf_placer.inputs.sources import Source
 from tf_placer.inputs.step import QueueRunner, Step
 from tf_placer.machines.lookup import find_machine
-from tf_placer.runs.run_directory import Request, RunDirectory, check_writable
+from tf_placer.runs.run_directory import RunDirectory, check_writable
+from tf_placer.search.config import SearchConfig
+
+_CONFIG = search_config(
+    machine=find_machine("local:2,memory_mb=10"),
+    placer="post",
+    placer_options={"learning_rate": 0.5, "start": "original"},
+    max_secs=12.5,
+    session_config=tf.compat.v1.ConfigProto(inter_op_parallelism_threads=3),
+)
 
 
-def request(**changes) -> Request:
+def workload(step: Step | None = None) -> Source:
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2, 3], "x")
+        tf.compat.v1.placeholder(tf.string, [1], "s")
+        tf.identity(x, "train")
+        tf.identity(x, "loss")
+        tf.no_op("init")
     feeds = {"x:0": np.arange(6, dtype=np.float32).reshape(2, 3), "s:0": np.array([b"a"], object)}
-    values = {
-        "step": Step(("train", "loss:0"), feeds, ("init",)),
-        "machine": find_machine("local:2,memory_mb=10"),
-        "placer": "random",
-        "placer_options": {"a": 1.5, "b": "c"},
-        "max_trials": 7,
-        "max_secs": 12.5,
-        "seed": 3,
-    }
-    return Request(**{**values, **changes})
+    step = step or Step(("train", "loss:0"), feeds, ("init",))
+    graph_def = graph.as_graph_def()
+    return Source(OpGraph.from_graph_def(graph_def, step.fetches, step.feeds), step)
 
 
 def richer_step() -> Step:
@@ -48,24 +59,24 @@ class RunDirectoryTest(absltest.TestCase):
 
     def test_a_request_is_read_as_it_was_written(self):
         directory = RunDirectory(self.path / "new" / "run")
-        directory.write_request(request(), b"graph", b"config")
+        written = workload()
+        directory.write_request(written, _CONFIG)
         read, config = directory.read_request()
-        self.assertEqual(config, b"config")
-        self.assertEqual(directory.graph.read_bytes(), b"graph")
-        written = request()
+        self.assertEqual(config, _CONFIG)
+        self.assertEqual(read.graph_def, written.graph_def)
+        np.testing.assert_array_equal(read.op_graph.needed, written.op_graph.needed)
+        self.assertEqual(directory.read_machine(), config.machine)
         self.assertEqual(read.step.fetches, written.step.fetches)
         self.assertEqual(read.step.initializers, written.step.initializers)
         self.assertSameElements(read.step.feeds, written.step.feeds)
         for name, value in written.step.feeds.items():
             np.testing.assert_array_equal(read.step.feeds[name], value)
-        for name in ("machine", "placer", "placer_options", "max_trials", "max_secs", "seed"):
-            self.assertEqual(getattr(read, name), getattr(written, name), name)
 
     def test_what_few_steps_have_is_read_as_it_was_written(self):
         written = richer_step()
         asked, directory = RunDirectory(self.path / "asked"), RunDirectory(self.path / "run")
-        asked.write_request(request(step=written), b"graph", b"config")
-        read = asked.read_request()[0].step
+        asked.write_request(workload(written), _CONFIG)
+        read = asked.read_step()
         self.assertEqual(read.queue_runners, written.queue_runners)
         np.testing.assert_equal(dict(read.initializer_feeds), dict(written.initializer_feeds))
         np.testing.assert_equal(dict(read.restored), dict(written.restored))
@@ -76,24 +87,35 @@ class RunDirectoryTest(absltest.TestCase):
 
     def test_a_request_of_an_earlier_version_stays_readable(self):
         directory = RunDirectory(self.path)
-        directory.write_request(request(), b"graph", b"config")
+        directory.write_request(workload(), _CONFIG)
         path = self.path / "request.json"
         value = json.loads(path.read_text())
-        del value["queue_runners"]
+        for name in ("queue_runners", "command", "workers"):
+            del value[name]
         path.write_text(json.dumps(value))
-        step = directory.read_request()[0].step
+        read, config = directory.read_request()
+        self.assertEqual(config, _CONFIG)
+        self.assertIsNone(directory.read_command())
+        step = read.step
         self.assertEqual(step.queue_runners, ())
         self.assertEqual((step.initializer_feeds, step.restored), ({}, {}))
 
+    def test_what_a_kept_search_was_asked_is_read(self):
+        path = pathlib.Path(__file__).parent / "testdata" / "language_model"
+        directory = RunDirectory(path)
+        config = SearchConfig.from_json(json.loads((path / "request.json").read_text()))
+        self.assertEqual(config, SearchConfig(directory.read_machine(), max_secs=560.0))
+        self.assertStartsWith(directory.read_command(), "benchmarks/live/")
+
     def test_writing_leaves_no_temporary_files(self):
-        RunDirectory(self.path).write_request(request(), b"graph", b"config")
+        RunDirectory(self.path).write_request(workload(), _CONFIG)
         self.assertSameElements(
             os.listdir(self.path), ["request.json", "graph.pb", "feeds", "session_config"]
         )
 
     def test_a_request_can_be_taken_from_another_directory(self):
         asked, directory = RunDirectory(self.path / "asked"), RunDirectory(self.path / "run")
-        asked.write_request(request(), b"graph", b"config")
+        asked.write_request(workload(), _CONFIG)
         directory.take_request(asked)
         for path in asked.path.iterdir():
             self.assertEqual((directory.path / path.name).read_bytes(), path.read_bytes())
@@ -137,7 +159,7 @@ class RunDirectoryTest(absltest.TestCase):
 
     def test_a_request_that_is_none_is_said_to_be(self):
         directory = RunDirectory(self.path)
-        directory.write_request(request(), b"graph", b"config")
+        directory.write_request(workload(), _CONFIG)
         path = directory.path / "request.json"
         value = json.loads(path.read_text())
         for changes, wrong in (
@@ -146,12 +168,23 @@ class RunDirectoryTest(absltest.TestCase):
             ({"fetches": "loss"}, 'fetches is "loss": it must be a list'),
         ):
             path.write_text(json.dumps({**value, **changes}))
-            for read in (directory.read_request, directory.read_machine, directory.read_command):
+            for read in (directory.read_request, directory.read_machine, directory.read_step):
                 with self.assertRaises(ValueError) as raised:
                     read()
                 self.assertEqual(
                     str(raised.exception), f"{path} is not what a search was asked: {wrong}"
                 )
+
+    def test_what_was_searched_elsewhere_is_read_where_that_could_not_be(self):
+        directory = RunDirectory(self.path)
+        directory.write_request(workload(), _CONFIG)
+        path = directory.path / "request.json"
+        value = json.loads(path.read_text())
+        path.write_text(json.dumps({**value, "placer": "of_a_later_version"}))
+        self.assertEqual(directory.read_machine(), _CONFIG.machine)
+        self.assertEqual(directory.read_step().fetches, ("train", "loss:0"))
+        with self.assertRaisesRegex(ValueError, "request.json is not .*'of_a_later_version'"):
+            directory.read_request()
 
     def test_the_path_does_not_depend_on_the_working_directory(self):
         self.assertTrue(RunDirectory("runs/a").path.is_absolute())

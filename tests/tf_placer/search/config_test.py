@@ -1,0 +1,161 @@
+"""Tests of how a search is configured."""
+
+from __future__ import annotations
+
+import json
+import math
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest, parameterized
+
+from tf_placer.machines.machine import Device, Machine, MachineError
+from tf_placer.search.config import SearchConfig, check_machine, check_seed, starting_options
+from tf_placer.search.distributed import workers
+from tf_placer.search.distributed.workers import Workers
+
+_MACHINE = Machine("x", "attached", (Device("/cpu:0", "CPU"),))
+
+
+class SearchConfigTest(parameterized.TestCase):
+    def test_what_is_right_is_taken_as_python_has_it(self):
+        for machine in (None, "local:2", _MACHINE):
+            self.assertEqual(SearchConfig(machine).machine, machine)
+        config = SearchConfig(
+            None, "post", {"batch_size": "4"}, np.int64(5), np.float32(3), np.uint8(7)
+        )
+        values = (
+            config.placer_options["batch_size"],
+            config.max_trials,
+            config.max_secs,
+            config.seed,
+        )
+        self.assertEqual(values, (4, 5, 3.0, 7))
+        self.assertEqual([type(value) for value in values], [int, int, float, int])
+        self.assertEqual(SearchConfig(max_secs=math.inf).max_secs, math.inf)
+        self.assertEqual(SearchConfig(seed=2**63 - 1).seed, 2**63 - 1)
+
+    def test_workers_are_those_of_their_address(self):
+        self.assertIsNone(SearchConfig().wanted_workers)
+        with mock.patch.object(workers, "require_ray"):
+            config = SearchConfig(placer="post", workers="ray", num_workers=np.int64(3))
+            self.assertEqual(config.wanted_workers, Workers("ray", 3, 1))
+            with self.assertRaisesRegex(ValueError, "controllers=2 train a placer that learns"):
+                SearchConfig(workers="ray", controllers=2)
+        with self.assertRaisesRegex(ValueError, "num_workers is for searches with workers"):
+            SearchConfig(num_workers=2)
+
+    def test_the_json_form_has_what_decides_how_a_search_goes(self):
+        with mock.patch.object(workers, "require_ray"):
+            for config in (
+                SearchConfig(),
+                SearchConfig("local:2", max_secs=math.inf),
+                SearchConfig(_MACHINE, "post", {"start": "original"}, 5, 3.5, 7),
+                SearchConfig(placer="post", workers="auto", num_workers=2, controllers=3),
+            ):
+                value = json.loads(json.dumps(config.to_json(), allow_nan=False))
+                self.assertEqual(SearchConfig.from_json(value), config)
+            value = SearchConfig().to_json()
+            for wrong in ({"max_trials": "5"}, {"machine": 3}, {"workers": "ray"}, {"seed": None}):
+                with self.assertRaisesRegex(ValueError, next(iter(wrong))):
+                    SearchConfig.from_json(value | wrong)
+
+    def test_where_a_search_is_kept_is_no_part_of_the_json_form(self):
+        config = SearchConfig(log_dir="log", report="page.html", tensorboard="events")
+        self.assertEqual(config.to_json(), SearchConfig().to_json())
+
+    @parameterized.parameters(
+        ({"log_dir": 3}, "log_dir is the path of a directory, not 3"),
+        ({"report": ""}, "report is the path of a file"),
+        ({"tensorboard": "a\0"}, "tensorboard is the path of a directory"),
+        ({"session_config": "soft"}, "session_config is a ConfigProto, not str"),
+    )
+    def test_what_is_none_of_a_kind_is_refused(self, values, message):
+        with self.assertRaisesRegex(ValueError, message):
+            SearchConfig(**values)
+
+    def test_a_placer_that_learns_starts_at_the_expert_live_unless_told_otherwise(self):
+        for placer, options, expected in (
+            ("post", {}, {"start": "expert"}),
+            ("warm_softmax", {}, {}),
+            ("post", {"start": "original"}, {"start": "original"}),
+            ("post", {"start": "none"}, {"start": None}),
+            ("hill_climbing", {}, {}),
+        ):
+            checked = SearchConfig(placer=placer, placer_options=options).placer_options
+            self.assertEqual(starting_options(placer, checked, is_simulated=False), expected)
+            self.assertEqual(starting_options(placer, checked, is_simulated=True), checked)
+
+    @parameterized.parameters(2, b"local:2", object())
+    def test_a_machine_of_another_type_is_refused(self, machine):
+        with self.assertRaisesRegex(MachineError, "machine is a name such as 'local:2', .* not "):
+            check_machine(machine)
+
+    def test_a_machine_without_devices_or_with_one_twice_is_refused(self):
+        device = Device("/cpu:0", "CPU")
+        for devices, message in (
+            ((), "has no devices"),
+            ((device, device), 'has the device "/cpu:0" twice'),
+            (["/cpu:0"], "devices is not a tuple of Device"),
+            (("/cpu:0",), "devices is not a tuple of Device"),
+        ):
+            with self.assertRaisesRegex(MachineError, message):
+                check_machine(Machine("x", "attached", devices))
+        with self.assertRaisesRegex(MachineError, 'machine "x" is of no kind that there is'):
+            check_machine(Machine("x", "nearby", (device,)))
+
+    @parameterized.parameters(
+        (None, {}, "placer is a name such as 'auto', not None"),
+        (["auto"], {}, "placer is a name .* not a value of type list"),
+        ("auto", None, "placer_options map names to values, unlike None"),
+        ("auto", ["a"], "placer_options map names to values, unlike a value of type list"),
+        ("auto", {1: 2}, "a name in placer_options is a text, not 1"),
+        ("nobody", {}, "nobody"),
+    )
+    def test_a_placer_of_another_type_is_refused(self, placer, options, message):
+        with self.assertRaisesRegex(ValueError, message):
+            SearchConfig(placer=placer, placer_options=options)
+
+    @parameterized.parameters(
+        ("10", 5, "max_trials is a whole number, not '10'"),
+        (1.5, 5, "max_trials is a whole number, not 1.5"),
+        (True, 5, "max_trials is a whole number, not True"),
+        (0, 5, "max_trials must be at least 1"),
+        (10, "60", "max_secs is a number, not '60'"),
+        (10, None, "max_secs is a number, not None"),
+        (10, math.nan, "max_secs must be positive"),
+        (10, 10**400, "max_secs is a number, not a value of type int"),
+    )
+    def test_another_budget_is_refused(self, max_trials, max_secs, message):
+        with self.assertRaisesRegex(ValueError, message):
+            SearchConfig(max_trials=max_trials, max_secs=max_secs)
+
+    @parameterized.parameters(
+        (-1, "must not be negative, but is -1"),
+        (2**63, r"must not be 2\*\*63 or more, but is 9223372036854775808"),
+        (0.5, "seed is a whole number, not 0.5"),
+        ("0", "seed is a whole number, not '0'"),
+        (False, "seed is a whole number, not False"),
+    )
+    def test_another_seed_is_refused(self, seed, message):
+        with self.assertRaisesRegex(ValueError, message):
+            check_seed(seed)
+
+    def test_no_message_is_long(self):
+        for name, option in (("x" * 10**6, None), ("post", "x" * 10**6)):
+            with self.assertRaises(ValueError) as caught:
+                SearchConfig(placer=name, placer_options={} if option is None else {option: 1})
+            self.assertLess(len(str(caught.exception)), 1000)
+        with self.assertRaisesRegex(ValueError, "at least 1, not a number of thousands of digits"):
+            SearchConfig(max_trials=-(10**5000))
+        for value in (10**5000, "x" * 10**6, b"x" * 10**6):
+            for check in (check_seed, check_machine, lambda value: SearchConfig(max_secs=value)):
+                if check is check_machine and isinstance(value, str):
+                    continue  # A name that nothing has.
+                with self.assertRaises(ValueError) as caught:
+                    check(value)
+                self.assertLess(len(str(caught.exception)), 200)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,345 @@
+"""The end of a live search: what it found is confirmed, explained and written."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graph_passes.races import asynchronous_values
+from tf_placer.confirmation.choice import choose_winner, hopeful_finalists
+from tf_placer.confirmation.comparable_tensors import comparable_tensors
+from tf_placer.confirmation.confirmation import Confirmation, confirm
+from tf_placer.confirmation.no_finalists import outcome_without_finalists
+from tf_placer.confirmation.outcome import Outcome
+from tf_placer.costs.given_placement import given_assignment
+from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.environments.session import SessionEnvironment
+from tf_placer.inputs.given_devices import given_devices_note
+from tf_placer.interrupts import TimeIsOver
+from tf_placer.live.context import SearchContext
+from tf_placer.live.time_plan import ConfirmationPlan
+from tf_placer.report.explanation import Explanation
+from tf_placer.runs.explanation import explain_trials
+from tf_placer.runs.run_result import RunResult
+from tf_placer.runs.search_result import confirmed_measurement, found_placement
+from tf_placer.search.distributed.fleet import WorkerLostError
+from tf_placer.search.distributed.remote_sessions import RemoteSessions
+from tf_placer.search.trial_log import ORIGINAL, Trial
+from tf_placer.text.units import format_duration
+
+__all__ = ["conclude"]
+
+
+def conclude(context: SearchContext, trials: Sequence[Trial], digest: str) -> Outcome:
+    """Confirms what a search found, explains it, and writes how the search ended.
+
+    Args:
+        context: what ran.
+        trials: of the search.
+        digest: of what was asked, as `request_digest` computes it.
+
+    Raises:
+        OSError: what was found cannot be written anywhere.
+        WorkerStartError: nothing can be measured.
+    """
+    config, interrupts = context.config, context.interrupts
+    was_interrupted = interrupts.count > 0
+    finalists = context.plan.finalists(trials)
+    confirmation, winner, note = None, None, None
+    if finalists:
+        confirmed = _confirm_finalists(context, trials, finalists)
+        outcome, confirmation = confirmed.outcome, confirmed.confirmation
+        winner, note = confirmed.winner, confirmed.note
+        if outcome in (Outcome.FASTER, Outcome.NOT_FASTER) and not was_interrupted:
+            note = _joined(note, _cut_short(context, trials))
+        note = _joined(note, context.others.note)
+    elif was_interrupted:
+        outcome = Outcome.INTERRUPTED
+    else:
+        outcome, note = outcome_without_finalists(trials, config.max_trials, config.max_secs)
+        if outcome is Outcome.NOTHING_RUNS:
+            note = _joined(note, _cut_short(context, trials))
+        if any(_is_out_of_memory(trial) for trial in trials):
+            # A process takes all memory of a GPU that it finds free.
+            note = _joined(note, given_devices_note(context.grouped.op_graph), context.others.note)
+    explanation = _explanation(context, trials, finalists, winner, was_interrupted=was_interrupted)
+
+    def write() -> None:
+        context.write_found()
+        original = given_assignment(context.grouped, config.found_machine.devices)
+        context.directory.write_result(
+            RunResult(
+                outcome=outcome,
+                num_trials=len(trials),
+                max_trials=config.max_trials,
+                max_secs=config.max_secs if math.isfinite(config.max_secs) else None,
+                winner=winner,
+                note=_joined(*context.notes, note),
+                confirmation=confirmation,
+                finalists={label: trial.index for label, trial in finalists.items()},
+                explanation=None if explanation is None else explanation.to_json(),
+                original_assignment=None if original is None else tuple(original),
+                # Else the same call goes on.
+                is_complete=not interrupts.count and not context.notes,
+                request_digest=digest,
+            )
+        )
+
+    context.keep(write)
+    return outcome
+
+
+def _explanation(
+    context: SearchContext,
+    trials: Sequence[Trial],
+    finalists: Mapping[str, Trial],
+    winner: str | None,
+    *,
+    was_interrupted: bool,
+) -> Explanation | None:
+    """Explains what came out, where costs are known and there is time."""
+    plan, interrupts = context.plan, context.interrupts
+    context.stages.enter("explaining the result")
+    if context.costs is None or not finalists:
+        return None
+    if interrupts.count < 2:
+        # Who interrupts does not wait for the rest of the time.
+        max_secs = max(plan.left_secs(), plan.explain_secs if was_interrupted else 0.0)
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            interrupts.breakable(interrupts.count + 1, max_secs),
+        ):
+            return explain_trials(
+                context.costs.problem,
+                context.grouped.group_graph,
+                trials,
+                finalists,
+                winner,
+                search_secs=plan.explain_secs,
+                seed=context.config.seed,
+            )
+    if not interrupts.count:
+        context.stages.say("there was no time left to explain the result")
+    return None
+
+
+def _is_out_of_memory(trial: Trial) -> bool:
+    failure = trial.measurement.failure
+    return failure is not None and failure.kind is FailureKind.OUT_OF_MEMORY
+
+
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None
+
+
+def _cut_short(context: SearchContext, trials: Sequence[Trial]) -> str | None:
+    """Says that the time was over before the placer began; None where it was not."""
+    config = context.config
+    had_its_turn = config.placer in context.begun or any(
+        trial.placer == config.placer for trial in trials
+    )
+    if had_its_turn or context.notes or len(trials) >= config.max_trials:
+        return None
+    return (
+        f"{config.max_secs:g} s were over after {len(trials)} trials, before placer "
+        f"{config.placer!r} began: allow more"
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Confirmed:
+    """What the confirmation of a search came to.
+
+    Attributes:
+        outcome: how the search ended.
+        confirmation: what was measured; None if nothing was.
+        winner: the label of the finalist that was found; None if none was.
+        note: what else to say, if there is something.
+    """
+
+    outcome: Outcome
+    confirmation: Confirmation | None = None
+    winner: str | None = None
+    note: str | None = None
+
+
+def _confirm_finalists(
+    context: SearchContext, trials: Sequence[Trial], finalists: Mapping[str, Trial]
+) -> _Confirmed:
+    """Measures the finalists of a search again, side by side, and writes the one that wins.
+
+    Args:
+        context: what ran.
+        trials: of the search.
+        finalists: by label, the graph as it came first.
+
+    Raises:
+        OSError: the placement that was found cannot be written anywhere.
+        WorkerStartError: nothing can be measured.
+    """
+    while True:
+        try:
+            return _confirm_hopeful(context, trials, hopeful_finalists(finalists))
+        except WorkerLostError as error:
+            context.stages.say(f"{error}: what it has confirmed does not count, and another begins")
+
+
+def _confirm_hopeful(
+    context: SearchContext, trials: Sequence[Trial], hopeful: Mapping[str, Trial]
+) -> _Confirmed:
+    """Does what `_confirm_finalists` says, by one worker if there are workers.
+
+    Raises:
+        WorkerLostError: that worker was lost.
+    """
+    asked_before = context.interrupts.count
+    if asked_before:
+        context.stages.say("interrupted: confirming the best so far; once more ends this, too")
+    if len(hopeful) < 2:
+        return _Confirmed(Outcome.NOT_FASTER, note="no trial was, so none was measured again")
+    plan = context.plan.confirmation(trials, hopeful, impatient=asked_before > 0)
+    if plan is None:
+        return _Confirmed(Outcome.NOT_CONFIRMED, note=_too_little_time(context, trials, hopeful))
+    labels = {label: context.assignment(hopeful[label]) for label in plan.labels}
+    context.others.look()
+    stage = f"confirming: {', '.join(plan.labels)} side by side in new {context.measurers.fresh}"
+    if math.isfinite(plan.max_secs):
+        stage += f", {format_duration(plan.max_secs)} at most"
+    context.stages.begin(stage)
+    with context.measurers.for_confirmation(context) as fresh:
+        fresh.timeout_secs = context.plan.confirming_timeout_secs(trials)
+        try:
+            confirmed = _confirm(context, fresh, plan, labels, hopeful, asked_before)
+        except TimeIsOver:
+            return _Confirmed(
+                Outcome.NOT_CONFIRMED, note=_too_little_time(context, trials, hopeful)
+            )
+        except KeyboardInterrupt:
+            return _Confirmed(Outcome.INTERRUPTED)
+    if confirmed.winner is not None and confirmed.confirmation is not None:
+        context.found = found_placement(
+            context.config,
+            context.header,
+            labels[confirmed.winner],
+            hopeful[confirmed.winner],
+            confirmed_measurement(confirmed.confirmation, confirmed.winner),
+        )
+        context.keep(context.write_found)
+    return confirmed
+
+
+def _confirm(
+    context: SearchContext,
+    fresh: SessionEnvironment | RemoteSessions,
+    plan: ConfirmationPlan,
+    labels: Mapping[str, Mapping[str, str]],
+    finalists: Mapping[str, Trial],
+    asked_before: int,
+) -> _Confirmed:
+    """Confirms finalists until one wins, or none can."""
+    original = finalists[ORIGINAL].measurement
+    original_secs = original.median_secs
+    hints = {
+        label: math.log(original_secs / secs)
+        for label, secs in ((each, finalists[each].measurement.median_secs) for each in labels)
+        if original_secs and secs and label != ORIGINAL
+    }
+
+    def report(line: str) -> None:
+        context.stages.say(f"confirming: {line}")
+        context.others.look()
+
+    start_secs, request_secs = time.monotonic(), fresh.timeout_secs
+    candidates, notes = dict(labels), []
+    while True:
+        fresh.timeout_secs = request_secs
+        # Who interrupts waits for the fewest rounds, and may interrupt once more.
+        max_secs = math.inf if asked_before else context.plan.left_secs()
+        with context.interrupts.breakable(asked_before + 1 if asked_before else 2, max_secs):
+            confirmation = confirm(
+                fresh,
+                candidates,
+                ORIGINAL,
+                hints=hints,
+                reference_failure=original.failure,
+                max_secs=plan.max_secs - (time.monotonic() - start_secs),
+                most_rounds=plan.most_rounds,
+                report=report,
+                should_stop=lambda: context.interrupts.count > asked_before,
+                seed=context.config.seed,
+            )
+        fresh.timeout_secs = context.plan.first_timeout_secs()
+        outcome, winner, note = choose_winner(
+            _TimedValues(context, fresh, is_timed=not asked_before),
+            confirmation,
+            candidates,
+            tensors=comparable_tensors(context.grouped.op_graph, context.grouped.colocation),
+            mixed_devices=len({d.type for d in context.config.found_machine.devices}) > 1,
+            computes_values=context.config.found_machine.computes_values,
+            asynchronous=asynchronous_values(
+                context.grouped.op_graph, context.grouped.colocation.races
+            ),
+        )
+        notes += [note] if note else []
+        if outcome is not Outcome.DIFFERENT_VALUES or context.interrupts.count > asked_before:
+            break
+        # Another one may compute the same.
+        others = {label: each for label, each in candidates.items() if label != confirmation.best}
+        left_secs = plan.max_secs - (time.monotonic() - start_secs)
+        if len(others) < 2 or left_secs <= 0:
+            break
+        candidates = others
+    return _Confirmed(outcome, confirmation, winner, "; ".join(notes) or None)
+
+
+class _TimedValues:
+    """Computes what graphs compute as long as there is time; see `ValuesEnvironment`."""
+
+    def __init__(
+        self,
+        context: SearchContext,
+        sessions: SessionEnvironment | RemoteSessions,
+        *,
+        is_timed: bool,
+    ) -> None:
+        """Computes nothing yet.
+
+        Args:
+            context: whose time it is. An interrupt breaks off what is under way, too.
+            sessions: run the steps.
+            is_timed: whether the end of the time breaks off what is under way.
+        """
+        self._context, self._sessions, self._is_timed = context, sessions, is_timed
+
+    def fetched_values(
+        self, assignment: Mapping[str, str], *, tensors: Sequence[str] = ()
+    ) -> dict[str, np.ndarray] | Failure:
+        """Fetches what a few steps compute; see `ValuesEnvironment.fetched_values`."""
+        interrupts = self._context.interrupts
+        max_secs = self._context.plan.left_secs() if self._is_timed else math.inf
+        try:
+            with interrupts.breakable(interrupts.count + 1, max_secs):
+                return self._sessions.fetched_values(assignment, tensors=tensors)
+        except TimeIsOver:
+            self._sessions.stop()
+            return Failure(
+                FailureKind.TIMEOUT, f"{self._context.config.max_secs:g} s were over before"
+            )
+
+
+def _too_little_time(
+    context: SearchContext, trials: Sequence[Trial], finalists: Mapping[str, Trial]
+) -> str:
+    """Says why nothing was confirmed, and how much time would do."""
+    needed_secs = context.plan.needed_secs(trials, finalists)
+    enough_secs = math.ceil(context.config.max_secs + needed_secs)
+    return (
+        f"there was no time left of {context.config.max_secs:g} s to measure the graph as it "
+        f"came and the fastest placement again, which takes about "
+        f"{format_duration(needed_secs)} here: allow {enough_secs} s"
+    )

@@ -1,0 +1,157 @@
+"""Measures a live search by processes of this computer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Self
+
+import numpy as np
+
+from tf_placer.costs.costed_graph import cost_graph
+from tf_placer.environments.environment import Failure, FailureKind, Measurement
+from tf_placer.environments.live_processes import LiveProcesses
+from tf_placer.environments.paired import PairedEnvironment
+from tf_placer.environments.session import COLOCRL, SessionEnvironment
+from tf_placer.live.context import SearchContext
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.search.budget import Progress
+from tf_placer.search.runner import Runner, SequentialRunner
+from tf_placer.search.trial_log import Trial, best_trial
+
+__all__ = ["OwnProcesses"]
+
+
+class OwnProcesses:
+    """Makes what measures by processes of this computer; see `Measurers`."""
+
+    can_move = True
+
+    def __init__(
+        self, environment_type: Callable[..., SessionEnvironment], host: int | None = None
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            environment_type: makes the environments that measure.
+            host: file descriptor of a `WorkerHost` that runs the sessions of all of them; None
+                where each has processes of its own.
+        """
+        self._environment_type = environment_type
+        self._host = host
+        self._hosted: LiveProcesses | None = None
+        self.fresh = "processes" if host is None else "sessions of the calling process"
+
+    def for_search(self, context: SearchContext) -> _OwnMeasurer:
+        """Makes what measures in the search; see `Measurers.for_search`."""
+        return _OwnMeasurer(context, self._environment(context, meta_optimizer=False))
+
+    def for_confirmation(self, context: SearchContext) -> SessionEnvironment:
+        """Makes what a confirmation runs in, with the user's Grappler."""
+        return self._environment(context, meta_optimizer=True)
+
+    def close(self) -> None:
+        """Ends what all environments share."""
+        if self._hosted is not None:
+            self._hosted.close()
+
+    def _environment(self, context: SearchContext, *, meta_optimizer: bool) -> SessionEnvironment:
+        machine, say = context.config.found_machine, context.stages.say
+        if self._host is not None and self._hosted is None:
+            self._hosted = LiveProcesses(machine, context.directory.path, self._host, report=say)
+        shared = {} if self._hosted is None else {"processes": self._hosted}
+        return self._environment_type(
+            context.directory.graph,
+            context.workload.step,
+            machine,
+            context.assign,
+            protocol=COLOCRL,
+            session_config=context.config.found_session_config,
+            meta_optimizer=meta_optimizer,
+            work_dir=context.directory.path,
+            timeout_secs=context.plan.first_timeout_secs(),
+            report=say,
+            **shared,
+        )
+
+
+class _OwnMeasurer:
+    """Measures what can be broken off; see `Measurer`."""
+
+    def __init__(self, context: SearchContext, environment: SessionEnvironment) -> None:
+        self._context, self._environment = context, environment
+        trials = context.log.trials
+        self._paired = PairedEnvironment(
+            environment,
+            context.assign,
+            reference_secs=trials[0].measurement.median_secs if trials else None,
+            best_secs=self._best_secs,
+            report=context.stages.say,
+        )
+        self.runner: Runner = SequentialRunner(self)
+
+    def _best_secs(self) -> float | None:
+        best = best_trial(self._context.log.trials)
+        return None if best is None else best.measurement.median_secs
+
+    def measure(self, placements: np.ndarray) -> list[Measurement]:
+        """Measures placements; see `PairedEnvironment.measure`."""
+
+        def measure_one(row: np.ndarray) -> Measurement:
+            [measurement] = self._paired.measure(row[None])
+            return measurement
+
+        return [self._measure(functools.partial(measure_one, row)) for row in placements]
+
+    def measure_original(self) -> Measurement:
+        """Measures the graph as it came; see `PairedEnvironment.measure_original`."""
+        return self._measure(self._paired.measure_original)
+
+    def _measure(self, measure: Callable[[], Measurement]) -> Measurement:
+        self._environment.timeout_secs = self._context.plan.timeout_secs(self._context.log.trials)
+        try:
+            with self._context.breakable():
+                return measure()
+        except KeyboardInterrupt:
+            # What the processes are doing is of no interest any more.
+            self._environment.stop()
+            return Measurement(failure=Failure(FailureKind.TIMEOUT, "broken off"))
+
+    def make_problem(
+        self,
+        *,
+        steps: int,
+        granularity: str,
+        known_secs: Mapping[tuple[int, ...], float],
+        timeout_secs: float,
+        report: Callable[[str], None],
+    ) -> PlacementProblem:
+        """Profiles the graph; see `Measurer.make_problem`."""
+        self._environment.timeout_secs = timeout_secs
+        try:
+            return cost_graph(
+                self._context.workload,
+                self._context.config.found_machine,
+                steps=steps,
+                granularity=granularity,
+                session_config=self._context.config.found_session_config,
+                work_dir=self._context.directory.path,
+                environment=self._environment,
+                max_secs=timeout_secs,
+                known_secs=known_secs,
+                report=report,
+            ).problem()
+        except KeyboardInterrupt:
+            # What the processes are doing is of no interest any more.
+            self._environment.stop()
+            raise
+
+    def on_trial(self, trial: Trial, progress: Progress) -> None:
+        """Does nothing; see `Measurer.on_trial`."""
+
+    def __enter__(self) -> Self:
+        self._environment.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._environment.__exit__(None, None, None)
