@@ -150,10 +150,12 @@ class _WrappedMethod:
         return was_there
 
     def _nest(self) -> None:
-        def put_around(inner: Callable[..., Any], around: Callable[..., Any]) -> Any:
-            return functools.partial(around, inner)
-
-        self._call = functools.reduce(put_around, self._around.values(), self._original)
+        # In one go: others may call the method meanwhile.
+        self._call = functools.reduce(
+            lambda inner, around: functools.partial(around, inner),
+            self._around.values(),
+            self._original,
+        )
 
 
 _LOCK = threading.Lock()
