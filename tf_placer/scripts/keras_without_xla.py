@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tf_placer.patches import wrap
 from tf_placer.scripts.after_import import after_import
 
 __all__ = ["choose_no_xla", "keep_keras_from_xla"]
@@ -21,4 +22,4 @@ def choose_no_xla(keras: Any) -> None:
         keras: the module; Keras 2 never chooses XLA, and stays as it is.
     """
     if hasattr(keras.Model, "_resolve_auto_jit_compile"):
-        keras.Model._resolve_auto_jit_compile = lambda self: False
+        wrap("keras.Model._resolve_auto_jit_compile", lambda resolve, model: False)

@@ -1,6 +1,6 @@
 """What a script runs, as it is about to run it: sessions, functions and Keras models.
 
-TensorFlow and Keras are patched when the script has imported them, and not before: what a script
+TensorFlow and Keras are wrapped when the script has imported them, and not before: what a script
 sets before is obeyed.
 """
 
@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from tf_placer.patches import wrap
 from tf_placer.scripts.after_import import after_import
 
 __all__ = ["Watcher", "watch_runs"]
@@ -80,57 +81,50 @@ def watch_runs(watcher: Watcher) -> None:
         _watch_functions(watcher, used)
 
     def watch_keras(module: Any) -> None:
+        train = functools.partial(_watch_training, watcher, used)
         for name in ("fit", "train_on_batch"):
-            _watch_training(module.Model, name, watcher, used)
+            wrap(f"{module.__name__}.Model.{name}", train)
         for name in ("evaluate", "predict", "test_on_batch", "predict_on_batch"):
-            _pass_over(module.Model, name, used)
+            wrap(f"{module.__name__}.Model.{name}", functools.partial(_pass_over, used))
 
     after_import({"tensorflow": watch_tensorflow, "keras": watch_keras, "tf_keras": watch_keras})
 
 
 def _watch_devices(watcher: Watcher) -> None:
-    from tensorflow.python.eager.context import Context
-
-    initialize = Context.ensure_initialized
-
-    @functools.wraps(initialize)
-    def watched(self: Any) -> None:
-        initialize(self)
-        if self.executing_eagerly() and Context.ensure_initialized is watched:
-            Context.ensure_initialized = initialize
+    def initialize(call: Callable[..., None], context: Any, /) -> None:
+        call(context)
+        if context.executing_eagerly() and undo():
             watcher.eager_begins()
 
-    Context.ensure_initialized = watched
+    undo = wrap("tensorflow.Context.ensure_initialized", initialize)
 
 
 def _watch_sessions(watcher: Watcher) -> None:
-    from tensorflow.python.client.session import BaseSession
+    def extend(call: Callable[..., None], session: Any, /) -> None:
+        watcher.graph_extended(session)
+        call(session)
 
-    extend, run = BaseSession._extend_graph, BaseSession.run
-    make_callable = BaseSession._make_callable_from_options
-
-    @functools.wraps(extend)
-    def watched_extend(self: Any) -> None:
-        watcher.graph_extended(self)
-        extend(self)
-
-    @functools.wraps(run)
-    def watched_run(
-        self: Any, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any
+    def run(
+        call: Callable[..., Any],
+        session: Any,
+        /,
+        fetches: Any,
+        feed_dict: Any = None,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        watcher.session_runs(self, fetches, feed_dict)
-        result = run(self, fetches, feed_dict, *args, **kwargs)
+        watcher.session_runs(session, fetches, feed_dict)
+        result = call(session, fetches, feed_dict, *args, **kwargs)
         watcher.session_ran()
         return result
 
-    @functools.wraps(make_callable)
-    def watched_callable(self: Any, callable_options: Any) -> Any:
-        function = make_callable(self, callable_options)
+    def make_callable(call: Callable[..., Any], session: Any, /, callable_options: Any) -> Any:
+        function = call(session, callable_options)
         fetches = [*callable_options.fetch, *callable_options.target]
 
         def watched(*values: Any, **kwargs: Any) -> Any:
             watcher.session_runs(
-                self, fetches, dict(zip(callable_options.feed, values, strict=False))
+                session, fetches, dict(zip(callable_options.feed, values, strict=False))
             )
             result = function(*values, **kwargs)
             watcher.session_ran()
@@ -138,60 +132,55 @@ def _watch_sessions(watcher: Watcher) -> None:
 
         return watched
 
-    BaseSession._extend_graph, BaseSession.run = watched_extend, watched_run
-    BaseSession._make_callable_from_options = watched_callable
+    wrap("tensorflow.BaseSession._extend_graph", extend)
+    wrap("tensorflow.BaseSession.run", run)
+    wrap("tensorflow.BaseSession._make_callable_from_options", make_callable)
 
 
 def _watch_functions(watcher: Watcher, used: Sequence[Any]) -> None:
     import tensorflow as tf
-    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
-    call = Function.__call__
-
-    @functools.wraps(call)
-    def watched_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_function(call: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
         # Functions of Keras take whole data sets: of these the model is placed.
         if not used and tf.executing_eagerly():
-            other = watcher.function_called(self, args, kwargs)
+            other = watcher.function_called(function, args, kwargs)
             if other is not None:
                 return other(*args, **kwargs)
-        return call(self, *args, **kwargs)
+        return call(function, *args, **kwargs)
 
-    Function.__call__ = watched_call
-
-
-def _watch_training(model_class: Any, name: str, watcher: Watcher, used: list[Any]) -> None:
-    train = getattr(model_class, name)
-
-    @functools.wraps(train)
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # TensorFlow is imported by the script, and not before.
-        from tf_placer.scripts.first_batches import hand_over_first_batch, look_at_first_batch
-
-        look = functools.partial(look_at_first_batch, self, train, args, kwargs)
-        used.append(self)
-        try:
-            take = watcher.model_trains(self, look) if len(used) == 1 else None
-            if take is None:
-                return train(self, *args, **kwargs)
-            with hand_over_first_batch(self, take):
-                return train(self, *args, **kwargs)
-        finally:
-            used.pop()
-
-    setattr(model_class, name, watched)
+    wrap("tensorflow.Function.__call__", call_function)
 
 
-def _pass_over(model_class: Any, name: str, used: list[Any]) -> None:
+def _watch_training(
+    watcher: Watcher,
+    used: list[Any],
+    train: Callable[..., Any],
+    model: Any,
+    /,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    # TensorFlow is imported by the script, and not before.
+    from tf_placer.scripts.first_batches import hand_over_first_batch, look_at_first_batch
+
+    look = functools.partial(look_at_first_batch, model, train, args, kwargs)
+    used.append(model)
+    try:
+        take = watcher.model_trains(model, look) if len(used) == 1 else None
+        if take is None:
+            return train(model, *args, **kwargs)
+        with hand_over_first_batch(model, take):
+            return train(model, *args, **kwargs)
+    finally:
+        used.pop()
+
+
+def _pass_over(
+    used: list[Any], call: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any
+) -> Any:
     """Has the functions that a method of models calls not be taken for the script's own."""
-    method = getattr(model_class, name)
-
-    @functools.wraps(method)
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        used.append(self)
-        try:
-            return method(self, *args, **kwargs)
-        finally:
-            used.pop()
-
-    setattr(model_class, name, watched)
+    used.append(model)
+    try:
+        return call(model, *args, **kwargs)
+    finally:
+        used.pop()

@@ -129,6 +129,12 @@ class TracingTest(tf.test.TestCase):
         tf.function(lambda x: x)(X)
         self.assertNotEmpty(calls)
 
+    def test_arguments_of_functions_may_have_any_name(self):
+        named = tf.function(lambda call, function: tf.atan2(call, function))
+        step = tf.function(lambda x: named(call=x, function=x), autograph=False)
+        graph_def = trace_step(step, X).source.graph_def
+        self.assertIn("Atan2", [node.op for node in graph_def.node])
+
     def test_loops_and_branches_are_traced_alike(self):
         large = tf.ones([2, 500])
 
