@@ -35,8 +35,8 @@ def _sampled(network, problem, count, seed=0):
 class PretrainingTest(tf.test.TestCase):
     def test_what_was_learned_carries_over_to_a_larger_graph_and_another_machine(self):
         network = _network()
-        problems = [two_chain_problem(5), two_chain_problem(4, 3)]
-        results = pretrain(network, problems, updates=80)
+        problems = [two_chain_problem(3), two_chain_problem(4, 3), two_chain_problem(5)]
+        results = pretrain(network, problems, updates=120)
         for result, problem in zip(results, problems, strict=True):
             self.assertEqual(result.updates, 40)
             self.assertLess(result.last_mean_secs, result.first_mean_secs)
