@@ -34,7 +34,7 @@ __all__ = ["families_markdown", "main"]
 _AT_ONCE, _LEARNING = 16, 200
 _COLUMNS = ("expert", "at once", "after 200 samples", "untrained, 200 samples")
 _LIMIT_SECS = 600.0
-_AUTO_RUNS = "benchmarks/results/comparison/60-core-secs_runs.jsonl.gz"
+_AUTO_RUNS = "benchmarks/results/comparison/60-core-secs_runs.jsonl.xz"
 
 
 def families_markdown(
