@@ -9,13 +9,16 @@ of the problems memory matters; those that nothing fits are drawn again. What is
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.harness.arguments import run_parser
+from benchmarks.harness.csv_runs import kept_or_run
+from benchmarks.harness.table_file import write_table
 from benchmarks.problems.small import is_optimal
-from benchmarks.search_quality.random_problems import in_ranges, run_command
 from benchmarks.search_quality.random_steps import random_step
 from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -159,7 +162,13 @@ def run_one(
 def table_of_runs(runs: Sequence[SmallRun]) -> str:
     """Tabulates the runs by the number of placements, and all of them, in Markdown."""
     rows = []
-    for name, those in in_ranges(runs, _ENDS, lambda run: run.placements):
+    ranges = [
+        (f"up to {end:,}", [run for run in runs if start < run.placements <= end])
+        for start, end in zip((0, *_ENDS), _ENDS, strict=False)
+    ]
+    for name, those in [*ranges, ("all", list(runs))]:
+        if not those:
+            continue
         optimal = sum(run.is_optimal for run in those)
         rows.append(
             [
@@ -186,7 +195,10 @@ def _page(runs: Sequence[SmallRun]) -> str:
 
 def main() -> None:
     """Runs what has not run yet, and writes the table."""
-    run_command("auto_small_problems", __doc__, SmallRun, 500, run_one, _page)
+    args = run_parser(__doc__, "auto_small_problems").parse_args()
+    out = pathlib.Path(args.out_dir)
+    runs = kept_or_run(SmallRun, out / "runs.csv", range(500), run_one, only_kept=args.only_kept)
+    write_table(_page(runs), out / "table.md")
 
 
 if __name__ == "__main__":
