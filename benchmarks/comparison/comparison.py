@@ -90,7 +90,7 @@ class Comparison:
 
 
 COMPARISONS: Mapping[str, Comparison] = {
-    "comparison": Comparison(PROBLEMS, ALL_PLACERS, SearchBudget(60.0)),
+    "comparison": Comparison(PROBLEMS, tuple(sorted(ALL_PLACERS)), SearchBudget(60.0)),
     "systems_on_k80": Comparison(
         _K80_PROBLEMS,
         (
