@@ -90,7 +90,7 @@ class Comparison:
 
 
 COMPARISONS: Mapping[str, Comparison] = {
-    "comparison": Comparison(PROBLEMS, ALL_PLACERS, SearchBudget(60.0)),
+    "comparison": Comparison(PROBLEMS, tuple(sorted(ALL_PLACERS)), SearchBudget(60.0)),
     "systems_on_k80": Comparison(
         _K80_PROBLEMS,
         (
@@ -145,7 +145,7 @@ def main() -> None:
     runs = kept_or_made(
         list(itertools.chain.from_iterable(keys.values())),
         budget,
-        out / f"{budget.folder}_runs.jsonl.gz",
+        out / f"{budget.folder}_runs.jsonl.xz",
         args.runs_dir,
         jobs=args.jobs,
         only_kept=args.only_kept,

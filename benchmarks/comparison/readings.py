@@ -4,8 +4,8 @@ A paper leaves settings open, and some that it gives do not work here. Each syst
 settings that were chosen, with each of them changed back alone, and with all of them as the paper
 has them to the letter ("published"), on several problems with several seeds. Networks are small, so
 that the comparison takes an hour or two, not days; --full_size compares what hangs on the size,
-with networks as large as the papers'. Writes readings.md (full_size.md), and readings_runs.jsonl.gz
-(full_size_runs.jsonl.gz) with every run that ended: those that are there are not repeated.
+with networks as large as the papers'. Writes readings.md (full_size.md), and readings_runs.jsonl.xz
+(full_size_runs.jsonl.xz) with every run that ended: those that are there are not repeated.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def main() -> None:
     runs = kept_or_made(
         wanted,
         SearchBudget(_MAX_SECS, _SAMPLES),
-        out / f"{name}_runs.jsonl.gz",
+        out / f"{name}_runs.jsonl.xz",
         args.runs_dir,
         jobs=args.jobs,
         only_kept=args.only_kept,

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.distributed.planning import Plan, plan, slowest_share
 from benchmarks.distributed.runs import (
     best_secs,
     found,
     idle_share,
     last_mean_secs,
-    learn_secs,
-    trial_secs,
     trials_per_minute,
     wall_secs,
 )
@@ -27,28 +23,18 @@ __all__ = ["write_report"]
 Run = Mapping[str, Any]
 # A step that is reached by most seeds of all searches; the original takes 97 ms.
 _GOAL_SECS = 0.025
-# A trial on the papers' machines: a session, and ten or eleven steps of one to five seconds.
-_TRIAL_SECS = 30.0
-# As the learned systems had in benchmarks/results/systems_on_k80, and what ColocRL waits for before
-# failures count no more.
-_SAMPLES, _UPDATES = 2400, 5000
-_WORKERS = (1, 8, 16, 32, 80, 160)
-_PAPER = "ColocRL, 512 units, batch of 8"
-_BASE = "ColocRL, one process"
 
 
 def write_report(directory: pathlib.Path, runs: Sequence[Run]) -> str:
     """Writes the page.
 
     Args:
-        directory: where to; with the rates of parameter servers, where these were measured.
+        directory: where to.
         runs: as `run_case` gives them.
 
     Returns:
         The page.
     """
-    path = directory / "server_rates.json"
-    rates = json.loads(path.read_text())["rates"] if path.exists() else {}
     speeds = {run["workers"]: trials_per_minute(run) for run in runs if _is_speed(run)}
     searches = {
         name: [run for run in runs if run["case"] == name]
@@ -56,11 +42,7 @@ def write_report(directory: pathlib.Path, runs: Sequence[Run]) -> str:
     }
     parts = [_speed_table(speeds)] if speeds else []
     if searches:
-        parts += [_search_table(searches), _idle_table(searches)]
-    if rates:
-        parts.append(_rate_table(rates))
-    if _PAPER in rates and _BASE in searches:
-        parts.append(_plan_table(searches[_BASE], rates[_PAPER]))
+        parts.append(_search_table(searches))
     page = "\n\n".join(parts) + "\n"
     (directory / "tables.md").write_text(page)
     return page
@@ -109,87 +91,3 @@ def _range(values: Sequence[float], unit: str) -> str:
     """Shows the least and the greatest of some values."""
     ends = [f"{value:.1f}" for value in (min(values), max(values))]
     return " to ".join(dict.fromkeys(ends)) + unit
-
-
-def _idle_table(searches: Mapping[str, Sequence[Run]]) -> str:
-    """Compares the two phases on paper with what was measured."""
-    rows = []
-    for name, runs in searches.items():
-        if "one process" in name:
-            continue
-        took = [trial_secs(run) for run in runs]
-        slow = [
-            slowest_share(each, run["batch_size"]) for each, run in zip(took, runs, strict=True)
-        ]
-        papers = [
-            plan(
-                run["workers"],
-                run["batch_size"],
-                len(each),
-                trial_secs=statistics.fmean(each),
-                slowest=slowest,
-                learn_secs=learn_secs(run),
-                apply_secs=1e-9,
-            )
-            for run, each, slowest in zip(runs, took, slow, strict=True)
-        ]
-        rows.append(
-            [
-                name,
-                f"{statistics.fmean(map(statistics.fmean, took)):.1f} s",
-                f"{statistics.fmean(slow):.2f}",
-                f"{statistics.fmean(map(learn_secs, runs)):.2f} s",
-                f"{statistics.fmean(paper.idle_share for paper in papers):.0%}",
-                f"{statistics.fmean(map(idle_share, runs)):.0%}",
-            ]
-        )
-    head = ["search", "mean trial", "slowest of a batch / mean", "learning and sampling"]
-    return markdown_table([*head, "idle on paper", "idle measured"], rows)
-
-
-def _rate_table(rates: Mapping[str, Mapping[str, float]]) -> str:
-    rows = [
-        [
-            name,
-            f"{rate['weights']:,}",
-            f"{1e3 * rate['learn_secs']:.0f} ms",
-            f"{1e3 * rate['apply_secs']:.0f} ms",
-            f"{1.0 / rate['apply_secs']:.0f}",
-        ]
-        for name, rate in rates.items()
-    ]
-    head = ["networks", "weights", "sampling and learning", "update at the server"]
-    return markdown_table([*head, "updates per second"], rows)
-
-
-def _plan_table(base: Sequence[Run], rate: Mapping[str, float]) -> str:
-    """Plans searches of so many samples, and of so many updates, with the paper's networks."""
-    slowest = statistics.fmean(slowest_share(trial_secs(run), 8) for run in base)
-
-    def planned(workers: int, samples: int) -> Plan:
-        return plan(
-            workers,
-            8,
-            samples,
-            trial_secs=_TRIAL_SECS,
-            slowest=slowest,
-            learn_secs=rate["learn_secs"],
-            apply_secs=rate["apply_secs"],
-        )
-
-    rows = []
-    for workers in _WORKERS:
-        few, many = planned(workers, _SAMPLES), planned(workers, 8 * _UPDATES)
-        rows.append(
-            [
-                str(workers),
-                str(max(1, workers // 8)),
-                f"{few.updates_per_sec:.3f}",
-                f"{few.server_load:.1%}",
-                f"{few.idle_share:.0%}",
-                f"{few.wall_secs / 3600.0:,.1f} h",
-                f"{many.wall_secs / 3600.0:,.1f} h",
-            ]
-        )
-    head = ["workers", "controllers", "updates per second", "server busy", "workers idle"]
-    return markdown_table([*head, f"{_SAMPLES:,} samples", f"{_UPDATES:,} updates"], rows)

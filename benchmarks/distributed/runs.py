@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import statistics
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,6 @@ __all__ = [
     "found",
     "idle_share",
     "last_mean_secs",
-    "learn_secs",
     "trial_secs",
     "trials_per_minute",
     "wall_secs",
@@ -68,19 +66,3 @@ def idle_share(run: Mapping[str, Any]) -> float:
     first, last = ends[2 * run["workers"] - 1], max(start for start, _ in spans)
     busy = sum(max(0.0, min(end, last) - max(start, first)) for start, end in spans)
     return 1.0 - busy / run["workers"] / (last - first)
-
-
-def learn_secs(run: Mapping[str, Any]) -> float:
-    """Computes how long it took from a batch to the first placement of the next one.
-
-    The median over the batches of all controllers, without the first one of each.
-    """
-    spans: dict[tuple[int, int], list[tuple[float, float]]] = collections.defaultdict(list)
-    for end, took, _, controller, batch in run["trials"]:
-        spans[controller, batch].append((end - took, end))
-    gaps = [
-        min(start for start, _ in spans[controller, batch + 1]) - max(end for _, end in of_batch)
-        for (controller, batch), of_batch in spans.items()
-        if batch and (controller, batch + 1) in spans
-    ]
-    return statistics.median(gaps)

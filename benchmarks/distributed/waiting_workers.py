@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import lzma
 import pathlib
 import sys
 import tempfile
@@ -191,11 +192,11 @@ def _assign(row: np.ndarray) -> Mapping[str, Any]:
 def main() -> None:
     """Makes the runs that are missing, and writes the page."""
     args = run_parser(__doc__, "distributed").parse_args()
-    path = pathlib.Path(args.out_dir, "runs.jsonl")
+    path = pathlib.Path(args.out_dir, "runs.jsonl.xz")
     path.parent.mkdir(parents=True, exist_ok=True)
     runs = []
     if path.exists():
-        runs = [json.loads(line) for line in path.read_text().splitlines()]
+        runs = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
     done = {(run["case"], run["seed"]) for run in runs}
     wanted = [
         (seed, case)
@@ -213,7 +214,8 @@ def main() -> None:
         )
         budget = {"samples": _SAMPLES, "trial_secs": _TRIAL_SECS}
         runs.append({**run, "budget": budget, "made_by": provenance()})
-        write_bytes(path, "".join(json.dumps(each) + "\n" for each in runs).encode())
+        lines = "".join(json.dumps(each) + "\n" for each in runs)
+        write_bytes(path, lzma.compress(lines.encode(), preset=9))
     print(write_report(path.parent, runs))
 
 

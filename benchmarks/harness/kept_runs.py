@@ -1,14 +1,14 @@
 """Runs kept beside the tables made of them, one line each: a comparison takes many hours.
 
-The runs directory holds problems and placements, which are large. This file, compressed by gzip,
+The runs directory holds problems and placements, which are large. This file, compressed by xz,
 holds what tables and pictures are made of, and is small enough to be kept with them, so that a
 comparison goes on where it was stopped on another machine, too.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import os
 import pathlib
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class KeptRuns:
         self._runs: dict[RunKey, Run] = {}
         lines: list[str] = []
         if self.path.exists():
-            lines = gzip.decompress(self.path.read_bytes()).decode().splitlines()
+            lines = lzma.decompress(self.path.read_bytes()).decode().splitlines()
         for number, line in enumerate(lines, 1):
             try:
                 run = Run.from_json(json.loads(line))
@@ -74,8 +74,7 @@ class KeptRuns:
         self._runs[run.key], self._lines[run.key] = run, line
         keys = sorted(self._lines, key=lambda key: key.file_name)
         text = "".join(f"{self._lines[each]}\n" for each in keys)
-        # Without a time, the same runs make the same file.
-        write_bytes(self.path, gzip.compress(text.encode(), mtime=0))
+        write_bytes(self.path, lzma.compress(text.encode(), preset=9))
 
 
 def kept_or_made(

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.harness.provenance import package_versions
 from benchmarks.harness.run_placers import make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
+from benchmarks.harness.step_losses import step_losses
 from benchmarks.harness.timed_search import Found, SearchBudget, timed_auto, timed_search
-from benchmarks.paper_tables.step_causes import step_causes
 from benchmarks.problems.paper import (
     ProblemKey,
     make_problems,
@@ -92,7 +92,7 @@ class Run:
         failure: why it failed, one sentence; else None.
         versions: of packages.
         losses: of the step that was found, the seconds above the lower bound by what they are lost
-            to (see `step_causes`); None if nothing fitted or nobody looked.
+            to (see `step_losses`); None if nothing fitted or nobody looked.
     """
 
     key: RunKey
@@ -221,7 +221,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
     bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None
     if found.assignment is not None:
         placement = np.array(found.assignment, np.int32)
-        losses = step_causes(problem.problem, placement, bound_secs).losses
+        losses = step_losses(problem.problem, placement, bound_secs)
     return Run(
         key=key,
         budget=budget,

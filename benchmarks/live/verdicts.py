@@ -27,7 +27,8 @@ import tensorflow as tf
 
 import tf_placer
 from benchmarks.harness.table_file import write_table
-from benchmarks.models import language_model
+from benchmarks.models import language_model, resnet, small
+from benchmarks.models.training_model import TrainingModel
 from graph_passes.placement import read_placement
 from tf_placer.confirmation.confirmation import survey
 from tf_placer.confirmation.round_statistics import LEAST_ROUNDS
@@ -55,8 +56,7 @@ while True:
 """
 
 
-def _language_model() -> tuple[Any, ...]:
-    model = language_model.build()
+def _trained(model: TrainingModel) -> tuple[Any, ...]:
     return model.graph, model.train_op, next(model.feeds()), model.initializer
 
 
@@ -90,7 +90,9 @@ def _chain() -> tuple[Any, ...]:
 
 #: What is placed, by name: a graph, its fetches, and feeds and initialisers where it has them.
 GRAPHS: Mapping[str, Callable[[], tuple[Any, ...]]] = {
-    "language_model": _language_model,
+    "language_model": lambda: _trained(language_model.build()),
+    "translation": lambda: _trained(small.small_translation()),
+    "resnet": lambda: _trained(resnet.build(50, batch=8, image_size=64, classes=10, width=0.5)),
     "two_branches": _two_branches,
     "chain": _chain,
 }

@@ -42,7 +42,7 @@ from tf_placer.text.units import format_step
 __all__ = ["main"]
 
 _RESULTS = pathlib.Path("benchmarks/results")
-_KEPT = ("comparison/*_runs.jsonl.gz", "systems_on_k80/*_runs.jsonl.gz")
+_KEPT = ("comparison/*_runs.jsonl.xz", "systems_on_k80/*_runs.jsonl.xz")
 _NMT_2, _NMT_4 = ("nmt_2", "4xK80"), ("nmt_4", "post-4xK80")
 _INCEPTION = ("inception_v3", "4xK80")
 _POST = ("post:published", "post_ce", "post_ppo:published", "policy_gradient:published")

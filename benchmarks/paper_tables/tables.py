@@ -1,7 +1,7 @@
 """The tables of the papers, found again: ours in simulation beside what was printed.
 
 Each cell is a run of a placer on the full-size model of the row on the simulated machine of the
-paper. Each table is written to NAME.md. BUDGET_runs.jsonl.gz keeps every run that ended: those that
+paper. Each table is written to NAME.md. BUDGET_runs.jsonl.xz keeps every run that ended: those that
 are there are not repeated, so the benchmark goes on where it was stopped.
 """
 
@@ -63,7 +63,7 @@ def main() -> None:
     runs = kept_or_made(
         keys,
         _BUDGET,
-        out / f"{_BUDGET.folder}_runs.jsonl.gz",
+        out / f"{_BUDGET.folder}_runs.jsonl.xz",
         args.runs_dir,
         jobs=args.jobs,
         only_kept=args.only_kept,

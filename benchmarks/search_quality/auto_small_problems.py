@@ -8,15 +8,21 @@ of the problems memory matters; those that nothing fits are drawn again. What is
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import get_type_hints
 
 import numpy as np
 
+from benchmarks.harness.arguments import run_parser
+from benchmarks.harness.table_file import write_table
 from benchmarks.problems.small import is_optimal
-from benchmarks.search_quality.random_problems import in_ranges, run_command
 from benchmarks.search_quality.random_steps import random_step
+from tf_placer.files import write_text
 from tf_placer.placers.auto.auto_search import auto_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph, legal_devices
@@ -26,6 +32,7 @@ from tf_placer.text.markdown import markdown_table
 __all__ = ["SmallRun", "fastest_step_secs", "main", "run_one", "small_problem", "table_of_runs"]
 
 _SEED = 0
+_PROBLEMS = 500
 _MIN_GROUPS, _MAX_GROUPS = 8, 14
 _THREE_DEVICES_SHARE = 0.75
 _BATCH = 2**16
@@ -62,11 +69,6 @@ class SmallRun:
     simulated: int
     search_secs: float
     all_secs: float
-
-    @property
-    def key(self) -> int:
-        """The identity of the run."""
-        return self.number
 
     @property
     def is_optimal(self) -> bool:
@@ -159,7 +161,13 @@ def run_one(
 def table_of_runs(runs: Sequence[SmallRun]) -> str:
     """Tabulates the runs by the number of placements, and all of them, in Markdown."""
     rows = []
-    for name, those in in_ranges(runs, _ENDS, lambda run: run.placements):
+    ranges = [
+        (f"up to {end:,}", [run for run in runs if start < run.placements <= end])
+        for start, end in zip((0, *_ENDS), _ENDS, strict=False)
+    ]
+    for name, those in [*ranges, ("all", list(runs))]:
+        if not those:
+            continue
         optimal = sum(run.is_optimal for run in those)
         rows.append(
             [
@@ -184,9 +192,37 @@ def _page(runs: Sequence[SmallRun]) -> str:
     )
 
 
+def _read(path: pathlib.Path) -> dict[int, SmallRun]:
+    """Reads the runs that are kept, by their numbers."""
+    if not path.exists():
+        return {}
+    kinds = get_type_hints(SmallRun)
+    with path.open(newline="") as file:
+        rows = [{name: kinds[name](row[name]) for name in kinds} for row in csv.DictReader(file)]
+    return {row["number"]: SmallRun(**row) for row in rows}
+
+
+def _write(path: pathlib.Path, runs: Mapping[int, SmallRun]) -> None:
+    """Keeps all runs, whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(get_type_hints(SmallRun))
+    writer.writerows(dataclasses.astuple(run) for run in runs.values())
+    write_text(path, text.getvalue())
+
+
 def main() -> None:
     """Runs what has not run yet, and writes the table."""
-    run_command("auto_small_problems", __doc__, SmallRun, 500, run_one, _page)
+    args = run_parser(__doc__, "auto_small_problems").parse_args()
+    out = pathlib.Path(args.out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    runs = _read(out / "runs.csv")
+    for number in range(0 if args.only_kept else _PROBLEMS):
+        if number not in runs:
+            runs[number] = run_one(number)
+            print(runs[number], flush=True)
+            _write(out / "runs.csv", runs)
+    write_table(_page(list(runs.values())), out / "table.md")
 
 
 if __name__ == "__main__":

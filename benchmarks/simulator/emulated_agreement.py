@@ -8,13 +8,14 @@ when, what waits for what, and what is held in memory meanwhile.
 All of a model is on GPUs, but for what has no kernel there. The placements are one GPU, the
 experts', METIS', what `auto` finds, random ones, and ones between these.
 
-Writes the measurements, a table and a picture. A run that was stopped goes on where it was.
+Writes the measurements and a table. A run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import gzip
 import json
 import os
 import pathlib
@@ -26,7 +27,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 
-from benchmarks.harness.pictures import save_picture
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.statistics import spearman
 from benchmarks.models.catalogue import MODELS, build_model
@@ -270,45 +270,12 @@ def _write(args: argparse.Namespace, found: dict[tuple[str, str], Agreement]) ->
     ]
     # NaN is not JSON.
     content = json.dumps(values).replace("NaN", "null")
-    (out / "placements.json").write_text(content + "\n")
-    _plot(out / "scatter.png", found)
+    (out / "placements.json.gz").write_bytes(gzip.compress(content.encode(), mtime=0))
     return text
 
 
-def _plot(path: pathlib.Path, found: dict[tuple[str, str], Agreement]) -> None:
-    """Draws simulated by measured steps; says so without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        print("no picture: pip install 'tf_placer[report]'")
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    models = list(dict.fromkeys(model for model, _ in found))
-    figure, panels = pyplot.subplots(
-        1, len(models), figsize=(4 * len(models), 4), constrained_layout=True, squeeze=False
-    )
-    for axes, model in zip(panels[0], models, strict=True):
-        largest = 0.0
-        for color, ((_, machine), each) in enumerate(
-            (pair, each) for pair, each in found.items() if pair[0] == model
-        ):
-            measured, simulated = 1e3 * each.measured_secs, 1e3 * each.simulated_secs
-            axes.scatter(measured, simulated, s=12, color=f"C{color}", label=machine)
-            if each.ran.any():
-                largest = max(largest, np.nanmax(measured))
-        axes.plot([0, largest], [0, largest], color="grey", linewidth=0.8)
-        axes.set_xlabel("step in TensorFlow on emulated GPUs [ms]")
-        axes.set_ylabel("simulated step [ms]")
-        axes.set_title(model)
-        axes.legend(loc="upper left", fontsize="small")
-    save_picture(figure, path)
-    pyplot.close(figure)
-
-
 def main() -> None:
-    """Measures, simulates, and writes the table, the numbers and the picture."""
+    """Measures, simulates, and writes the table and the numbers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default=_MODELS, help=f"by comma (default {_MODELS})")
     parser.add_argument("--machines", default=_MACHINES, help=f"by comma (default {_MACHINES})")

@@ -32,7 +32,6 @@ __all__ = [
     "perceptron",
     "step_graph",
     "trained",
-    "training_graph",
     "weight_variable",
 ]
 
@@ -275,21 +274,3 @@ def classified(
 ) -> StepGraph:
     """Trains the classifier of a value."""
     return trained(classifier_loss(value, labels), feeds=feeds, initializers=initializers)
-
-
-def training_graph(
-    graph: tf.Graph,
-    loss: tf.Tensor,
-    optimizer: str,
-    feeds: Mapping[str, np.ndarray] | None = None,
-    initializers: tuple[str, ...] = (),
-) -> StepGraph:
-    """Adds updates by an optimiser of a known name, and the initialiser of variables alone."""
-    optimizers = {
-        "adam": lambda: tf1.train.AdamOptimizer(0.05),
-        "momentum": lambda: tf1.train.MomentumOptimizer(0.05, 0.9),
-        "rmsprop": lambda: tf1.train.RMSPropOptimizer(0.05, momentum=0.9),
-    }
-    train = clipped_update(loss, optimizers[optimizer]())
-    initializer = tf1.global_variables_initializer()
-    return StepGraph(graph, (train.name, loss.name), feeds or {}, (initializer.name, *initializers))

@@ -34,10 +34,7 @@ class KeptPagesTest(parameterized.TestCase):
         ("benchmarks.distributed.waiting_workers", "distributed"),
         ("benchmarks.paper_tables.model_table", "models"),
         ("benchmarks.paper_tables.tables", "tables"),
-        ("benchmarks.search_quality.auto_ablation", "auto_ablation"),
         ("benchmarks.search_quality.auto_small_problems", "auto_small_problems"),
-        ("benchmarks.search_quality.auto_tight_memory", "auto_tight_memory"),
-        ("benchmarks.search_quality.known_placements", "known_placements"),
     )
     def test_pages_are_those_of_their_runs(self, module, folder, *flags):
         out = pathlib.Path(self.create_tempdir().full_path)

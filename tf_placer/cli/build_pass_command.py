@@ -15,7 +15,7 @@ DESCRIPTION = (
     "that is installed. It needs a C++ compiler (Debian: apt-get install g++). The pass "
     "is kept in ~/.cache/tf_placer (or in $XDG_CACHE_HOME), one for each TensorFlow. It works in "
     "programs that import tf_placer.native_pass and are started with the environment variable "
-    "TF_PLACER_PLACEMENT=placement.json; for sessions on servers, in `serve`."
+    "TF_PLACER_PLACEMENT=placement.json."
 )
 
 

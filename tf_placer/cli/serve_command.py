@@ -25,8 +25,6 @@ __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
 #: The words behind "--" are a command with arguments of its own, in `args.served`.
 TAKES_COMMAND = True
-# Lines of the pass in the log of a server begin with this.
-_SAYS = "tf_placer: "
 #: The environment variable in which the command finds the address of the servers.
 _TARGET_VARIABLE = "TF_PLACER_TARGET"
 DESCRIPTION = (
@@ -35,8 +33,7 @@ DESCRIPTION = (
     f"tf.compat.v1.Session(os.environ['{_TARGET_VARIABLE}']). Both are in a network of their own, "
     "so that nobody else reaches the servers; the command reaches nothing else by network either. "
     "With --open the servers listen for everybody, and run until they are interrupted if there is "
-    "no command. Where the environment variable TF_PLACER_PLACEMENT names a placement.json, the "
-    "servers place the graphs of sessions by it."
+    "no command."
 )
 _LOOK_SECS = 1.0
 _ASKED = "--open asks for that"
@@ -61,10 +58,8 @@ def run(args: argparse.Namespace) -> None:
     """Serves sessions until the command has ended, or until interrupted.
 
     Raises:
-        GraphError: the placement that the environment names cannot be read.
         LocalClusterError, MachineError: the machine cannot be served.
         OSError, ValueError: there is no command, or it cannot be run.
-        LibraryError: the pass that places graphs cannot be built.
         SystemExit: as the command ended.
     """
     require_tensorflow()
@@ -78,10 +73,6 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.served and shutil.which(args.served[0]) is None:
         raise OSError(f"cannot run {args.served[0]!r}: there is no such command")
-    # With a placement this reads it and builds the pass, before every server does.
-    from tf_placer.native_pass import PLACEMENT_VARIABLE
-
-    placement = os.environ.get(PLACEMENT_VARIABLE) or None
     with contextlib.ExitStack() as stack:
         network, why_open = None, _ASKED
         if not args.open and not is_private():
@@ -92,23 +83,18 @@ def run(args: argparse.Namespace) -> None:
                 why_open = str(error)
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         cluster = stack.enter_context(
-            LocalCluster(
-                machine, port=args.port, placement=placement, network=network, why_open=why_open
-            )
+            LocalCluster(machine, port=args.port, network=network, why_open=why_open)
         )
-        said: set[str] = set()
         if args.served:
-            sys.exit(_run_command(args.served, cluster, network, said))
+            sys.exit(_run_command(args.served, cluster, network))
         addresses = ",".join(target.removeprefix("grpc://") for target in cluster.targets)
         print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
         print(f"as a machine for functions it is grpc://{addresses}", flush=True)
-        while True:
-            cluster.wait(None if placement is None else _LOOK_SECS)
-            _say_what_is_placed(cluster, said)
+        cluster.wait()
 
 
 def _run_command(
-    command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None, said: set[str]
+    command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None
 ) -> int:
     """Runs a command beside the servers, and returns its exit code as a shell would."""
     environ = {**os.environ, _TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
@@ -134,7 +120,7 @@ def _run_command(
         with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
             for number in before.keys() - {signal.SIGINT}:
                 signal.signal(number, lambda number, frame: process.send_signal(number))
-            _wait(process, cluster, said)
+            _wait(process, cluster)
     except OSError as error:
         raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
     finally:
@@ -142,17 +128,15 @@ def _run_command(
             signal.signal(number, handler)
         os.close(line)
         os.close(line_of_this_process)
-    _say_what_is_placed(cluster, said)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster, said: set[str]) -> None:
-    """Waits until a command has ended; says what its servers say, and if one of them dies."""
+def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster) -> None:
+    """Waits until a command has ended; says if a server dies meanwhile."""
     all_live = True
     ended = os.pidfd_open(process.pid)
     try:
         while not wait_until_readable(ended, _LOOK_SECS):
-            _say_what_is_placed(cluster, said)
             try:
                 if all_live:
                     cluster.wait(0)
@@ -162,15 +146,6 @@ def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster, said: set[str
                 all_live = False
     finally:
         os.close(ended)
-
-
-def _say_what_is_placed(cluster: LocalCluster, said: set[str]) -> None:
-    """Shows what the pass wrote to the logs of the servers."""
-    for server in cluster.servers:
-        for line in server.log_lines():
-            if line.startswith(_SAYS) and line not in said:
-                said.add(line)
-                say(line.removeprefix(_SAYS))
 
 
 def _port(text: str) -> int:

@@ -69,7 +69,6 @@ class LocalCluster:
         port: int | None = None,
         *,
         log_dir: str | None = None,
-        placement: str | None = None,
         network: PrivateNetwork | None = None,
         why_open: str = _FROM_OUTSIDE,
         template: ProcessTemplate | None = None,
@@ -80,8 +79,6 @@ class LocalCluster:
             machine: of kind "local".
             port: where task 0 shall listen; None for a free port. The others always take free ones.
             log_dir: an existing directory for what the servers write; a temporary one when None.
-            placement: a placement file by which the servers place the graphs of all sessions; None
-                for none, whatever the environment says: a search places its graphs itself.
             network: a private network for the servers; None for that of this process, where
                 everybody can reach them unless it is a private one: a warning says so.
             why_open: what the warning gives as the reason.
@@ -112,7 +109,7 @@ class LocalCluster:
                 server = ChildProcess(
                     f"task {task}",
                     "tf_placer.machines.local_server",
-                    {"task": task, "ports": ports, "cores": device.cores, "placement": placement},
+                    {"task": task, "ports": ports, "cores": device.cores},
                     log_path=pathlib.Path(log_dir, f"task_{task}.log"),
                     environ=environ,
                     network=network,

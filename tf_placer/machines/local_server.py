@@ -27,10 +27,6 @@ def main() -> None:
     os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
     import tensorflow as tf
 
-    if parent.settings["placement"] is not None:
-        from tf_placer.native_pass.loading import place_by_file
-
-        place_by_file(parent.settings["placement"])
     server = tf.compat.v1.train.Server(
         {"worker": [f"localhost:{port}" for port in parent.settings["ports"]]},
         job_name="worker",

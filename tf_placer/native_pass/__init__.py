@@ -8,8 +8,6 @@ nothing.
 
 from __future__ import annotations
 
-from tf_placer.native_pass.loading import PLACEMENT_VARIABLE, place_as_environment_says
-
-__all__ = ["PLACEMENT_VARIABLE"]
+from tf_placer.native_pass.loading import place_as_environment_says
 
 place_as_environment_says()

@@ -7,20 +7,11 @@ import os
 import pathlib
 from collections.abc import Mapping
 
-from absl import logging
-
 from tf_placer.errors import require_tensorflow
 
-__all__ = [
-    "PLACEMENT_VARIABLE",
-    "build_pass",
-    "place",
-    "place_as_environment_says",
-    "place_by_file",
-]
+__all__ = ["build_pass", "place", "place_as_environment_says"]
 
-#: The environment variable that names a placement file.
-PLACEMENT_VARIABLE = "TF_PLACER_PLACEMENT"
+_PLACEMENT_VARIABLE = "TF_PLACER_PLACEMENT"
 _SOURCE = pathlib.Path(__file__).parent / "pre_placement_pass.cc"
 _HEADER = "tensorflow/core/common_runtime/optimization_registry.h"
 
@@ -43,33 +34,20 @@ def place_as_environment_says() -> None:
         GraphError: the file cannot be read or is not a placement; the message names it.
         LibraryError: the pass is not built, and cannot be.
     """
-    path = os.environ.get(PLACEMENT_VARIABLE)
+    path = os.environ.get(_PLACEMENT_VARIABLE)
     if path:
-        place_by_file(path)
+        require_tensorflow()
+        from graph_passes.placement import read_placement
 
-
-def place_by_file(path: str) -> None:
-    """Places all later graphs of this process by a placement file; see `place`.
-
-    Raises:
-        GraphError: the file cannot be read or is not a placement; the message names it.
-        LibraryError: the pass is not built, and cannot be.
-    """
-    require_tensorflow()
-    from graph_passes.placement import read_placement
-
-    assignment = read_placement(path).assignment
-    if not assignment:
-        logging.warning("the placement %r places no operation", path)
-    place(assignment)
+        place(read_placement(path).assignment)
 
 
 def place(assignment: Mapping[str, str]) -> None:
     """Places all graphs that a session or a function of this process runs first from now on.
 
     Builds the pass where it was not built. Operations that come with a device keep it, and a graph
-    that has less than half of the names is another one and stays as it is. Each graph has a line on
-    standard error.
+    that has less than half of the names is another one and stays as it is. Each graph that is
+    placed has a line on standard error.
 
     Args:
         assignment: the device of each operation, by name; nothing, to place no longer.

@@ -24,169 +24,76 @@ namespace {
 using tensorflow::FunctionDef;
 using tensorflow::Node;
 using tensorflow::NodeDef;
-
-struct Placement {
-  std::vector<std::string> names;
-  std::unordered_map<std::string, std::string> devices;
-};
+using Devices = std::unordered_map<std::string, std::string>;  // By the names of operations.
 
 // Functions are made ready on many threads at a time.
 std::mutex mutex;
-std::shared_ptr<const Placement> current;  // Null before there is one.
-std::set<std::string> said;                // Lines that need not be said again.
-// Of the graphs that were left as they are, the most names that one had; -1 before the first.
-std::int64_t most_found_in_session = -1;
-std::int64_t most_found_in_function = -1;
+std::shared_ptr<const Devices> current;  // Null before there are any.
+std::set<std::string> said;              // Lines that need not be said again.
 
 const std::string& RequestedDevice(const Node& node) { return node.requested_device(); }
 const std::string& RequestedDevice(const NodeDef& node) { return node.device(); }
 void RequestDevice(Node* node, const std::string& device) { node->set_requested_device(device); }
 void RequestDevice(NodeDef* node, const std::string& device) { node->set_device(device); }
 
-// The nodes that the placement names, each with the device that it shall have.
-template <class T>
-using Found = std::vector<std::pair<T*, const std::string*>>;
-
+// Places nodes, and says so; returns whether this is the graph that is to be placed. Names like
+// "MatMul" are in many graphs: one that has less than half of the names is another one.
 template <class T, class Nodes>
-Found<T> FindNodes(const Placement& placement, const Nodes& nodes) {
-  Found<T> found;
+bool Place(const Devices& devices, const Nodes& nodes, const std::string& what) {
+  std::vector<std::pair<T*, const std::string*>> found;
   for (T* node : nodes) {
-    const auto entry = placement.devices.find(node->name());
-    if (entry != placement.devices.end()) found.emplace_back(node, &entry->second);
+    const auto entry = devices.find(node->name());
+    if (entry != devices.end()) found.emplace_back(node, &entry->second);
   }
-  return found;
-}
-
-void Say(const std::string& line) {
-  if (said.insert(line).second) std::fprintf(stderr, "tf_placer: %s\n", line.c_str());
-}
-
-std::string Number(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
-// Names like "MatMul" are in many graphs: one that has less than half of the names is another one.
-bool IsPlacedGraph(const Placement& placement, std::size_t found) {
-  return 2 * found >= placement.names.size();
-}
-
-// Says the first time, and then only of graphs that are more like the placed one. Programs have
-// many small functions that nobody has seen.
-void SayOther(const Placement& placement, std::size_t found, const std::string& what,
-              std::int64_t* most_found) {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (static_cast<std::int64_t>(found) <= *most_found) return;
-  *most_found = static_cast<std::int64_t>(found);
-  Say(what + " stays as it is: it has " + std::to_string(found) + " of the " +
-      Number(placement.names.size(), "operation") + " of the placement");
-}
-
-template <class T>
-void Place(const Placement& placement, const Found<T>& found, const std::string& what) {
+  if (2 * found.size() < devices.size()) return false;
   std::size_t placed = 0;
-  std::set<std::string> names;
   for (const auto& [node, device] : found) {
-    names.insert(node->name());
     // An operation that came with a device keeps it.
     if (RequestedDevice(*node).empty()) RequestDevice(node, *device);
     if (RequestedDevice(*node) == *device) ++placed;
   }
-  std::string line = what + ": placed " + Number(placed, "operation");
-  if (placed < found.size()) {
-    line += ", " + std::to_string(found.size() - placed) + " kept the device they came with";
-  }
-  line += ", " + Number(placement.names.size() - names.size(), "name") + " not found";
-  for (const std::string& name : placement.names) {
-    if (names.count(name) == 0) {
-      line += ", such as '" + name + "'";
-      break;
-    }
-  }
+  const std::string line = what + ": placed " + std::to_string(placed) + " of " +
+                           std::to_string(devices.size()) + " operations";
   std::lock_guard<std::mutex> lock(mutex);
-  Say(line);
+  if (said.insert(line).second) std::fprintf(stderr, "tf_placer: %s\n", line.c_str());
+  return true;
 }
 
-std::string FunctionTitle(const FunctionDef& function) {
+std::string Title(const FunctionDef& function) {
   return "function '" + function.signature().name() + "'";
-}
-
-// TensorFlow wraps some operations that run eagerly in functions of these names.
-bool IsSingleOperation(const FunctionDef& function) {
-  return function.signature().name().rfind("__wrapped__", 0) == 0;
-}
-
-// A session whose graph has grown keeps variables where they were. Whatever goes along with them
-// must be there, too.
-const Node* AssignedElsewhere(const Found<Node>& found) {
-  for (const auto& [node, device] : found) {
-    if (node->has_assigned_device_name() && RequestedDevice(*node).empty() &&
-        node->assigned_device_name() != *device) {
-      return node;
-    }
-  }
-  return nullptr;
 }
 
 class PlaceByName : public tensorflow::GraphOptimizationPass {
  public:
   absl::Status Run(const tensorflow::GraphOptimizationPassOptions& options) override {
-    std::shared_ptr<const Placement> placement;
+    std::shared_ptr<const Devices> devices;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      placement = current;
+      devices = current;
     }
-    if (placement == nullptr || options.graph == nullptr || *options.graph == nullptr) {
+    if (devices == nullptr || options.graph == nullptr || *options.graph == nullptr) {
       return absl::OkStatus();
     }
-    bool is_placed_inside = false;
     if (options.flib_def != nullptr) {
-      TF_RETURN_IF_ERROR(PlaceLibrary(*placement, options.flib_def, &is_placed_inside));
+      TF_RETURN_IF_ERROR(PlaceLibrary(*devices, options.flib_def));
     }
-    PlaceGraph(*placement, options, is_placed_inside);
+    const bool is_function = options.is_function_graph && options.function_def != nullptr;
+    Place<Node>(*devices, (*options.graph)->op_nodes(),
+                is_function ? Title(*options.function_def) : "the graph of a session");
     return absl::OkStatus();
   }
 
  private:
-  static void PlaceGraph(const Placement& placement,
-                         const tensorflow::GraphOptimizationPassOptions& options,
-                         bool is_placed_inside) {
-    const bool is_function = options.is_function_graph && options.function_def != nullptr;
-    const std::string what =
-        is_function ? FunctionTitle(*options.function_def) : "the graph of a session";
-    const auto found = FindNodes<Node>(placement, (*options.graph)->op_nodes());
-    if (!IsPlacedGraph(placement, found.size())) {
-      if (is_placed_inside || (is_function && IsSingleOperation(*options.function_def))) return;
-      SayOther(placement, found.size(), what,
-               is_function ? &most_found_in_function : &most_found_in_session);
-      return;
-    }
-    // The arguments of a function are where its caller has them.
-    if (const Node* node = is_function ? nullptr : AssignedElsewhere(found)) {
-      std::lock_guard<std::mutex> lock(mutex);
-      Say(what + " stays as it is: '" + node->name() + "' was placed on " +
-          node->assigned_device_name() + " when an earlier part of the graph ran");
-      return;
-    }
-    Place(placement, found, what);
-  }
-
-  static absl::Status PlaceLibrary(const Placement& placement,
-                                   tensorflow::FunctionLibraryDefinition* library,
-                                   bool* is_any_placed) {
+  static absl::Status PlaceLibrary(const Devices& devices,
+                                   tensorflow::FunctionLibraryDefinition* library) {
     for (const std::string& name : library->ListFunctionNames()) {
       const auto record = library->FindRecord(name);
       if (record == nullptr) continue;
-      std::size_t count = 0;
-      for (const NodeDef& node : record->fdef().node_def()) {
-        count += placement.devices.count(node.name());
-      }
-      if (!IsPlacedGraph(placement, count)) continue;
       FunctionDef function = record->fdef();
       std::vector<NodeDef*> nodes;
       for (NodeDef& node : *function.mutable_node_def()) nodes.push_back(&node);
-      Place(placement, FindNodes<NodeDef>(placement, nodes), FunctionTitle(function));
+      if (!Place<NodeDef>(devices, nodes, Title(function))) continue;
       TF_RETURN_IF_ERROR(library->ReplaceFunction(name, function, record->stack_traces()));
-      *is_any_placed = true;
     }
     return absl::OkStatus();
   }
@@ -196,18 +103,12 @@ REGISTER_OPTIMIZATION(tensorflow::OptimizationPassRegistry::PRE_PLACEMENT, -1, P
 
 }  // namespace
 
-// Places from now on by these names and devices, `count` of each.
+// Places from now on by these names and devices, `count` of each; none, to place no longer.
 extern "C" __attribute__((visibility("default"))) void tf_placer_place(
     std::int64_t count, const char* const* names, const char* const* devices) {
-  auto placement = std::make_shared<Placement>();
-  for (std::int64_t i = 0; i < count; ++i) {
-    placement->names.emplace_back(names[i]);
-    placement->devices.emplace(names[i], devices[i]);
-  }
+  auto placed = std::make_shared<Devices>();
+  for (std::int64_t i = 0; i < count; ++i) placed->emplace(names[i], devices[i]);
   std::lock_guard<std::mutex> lock(mutex);
-  // Without names there is nothing to do.
-  current = count > 0 ? placement : nullptr;
+  current = count > 0 ? placed : nullptr;
   said.clear();
-  most_found_in_session = -1;
-  most_found_in_function = -1;
 }

@@ -32,18 +32,6 @@ class RunsTest(absltest.TestCase):
         # worker has measured for a second.
         self.assertAlmostEqual(runs.idle_share(TWO), 1.0 - 1.0 / 6.0)
 
-    def test_learning_is_between_batches(self):
-        # After the second batch one second goes by, after the third one.
-        self.assertAlmostEqual(runs.learn_secs(TWO), 1.0)
-
-    def test_controllers_learn_each_on_its_own(self):
-        trials = [
-            *([2.0, 2.0, 0.1, 1, 0], [2.5, 2.5, 0.1, 2, 0]),
-            *([5.0, 2.0, 0.1, 1, 1], [5.5, 2.5, 0.1, 2, 1]),
-            *([9.0, 2.0, 0.1, 1, 2], [10.0, 2.5, 0.1, 2, 2]),
-        ]
-        self.assertAlmostEqual(runs.learn_secs(run(trials)), 2.0)
-
     def test_a_placement_is_found_by_the_first_that_is_so_fast(self):
         self.assertEqual(runs.found(TWO, 0.2), (3, 4.0))
         self.assertEqual(runs.found(TWO, 0.1), (5, 7.0))

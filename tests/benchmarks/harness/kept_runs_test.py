@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
+import lzma
 import pathlib
 from unittest import mock
 
@@ -22,7 +22,7 @@ _HEFT = RunKey("nmt_2", "2xK80", "heft")
 class KeptRunsTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        self._path = pathlib.Path(self.create_tempdir().full_path) / "runs.jsonl.gz"
+        self._path = pathlib.Path(self.create_tempdir().full_path) / "runs.jsonl.xz"
 
     def test_another_process_finds_what_was_kept_but_the_placement(self):
         kept = KeptRuns(self._path)
@@ -49,9 +49,9 @@ class KeptRunsTest(absltest.TestCase):
     def test_a_line_that_is_no_run_is_named(self):
         for line in ("{", "{}", "3", '{"format": 99}'):
             KeptRuns(self._path).add(run(_POST, 0.5))
-            with gzip.open(self._path, "at") as file:
+            with lzma.open(self._path, "at") as file:
                 file.write(line + "\n")
-            with self.assertRaisesRegex(ValueError, "jsonl.gz, line 2: no run of this version"):
+            with self.assertRaisesRegex(ValueError, "jsonl.xz, line 2: no run of this version"):
                 KeptRuns(self._path)
             self._path.unlink()
 

@@ -43,25 +43,6 @@ class AdamWeightDecayTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found, by_numpy(first, gradient, 5), 1e-4, 1e-5)
         self.assertEqual(step, 5)
 
-    @parameterized.parameters(True, False)
-    def test_gradients_of_some_rows_count_as_zero_for_the_others(self, use_resource):
-        first = np.random.default_rng(0).standard_normal((4, 2))
-        with tf.Graph().as_default(), tf1.Session() as session:
-            variable = tf1.get_variable(
-                "variable",
-                initializer=tf.constant(first, tf.float32),
-                use_resource=use_resource,
-            )
-            # Row 2 twice: its gradients add up.
-            rows = tf.nn.embedding_lookup(variable, [2, 0, 2])
-            operation = train(tf.reduce_sum(rows), AdamWeightDecay(RATE))
-            session.run(tf1.global_variables_initializer())
-            for _ in range(3):
-                session.run(operation)
-            found = session.run(variable)
-        gradient = np.array([[1.0], [0.0], [2.0], [0.0]]) * np.ones((1, 2))
-        self.assertAllClose(found, by_numpy(first, gradient, 3), 1e-4, 1e-5)
-
 
 if __name__ == "__main__":
     tf.test.main()

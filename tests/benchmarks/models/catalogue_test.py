@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from benchmarks.models import branches, catalogue
+from benchmarks.models import catalogue
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests.benchmarks.models.sessions import plain_session, small_model
@@ -75,18 +75,6 @@ class CatalogueTest(tf.test.TestCase, parameterized.TestCase):
         graph = OpGraph.from_graph_def(model.graph.as_graph_def(), (model.train_op,), feeds)
         found = collections.Counter(group_operations(graph).grouping.kinds)
         self.assertEqual({kind: found[kind] for kind in kinds}, kinds)
-
-    def test_branches_share_nothing_but_the_loss(self):
-        model = branches.build(branches=2, layers=2, units=4, batch=2)
-        for operation in model.graph.get_operations():
-            if operation.name.startswith("branch_0/layer"):
-                for tensor in operation.inputs:
-                    self.assertNotIn("branch_1", tensor.name)
-        self.assertLen(next(model.feeds()), 2)
-
-    def test_unknown_model_is_named(self):
-        with self.assertRaisesRegex(ValueError, "no model 'vgg'; there are rnnlm_2, "):
-            catalogue.build_model("vgg")
 
 
 if __name__ == "__main__":

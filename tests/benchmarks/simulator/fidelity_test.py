@@ -95,11 +95,6 @@ class MeasureLiveTest(absltest.TestCase):
         self._measure(1)
         self.assertEmpty(self.script.measured)
 
-    def test_a_placement_that_does_not_run_ends_the_benchmark(self):
-        self.script.secs = lambda assignment: 0.2 if not assignment else None
-        with self.assertRaisesRegex(RuntimeError, "graph, placement 0"):
-            self._measure(1)
-
 
 if __name__ == "__main__":
     absltest.main()

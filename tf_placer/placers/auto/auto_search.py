@@ -1,4 +1,12 @@
-"""The search in simulation: from the best of many starts, by annealing on all cores."""
+"""The search in simulation: from the best of many starts, by annealing on all cores.
+
+What each part is worth, as a factor on the step of three models after 10 s without it (commit
+cfc69f1): refinement inside groups 1.16, colocation groups only after clusters 1.11, the second core
+1.07, moves that begin on the critical path 1.06, all else 1.02 to 1.03. On shuffled graphs of up to
+96,000 operations one good placement of which is known it was within 2 % of that, or beyond it, in
+7.5 s (commit 2dba274). Where weights fill 85 to 98 % of all memory it fitted whenever an integer
+program did, 200 times of 200 (commit 9452bb4).
+"""
 
 from __future__ import annotations
 

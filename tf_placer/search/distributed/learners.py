@@ -1,5 +1,9 @@
 """The processes of a search with several controllers: those that sample, and the one with weights.
 
+An update of ColocRL's networks (3.6 million weights) took the server 0.18 s on two cores, and a
+controller 0.23 s for sampling and learning (commit 3f2f361): with trials of 30 s and controllers of
+eight workers the server is busy all the time from about 200 controllers on.
+
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,
     section 3.3.
