@@ -12,7 +12,15 @@ from tf_placer.report.what_if import WhatIf
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
-__all__ = ["auto_table", "bound_by", "change_rows", "explanation_table", "limit_rows"]
+__all__ = [
+    "auto_table",
+    "bound_by",
+    "change_rows",
+    "changes_table",
+    "explanation_table",
+    "limit_rows",
+    "limits_table",
+]
 
 _KINDS = ("compute", "link", "memory")
 _OF = {"memory": "it"}
@@ -49,9 +57,9 @@ def auto_table(result: AutoResult, changes: Sequence[WhatIf], limits: Limits | N
     ]
     parts = [table(["candidate", "simulated step", "to lower bound", "fits"], rows, "lrrl")]
     if limits is not None:
-        parts.append(_limits_table(limits, "found"))
+        parts.append(limits_table(limits, "found"))
     if changes:
-        parts.append(table(_CHANGE_HEADERS, change_rows(changes, best_secs), "lrrr"))
+        parts.append(changes_table(changes, best_secs))
     return "\n\n".join(parts)
 
 
@@ -74,11 +82,10 @@ def explanation_table(explanation: Explanation) -> str:
     headers = ["candidate", "predicted step", "step in the search", "to lower bound"]
     parts = [
         f"{table(headers, rows, 'lrrr')}\npredictions are off by {explanation.error:.0%}",
-        _limits_table(limits, explanation.label),
+        limits_table(limits, explanation.label),
     ]
     if explanation.changes:
-        rows_of_changes = change_rows(explanation.changes, limits.step_secs)
-        parts.append(table(_CHANGE_HEADERS, rows_of_changes, "lrrr"))
+        parts.append(changes_table(explanation.changes, limits.step_secs))
     return "\n\n".join(parts)
 
 
@@ -116,7 +123,12 @@ def change_rows(changes: Sequence[WhatIf], now_secs: float) -> list[tuple[str, s
     ]
 
 
-def _limits_table(limits: Limits, label: str) -> str:
+def changes_table(changes: Sequence[WhatIf], now_secs: float) -> str:
+    """Shows what other machines would bring, beside a step of now."""
+    return table(_CHANGE_HEADERS, change_rows(changes, now_secs), "lrrr")
+
+
+def limits_table(limits: Limits, label: str) -> str:
     """Says what bounds a placement: a sentence, and how near each limit is."""
     by = f" ({_BOUNDS[limits.bound]})" if limits.bound in _BOUNDS else ""
     return (

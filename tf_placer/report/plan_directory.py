@@ -95,6 +95,11 @@ class PlanDirectory:
         """The names of all files that a search writes."""
         return (self.problem.name, self.result.name, self.record.name, *_LOGS, *_WEIGHTS)
 
+    @property
+    def paths_beside_result(self) -> list[pathlib.Path]:
+        """The files that a search writes, but for the result, which may be its output."""
+        return [self.path / name for name in self.names if name != self.result.name]
+
     def check(self, header: Mapping[str, Any], problem: bytes) -> None:
         """Makes sure that the directory is neither that of another search nor somebody else's.
 

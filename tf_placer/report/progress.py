@@ -1,13 +1,15 @@
-"""One line of text for each trial of a search."""
+"""One line of text for each trial of a search, or for where it stands."""
 
 from __future__ import annotations
 
 from tf_placer.environments.environment import Measurement
+from tf_placer.report.search_table import format_outcome
 from tf_placer.search.budget import Progress
+from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.search.trial_log import Trial
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["progress_line"]
+__all__ = ["progress_line", "simulated_progress_line"]
 
 
 def progress_line(trial: Trial, progress: Progress) -> str:
@@ -39,6 +41,14 @@ def progress_line(trial: Trial, progress: Progress) -> str:
         f"trial {trial.index} {trial.placer}: {result} | {best_text} | "
         f"elapsed {format_duration(progress.elapsed_secs)} | "
         f"ETA {format_duration(progress.eta_secs)}"
+    )
+
+
+def simulated_progress_line(outcome: SearchOutcome, eta_secs: float) -> str:
+    """Says where a simulated search stands, and how long its budget lasts."""
+    return (
+        f"{outcome.trials:,} trials | best {format_outcome(outcome)} | "
+        f"elapsed {format_duration(outcome.elapsed_secs)} | ETA {format_duration(eta_secs)}"
     )
 
 

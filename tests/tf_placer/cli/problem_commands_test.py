@@ -24,8 +24,9 @@ from tests.tf_placer import doubles
 from tests.tf_placer.simulation.traces import make_problem
 from tests.tf_placer.small_problem import BEST, LOWER_BOUND_SECS, layered_problem, small_problem
 from tf_placer.cli import main as cli
-from tf_placer.cli import search_command, search_files
 from tf_placer.files import write_json
+from tf_placer.planning import deadline, plan_files
+from tf_placer.planning import plan as planning
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.search.distributed import placer_setup
@@ -141,7 +142,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
                 printed = io.StringIO()
                 with (
-                    mock.patch.object(search_files, "write_json", write),
+                    mock.patch.object(plan_files, "write_json", write),
                     mock.patch.object(tempfile, "tempdir", base),
                     contextlib.redirect_stdout(printed),
                     self.assertRaises(SystemExit) as raised,
@@ -268,7 +269,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
     def test_a_search_that_was_killed_is_told_from_somebody_elses_files(self):
         log = self.directory / "log"
-        killed = mock.patch.object(search_command, "refined_search", side_effect=KeyboardInterrupt)
+        killed = mock.patch.object(planning, "refined_search", side_effect=KeyboardInterrupt)
         budget = ("--max_trials=20", "--max_secs=2", f"--log_dir={log}", "--placer=auto")
         arguments = ("search", f"--problem={self.problem}", f"--output={self.path('r.json')}")
         with killed, self.assertRaises(SystemExit):
@@ -320,7 +321,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         clock, written = FakeClock(), []
         write_problem(layered_problem(30, 4), self.problem)
         steps = []
-        search_problem = search_command.search_problem
+        search_problem = planning.search_problem
 
         def search(problem, placer, *, report, **kwargs):
             def tick(outcome, eta_secs):
@@ -334,9 +335,9 @@ class SearchCommandTest(ProblemCommandsTestCase):
             written.append((clock.now_secs, value["step_secs"]))
 
         with (
-            mock.patch.object(search_files, "time", clock),
-            mock.patch.object(search_files, "write_json", write_json),
-            mock.patch.object(search_command, "search_problem", search),
+            mock.patch.object(plan_files, "time", clock),
+            mock.patch.object(plan_files, "write_json", write_json),
+            mock.patch.object(planning, "search_problem", search),
         ):
             self.search("--max_trials=3200")
         self.assertEqual(written[0], (1000.3, steps[0]))
@@ -353,7 +354,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
     def search_after_reading(self, secs: float, *arguments: str, **patches) -> tuple[str, str]:
         """Searches 60 s where reading takes some of them; returns standard output and error."""
         clock, errors = FakeClock(), io.StringIO()
-        read_problem = search_command.read_problem
+        read_problem = planning.read_problem
 
         def read(path):
             clock.now_secs += secs
@@ -361,13 +362,13 @@ class SearchCommandTest(ProblemCommandsTestCase):
 
         with (
             mock.patch.object(cli, "time", clock),
-            mock.patch.object(search_command, "time", clock),
-            mock.patch.multiple(search_command, read_problem=read, **patches),
+            mock.patch.object(deadline, "time", clock),
+            mock.patch.multiple(planning, read_problem=read, **patches),
         ):
             return self.search("--max_secs=60", *arguments, stderr=errors), errors.getvalue()
 
     def test_reading_the_problem_counts(self):
-        search_problem = search_command.search_problem
+        search_problem = planning.search_problem
         given_secs = []
 
         def search(*args, max_secs, **kwargs):
@@ -378,7 +379,7 @@ class SearchCommandTest(ProblemCommandsTestCase):
         self.assertEqual((given_secs, said), ([35.0], ""))
 
     def test_auto_has_the_time_but_for_what_other_machines_would_bring(self):
-        refined_search = search_command.refined_search
+        refined_search = planning.refined_search
         given_secs = []
 
         def search(*args, max_secs, max_simulated, **kwargs):

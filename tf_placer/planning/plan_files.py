@@ -1,15 +1,16 @@
-"""What the command `search` writes: the best placement, and how it was searched."""
+"""The files of a plan: the best placement so far, and how it was searched."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import datetime
 import hashlib
+import json
 import math
+import os
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from graph_passes.util.whole_file import remove_what_is_left
@@ -17,33 +18,58 @@ from tf_placer.errors import error_text
 from tf_placer.files import is_stream, lasting_directory, write_bytes, write_json
 from tf_placer.interpreter import command_line
 from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import problem_to_json
 from tf_placer.report.plan_directory import PlanCandidate, PlanDirectory, PlanRecord
 from tf_placer.report.what_if import WhatIf
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import search_header
 from tf_placer.search.sampled_steps import SampledSteps
 from tf_placer.search.simulated_search import SearchOutcome
 
-__all__ = ["ResultFile", "SearchLog"]
+__all__ = ["PlanLog", "ResultFile"]
 
 _SAVE_SECS = 1.0
 
 
-class SearchLog:
-    """What --log_dir keeps of a search, beside what a placer has learned; nothing without it."""
+class PlanLog:
+    """The directory of a plan, beside what a placer has learned; keeps nothing without one.
 
-    def __init__(self, args: argparse.Namespace, options: Mapping[str, str]) -> None:
+    Attributes:
+        sampled: the steps that were simulated when.
+        directory: the files; None where nothing is kept.
+        header: what the search is of, as `search_header` says it.
+    """
+
+    def __init__(
+        self, problem: PlacementProblem | str | os.PathLike[str], config: SearchConfig
+    ) -> None:
+        """Makes sure that the directory is that of this search; writes nothing yet.
+
+        Args:
+            problem: what is placed, or its file.
+            config: how; its `log_dir` is the directory.
+
+        Raises:
+            LogError: the directory is that of another search.
+            OSError, ValueError: the problem, or what is in the directory, cannot be read.
+        """
         self.sampled = SampledSteps()
-        self.directory = None if args.log_dir is None else PlanDirectory(args.log_dir)
+        self.directory = None if config.log_dir is None else PlanDirectory(config.log_dir)
         self.header: dict[str, Any] = {}
         self._problem = b""
         self._time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         if self.directory is None:
             return
-        self._problem = pathlib.Path(args.problem).read_bytes()
+        if isinstance(problem, PlacementProblem):
+            self._problem = f"{json.dumps(problem_to_json(problem))}\n".encode()
+        else:
+            self._problem = pathlib.Path(problem).read_bytes()
         digest = hashlib.sha256(self._problem).hexdigest()
-        self.header = search_header({"problem": digest}, args.placer, options, args.seed)
-        if (args.controllers or 1) > 1:
-            self.header["controllers"] = args.controllers
+        subject = {"problem": digest}
+        self.header = search_header(subject, config.placer, config.placer_options, config.seed)
+        if (config.controllers or 1) > 1:
+            self.header["controllers"] = config.controllers
         self.directory.check(self.header, self._problem)
 
     def begin(self) -> None:
@@ -88,10 +114,16 @@ class SearchLog:
 class ResultFile:
     """The file of the best placement so far, if there is one; a stream gets the best of all.
 
-    There is a copy in the directory of the search.
+    There is a copy in the directory of the plan.
     """
 
-    def __init__(self, path: str | None, log: SearchLog) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, log: PlanLog) -> None:
+        """Writes nothing yet.
+
+        Args:
+            path: the file; None for none.
+            log: has the directory for the copy.
+        """
         self._path = path
         self._copy = None if log.directory is None else log.directory.result
         self._written: list[pathlib.Path] = []

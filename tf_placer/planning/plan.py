@@ -1,0 +1,335 @@
+"""Planning: the search of a placement of a problem by simulation, without the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tf_placer.errors import error_text, require_tensorflow
+from tf_placer.placers import AUTO, ORIGINAL_START, granularity_of, start_source
+from tf_placer.placers.auto.auto_config import AutoConfig
+from tf_placer.placers.auto.auto_search import AutoProgress, AutoResult
+from tf_placer.placers.auto.refined_search import refined_search
+from tf_placer.placers.placer import Placer
+from tf_placer.planning.deadline import Deadline
+from tf_placer.planning.island_plan import search_on_islands
+from tf_placer.planning.plan_files import PlanLog, ResultFile
+from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
+from tf_placer.problem.assignment_file import read_assignment
+from tf_placer.problem.coarse_groups import coarse_assignment, coarse_problem
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import read_problem
+from tf_placer.problem.problem_groups import group_graph, legal_devices
+from tf_placer.report.controllers_table import staleness_line
+from tf_placer.report.limits import limits_of
+from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.scratch import scratch_directory
+from tf_placer.search.concurrent import ConcurrentPlacer
+from tf_placer.search.config import SearchConfig
+from tf_placer.search.distributed.placer_setup import PlacerSetup
+from tf_placer.search.distributed.ray_controllers import ray_controllers
+from tf_placer.search.distributed.ray_fleet import connected
+from tf_placer.search.simulated_search import SIMULATED_TRIALS, SearchOutcome, search_problem
+from tf_placer.search.training_log import TrainingLog
+from tf_placer.search.training_recorder import TrainingRecorder
+from tf_placer.search.trial_log import TrialLog
+from tf_placer.simulation.lower_bounds import lower_bounds
+
+__all__ = ["DEFAULT_SECS", "plan"]
+
+#: The time of a search that is given neither a time nor a number of trials.
+DEFAULT_SECS = 60.0
+# The share of the time of `auto` that is for what other machines would bring, and its limit.
+_EXPLAIN_SHARE, _MOST_EXPLAIN_SECS = 0.1, 20.0
+
+
+def plan(
+    problem: PlacementProblem | str | os.PathLike[str],
+    *,
+    placer: str | None = None,
+    max_trials: int | None = None,
+    max_secs: float | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    config: SearchConfig | None = None,
+    output: str | os.PathLike[str] | None = None,
+    report: Callable[[SearchOutcome, float], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    start_secs: float | None = None,
+) -> PlanResult:
+    """Finds a fast placement of a problem by simulating steps on all cores.
+
+    The machine need not be there, and TensorFlow is needed only by placers that learn. `auto`
+    searches in rounds of its own (`refined_search`); what any other placer proposes goes through
+    the loop of all searches, `tf_placer.search.driver.drive`. An interrupt from the keyboard ends
+    the search with the best so far.
+
+    Args:
+        problem: what is placed, or its file, as `profile` writes it.
+        placer: who searches; see `tf_placer.placers.PLACERS`. By default "auto".
+        max_trials: placements to simulate at most; without a limit by default.
+        max_secs: seconds at most; 60 by default, and without a limit where `max_trials` is given.
+        log_dir: a directory for what `write_report` makes a page of, and for what a placer learns.
+            One that holds the same search of a placer that learns is gone on with.
+        seed: of everything random; 0 by default. The same seed gives the same result where
+            `max_trials` ends the search, with workers on the same number of workers.
+        config: all settings; those above, where given, count more. What concerns the machine of a
+            live search is not used.
+        output: a file that always has the best placement so far, also while the search runs.
+        report: called with the best so far, and the seconds until the budget ends.
+        say: called with lines for people.
+        start_secs: when the time begins to count, by `time.monotonic`; now by default.
+
+    Returns:
+        The best placement, and what bounds it.
+
+    Raises:
+        ImportError: the placer needs TensorFlow, which is not installed.
+        KeyboardInterrupt: the search was interrupted before there was a placement.
+        LogError: the directory is that of another search.
+        OSError: a file cannot be read.
+        SearchError: workers or controllers are lost again and again.
+        UnwrittenPlanError: a file cannot be written; the error has the result.
+        ValueError: the problem or a setting is wrong.
+
+    Example:
+        >>> result = tf_placer.plan("problem.json", max_secs=30)
+        >>> print(result.table())
+    """
+    given: dict[str, Any] = {"placer": placer, "max_trials": max_trials, "max_secs": max_secs}
+    given |= {"log_dir": log_dir, "seed": seed}
+    config = _make_config(config, {name: v for name, v in given.items() if v is not None})
+    deadline = Deadline(time.monotonic() if start_secs is None else start_secs, config.max_secs)
+    placed = problem if isinstance(problem, PlacementProblem) else read_problem(problem)
+    deadline.end_reading()
+    log = PlanLog(problem, config)
+    file = ResultFile(output, log)
+
+    def on_best(outcome: SearchOutcome, eta_secs: float | None) -> None:
+        file.update(outcome, at_once=eta_secs is None)
+        if report is not None and eta_secs is not None:
+            report(outcome, eta_secs)
+
+    if config.placer == AUTO:
+        result = _plan_by_auto(placed, config, deadline, log, on_best, say)
+    else:
+        path = None if isinstance(problem, PlacementProblem) else problem
+        outcome = _plan_by_placer(placed, path, config, deadline, log, on_best, say)
+        result = PlanResult(placed, outcome, log_dir=config.log_dir)
+    try:
+        try:
+            log.write(result.auto, result.changes)
+        finally:
+            file.finish(result.outcome)
+    except OSError as error:
+        raise UnwrittenPlanError(error_text(error), result) from error
+    if (excess := deadline.describe_excess()) is not None:
+        say(excess)
+    return result
+
+
+def _make_config(config: SearchConfig | None, given: dict[str, Any]) -> SearchConfig:
+    """Completes the settings of a plan.
+
+    Raises:
+        ValueError: the placer does not gain by workers.
+    """
+    if config is not None:
+        config = dataclasses.replace(config, **given)
+    else:
+        given.setdefault("max_secs", math.inf if "max_trials" in given else DEFAULT_SECS)
+        config = SearchConfig(**{"max_trials": sys.maxsize, **given})
+    workers = config.wanted_workers
+    if workers is not None and workers.controllers == 1 and config.placer != AUTO:
+        raise ValueError(
+            f"placer {config.placer!r} simulates a batch in less time than it takes to send it to "
+            "workers: --workers is for 'auto', and for placers that learn by --controllers"
+        )
+    return config
+
+
+def _plan_by_auto(
+    problem: PlacementProblem,
+    config: SearchConfig,
+    deadline: Deadline,
+    log: PlanLog,
+    report: Callable[[SearchOutcome, float | None], None],
+    say: Callable[[str], None],
+) -> PlanResult:
+    """Searches with all that there is, and asks what bounds the result."""
+    groups, bound_secs = group_graph(problem), float(lower_bounds(problem).step_secs)
+    log.begin()
+    deadline.begin_search()
+    explain_secs = min(_MOST_EXPLAIN_SECS, _EXPLAIN_SHARE * config.max_secs)
+
+    def summarize(state: AutoProgress | AutoResult, interrupted: bool = False) -> SearchOutcome:
+        outcome = SearchOutcome(
+            step_secs=state.best.step_secs,
+            feasible=not state.best.excess_bytes,
+            assignment=tuple(state.best.placement.tolist()),
+            peak_bytes=tuple(state.best.peak_bytes.tolist()),
+            lower_bound_secs=bound_secs,
+            trials=state.num_simulated,
+            elapsed_secs=round(state.elapsed_secs, 3),
+            placer=AUTO,
+            seed=config.seed,
+            interrupted=interrupted,
+        )
+        if outcome.feasible and outcome.step_secs is not None:
+            log.sampled.add_best(outcome.trials, outcome.step_secs)
+        return outcome
+
+    def on_progress(progress: AutoProgress) -> None:
+        eta_secs = progress.elapsed_secs * (1.0 / max(progress.share, 1e-3) - 1.0)
+        report(summarize(progress), eta_secs)
+
+    budget: dict[str, Any] = {
+        "max_secs": deadline.left_secs(explain_secs + deadline.preparing_secs),
+        "max_simulated": config.max_trials,
+    }
+    auto = AutoConfig(**config.placer_options)
+    if config.wanted_workers is None:
+        result = refined_search(
+            problem, groups, config=auto, seed=config.seed, report=on_progress, **budget
+        )
+    else:
+        result = search_on_islands(
+            problem, auto, config.wanted_workers, config.seed, on_progress, say, **budget
+        )
+    outcome = summarize(result, result.interrupted)
+    report(outcome, None)
+    limits = limits_of(problem, result.best.placement) if outcome.feasible else None
+    changes: tuple[WhatIf, ...] = ()
+    if outcome.feasible and not result.interrupted:
+        # Writing, which takes about as long as preparing, is still to come.
+        left_secs = min(explain_secs, deadline.left_secs(deadline.preparing_secs / 2))
+        best = result.best.placement
+        changes = what_if(problem, groups, best, search_secs=left_secs, seed=config.seed)
+    return PlanResult(problem, outcome, result, limits, changes, config.log_dir)
+
+
+def _plan_by_placer(
+    problem: PlacementProblem,
+    path: str | os.PathLike[str] | None,
+    config: SearchConfig,
+    deadline: Deadline,
+    log: PlanLog,
+    report: Callable[[SearchOutcome, float | None], None],
+    say: Callable[[str], None],
+) -> SearchOutcome:
+    """Searches with a placer, or several controllers of it, that is asked for proposals."""
+    placed, clusters = problem, np.arange(problem.num_groups)
+    if granularity_of(config.placer, config.placer_options) == "coarse":
+        placed, clusters = coarse_problem(problem)
+    setup = PlacerSetup(
+        config.placer,
+        group_graph(placed),
+        legal_devices(placed),
+        config.seed,
+        config.placer_options,
+        placed,
+        _read_start(problem, path, clusters, config),
+    )
+
+    def expand(outcome: SearchOutcome) -> SearchOutcome:
+        assignment = np.array(outcome.assignment)[clusters]
+        return dataclasses.replace(outcome, assignment=tuple(assignment.tolist()))
+
+    with contextlib.ExitStack() as stack:
+        recorder = training = None
+        if config.log_dir is not None:
+            training = stack.enter_context(TrainingLog(config.log_dir, log.header))
+            recorder = TrainingRecorder(training, config.log_dir, say)
+        log.begin()
+        trials: TrialLog | None = None
+        placer: Placer | ConcurrentPlacer
+        if config.wanted_workers is None:
+            placer = _make_placer(setup)
+        else:
+            trials, placer = _start_controllers(setup, config, log, training, stack, say)
+        deadline.begin_search()
+        outcome = search_problem(
+            placed,
+            placer,
+            max_trials=config.max_trials,
+            max_secs=deadline.left_secs(),
+            seed=config.seed,
+            log=trials,
+            report=lambda outcome, eta_secs: report(expand(outcome), eta_secs),
+            observed=None if recorder is None else recorder.observed,
+            sampled=log.sampled.add,
+        )
+        if recorder is not None and not (config.wanted_workers and outcome.interrupted):
+            recorder.finish()
+        if training is not None and (stale := staleness_line(training.updates)):
+            say(stale)
+    return expand(outcome)
+
+
+def _read_start(
+    problem: PlacementProblem,
+    path: str | os.PathLike[str] | None,
+    clusters: np.ndarray,
+    config: SearchConfig,
+) -> np.ndarray | None:
+    """Reads the placement that a policy starts from, the device that most of each group is on."""
+    source = start_source(config.placer, config.placer_options)
+    if source is None:
+        return None
+    if source == ORIGINAL_START:
+        raise ValueError(
+            f"start {ORIGINAL_START!r} is for `optimize`, because a problem does not say where its "
+            "graph was: give a file with the device of every group, as `search` writes it"
+        )
+    row = read_assignment(source, problem, "the problem" if path is None else os.fspath(path))
+    return coarse_assignment(row, clusters, int(clusters.max(initial=-1)) + 1, problem.num_devices)
+
+
+def _make_placer(setup: PlacerSetup) -> Placer:
+    try:
+        return setup.make_placer()
+    except ImportError as error:
+        # Others name themselves and how they are installed.
+        if error.name in ("keras", "tensorflow"):
+            require_tensorflow()
+        raise
+
+
+def _start_controllers(
+    setup: PlacerSetup,
+    config: SearchConfig,
+    log: PlanLog,
+    training: TrainingLog | None,
+    stack: contextlib.ExitStack,
+    say: Callable[[str], None],
+) -> tuple[TrialLog, ConcurrentPlacer]:
+    """Starts controllers, and opens the log of what they propose; the stack ends both.
+
+    Without a directory for the log, it is gone at the end.
+    """
+    workers = config.wanted_workers
+    assert workers is not None
+    directory = config.log_dir or stack.enter_context(scratch_directory())
+    trials = stack.enter_context(
+        TrialLog(os.path.join(directory, SIMULATED_TRIALS), log.header or {"seed": config.seed})
+    )
+    if training is not None and not trials.trials:
+        training.restart()
+    say(f"starting {workers.controllers} controllers")
+    stack.enter_context(connected(workers))
+    controllers = ray_controllers(
+        workers,
+        setup,
+        directory=config.log_dir,
+        updates=() if training is None else training.updates,
+        say=say,
+    )
+    return trials, stack.enter_context(controllers)

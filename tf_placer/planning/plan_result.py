@@ -1,0 +1,94 @@
+"""The result of planning: the best placement of a problem, and how far it is from the best."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+
+from tf_placer.placers.auto.auto_search import AutoResult
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.report.auto_table import auto_table
+from tf_placer.report.limits import Limits
+from tf_placer.report.search_table import format_outcome, search_table, search_values
+from tf_placer.report.what_if import WhatIf
+from tf_placer.search.simulated_search import SearchOutcome
+
+__all__ = ["PlanResult", "UnwrittenPlanError"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PlanResult:
+    """The best placement of a problem that a simulated search found.
+
+    Attributes:
+        problem: what was placed.
+        outcome: the placement, its simulated step and what the search cost.
+        auto: what `auto` compared; None of another placer.
+        limits: what bounds the step; None where the placement does not fit or nobody asked.
+        changes: what other machines would bring; empty where there was no time for it.
+        log_dir: the directory of the search; None where nothing was kept.
+    """
+
+    problem: PlacementProblem
+    outcome: SearchOutcome
+    auto: AutoResult | None = None
+    limits: Limits | None = None
+    changes: tuple[WhatIf, ...] = ()
+    log_dir: str | os.PathLike[str] | None = None
+
+    @property
+    def assignment(self) -> np.ndarray:
+        """The device index of each group, int32 [num_groups]."""
+        return np.array(self.outcome.assignment, np.int32)
+
+    @property
+    def step_secs(self) -> float | None:
+        """The simulated step in seconds; None where an operation is where it may not go."""
+        return self.outcome.step_secs
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the placement fits; see `SearchOutcome`."""
+        return self.outcome.feasible
+
+    def table(self) -> str:
+        """Shows the placement, its step and what bounds it, without a final newline."""
+        lines = [search_table(self.problem, self.outcome)]
+        if self.auto is None:
+            return lines[0]
+        if self.auto.is_optimal:
+            lines.append("              no placement is better")
+        elif self.auto.is_near_bound:
+            lines.append(
+                "              no placement is better by more than 1 %: the search ended early"
+            )
+        lines += ["", auto_table(self.auto, self.changes, self.limits)]
+        if self.feasible and not self.outcome.interrupted and not self.changes:
+            lines.append("what other machines would bring is left out: there is no time for it")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes the JSON form, as `search --json` prints it."""
+        return search_values(self.problem, self.outcome, self.auto, self.limits, self.changes)
+
+    def __repr__(self) -> str:
+        counts = np.bincount(self.assignment, minlength=self.problem.num_devices).tolist()
+        return (
+            f"<PlanResult of {self.outcome.placer!r}: step {format_outcome(self.outcome)}, groups "
+            f"per device {counts}, {self.outcome.trials:,} trials>"
+        )
+
+
+class UnwrittenPlanError(OSError):
+    """A plan that was found, and of which a file could not be written.
+
+    Attributes:
+        result: the plan.
+    """
+
+    def __init__(self, text: str, result: PlanResult) -> None:
+        super().__init__(text)
+        self.result = result

@@ -1,0 +1,146 @@
+"""One simulated step of a placement, what happens in it, and what bounds it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_placer.environments.environment import Failure, FailureKind
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report.auto_table import changes_table, limits_table
+from tf_placer.report.limits import Limits, limits_of
+from tf_placer.report.step_table import step_table
+from tf_placer.report.what_if import WhatIf, what_if
+from tf_placer.simulation.lower_bounds import LowerBounds, lower_bounds
+from tf_placer.simulation.simulator import StepTrace
+from tf_placer.simulation.step_report import step_report
+
+__all__ = ["PlacementExplanation", "SimulatedStep", "explain", "simulate"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimulatedStep:
+    """A simulated step.
+
+    Attributes:
+        failure: why the placement cannot run; None where it can.
+        trace: the step in every detail; None where an operation is where it may not go.
+        bounds: no placement of the problem takes less.
+    """
+
+    failure: Failure | None
+    trace: StepTrace | None
+    bounds: LowerBounds
+
+    def table(self) -> str:
+        """Shows the step, without a final newline."""
+        if self.trace is None:
+            return f"not simulated: {self.failure.message if self.failure else ''}"
+        return step_table(step_report(self.trace), self.bounds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Makes the JSON form, as `simulate --output` writes it."""
+        value: dict[str, Any] = {
+            "step_secs": None,
+            "feasible": self.failure is None,
+            "reason": None if self.failure is None else self.failure.message,
+            "peak_bytes": None,
+            "busy_secs": None,
+            "lower_bound_secs": self.bounds.step_secs,
+            # What only a simulated step has.
+            **dict.fromkeys(("fits", "devices", "links", "critical_path")),
+        }
+        if self.trace is not None:
+            step = step_report(self.trace)
+            value["peak_bytes"] = [device.peak_bytes for device in step.devices]
+            value["busy_secs"] = [device.busy_secs for device in step.devices]
+            value |= step.to_json()
+        return value
+
+
+def simulate(problem: PlacementProblem, assignment: Sequence[int] | np.ndarray) -> SimulatedStep:
+    """Simulates one step of a placement.
+
+    Args:
+        problem: what is placed.
+        assignment: a device index for each group, [num_groups].
+
+    Raises:
+        ValueError: there are not as many indices as groups, or no such device.
+    """
+    placement = _check_assignment(problem, assignment)
+    environment = SimulatedEnvironment(problem, threads=1)
+    [measurement] = environment.measure(placement[None])
+    failure, trace = measurement.failure, None
+    if failure is None or failure.kind is not FailureKind.INVALID_PLACEMENT:
+        trace = environment.simulator.trace(placement)
+    return SimulatedStep(failure, trace, lower_bounds(problem))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacementExplanation:
+    """What keeps a placement from being faster.
+
+    Attributes:
+        limits: what bounds its step.
+        changes: what other machines would bring; empty where there was no time for it.
+    """
+
+    limits: Limits
+    changes: tuple[WhatIf, ...]
+
+    def table(self) -> str:
+        """Shows the limits and the changes, without a final newline."""
+        parts = [limits_table(self.limits, "the placement")]
+        if self.changes:
+            parts.append(changes_table(self.changes, self.limits.step_secs))
+        return "\n\n".join(parts)
+
+
+def explain(
+    problem: PlacementProblem,
+    assignment: Sequence[int] | np.ndarray,
+    *,
+    max_secs: float = 20.0,
+    seed: int = 0,
+) -> PlacementExplanation:
+    """Explains what bounds the simulated step of a placement, and what would help it.
+
+    Args:
+        problem: what is placed.
+        assignment: a device index for each group, [num_groups].
+        max_secs: seconds for searches of what other machines would bring.
+        seed: of these searches.
+
+    Raises:
+        ValueError: the placement does not fit, or is none of the problem.
+    """
+    placement = _check_assignment(problem, assignment)
+    [measurement] = SimulatedEnvironment(problem, threads=1).measure(placement[None])
+    if measurement.failure is not None:
+        raise ValueError(f"the placement does not run: {measurement.failure.message}")
+    groups = group_graph(problem)
+    changes = what_if(problem, groups, placement, search_secs=max_secs, seed=seed)
+    return PlacementExplanation(limits_of(problem, placement), changes)
+
+
+def _check_assignment(
+    problem: PlacementProblem, assignment: Sequence[int] | np.ndarray
+) -> np.ndarray:
+    placement = np.asarray(assignment)
+    if placement.shape != (problem.num_groups,) or placement.dtype.kind not in "iu":
+        raise ValueError(
+            f"an assignment is a device index for each of {problem.num_groups} groups, not an "
+            f"array of shape {placement.shape} and type {placement.dtype}"
+        )
+    if placement.size and not 0 <= placement.min() <= placement.max() < problem.num_devices:
+        raise ValueError(
+            f"device indices are from 0 to {problem.num_devices - 1}, unlike {placement.min()} to "
+            f"{placement.max()}"
+        )
+    return placement.astype(np.int32)
