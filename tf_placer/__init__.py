@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from tf_placer.machines.local_cluster import LocalCluster
     from tf_placer.machines.lookup import find_machine
     from tf_placer.machines.machine import Machine, MachineError
+    from tf_placer.planning.plan import plan
+    from tf_placer.planning.plan_result import PlanResult
+    from tf_placer.planning.simulated_step import explain, simulate
+    from tf_placer.problem.problem_file import read_problem
+    from tf_placer.runs.run_page import write_report
+    from tf_placer.search.config import SearchConfig
 
 __all__ = [
     "GraphError",
@@ -34,12 +40,19 @@ __all__ = [
     "OptimizeResult",
     "Placement",
     "PlacementHook",
+    "PlanResult",
+    "SearchConfig",
     "SearchError",
     "connect",
+    "explain",
     "find_machine",
     "optimize",
+    "plan",
     "profile",
     "read_placement",
+    "read_problem",
+    "simulate",
+    "write_report",
 ]
 
 __version__ = "0.1.0"
@@ -58,14 +71,27 @@ _MODULES = {
     "profile": "tf_placer.live.profiling",
     "read_placement": "graph_passes.placement",
 }
+# Planning does without TensorFlow.
+_PLANNING_MODULES = {
+    "PlanResult": "tf_placer.planning.plan_result",
+    "SearchConfig": "tf_placer.search.config",
+    "explain": "tf_placer.planning.simulated_step",
+    "plan": "tf_placer.planning.plan",
+    "read_problem": "tf_placer.problem.problem_file",
+    "simulate": "tf_placer.planning.simulated_step",
+    "write_report": "tf_placer.runs.run_page",
+}
 
 
 def __getattr__(name: str) -> Any:
     # TensorFlow takes seconds to import, and much here does without it.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_tensorflow()
-    value = getattr(importlib.import_module(_MODULES[name]), name)
+    module = _PLANNING_MODULES.get(name)
+    if module is None:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        require_tensorflow()
+        module = _MODULES[name]
+    value = getattr(importlib.import_module(module), name)
     # A function called like its module must stay what the name means.
     globals()[name] = value
     return value

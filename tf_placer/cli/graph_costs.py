@@ -14,11 +14,19 @@ from tf_placer.text.notes import write_note
 from tf_placer.text.stages import Stages
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
-    from tf_placer.costs.costed_graph import CostedGraph
+    import numpy as np
+    import tensorflow as tf
 
-__all__ = ["cost_graph_file"]
+    from tf_placer.costs.costed_graph import CostedGraph
+    from tf_placer.problem.placement_problem import PlacementProblem
+
+__all__ = ["cost_graph_file", "place_graph_file"]
+
+# A problem, and int32 [num_groups], a device index for each of its groups.
+_Placed = tuple["PlacementProblem", "np.ndarray"]
 
 
 def cost_graph_file(
@@ -97,3 +105,40 @@ def cost_graph_file(
             measure_links=measure_links,
             report=stages.begin,
         )
+
+
+def place_graph_file(
+    args: argparse.Namespace,
+) -> tuple[_Placed, _Placed | None, tf.compat.v1.GraphDef]:
+    """Finds out what the operations of a graph cost, and which device each group is on.
+
+    Args:
+        args: what `simulate` takes of a graph.
+
+    Returns:
+        The graph as it is placed; the original, if that is placed otherwise; and the graph itself.
+    """
+    from graph_passes.errors import GraphError
+    from graph_passes.placement import read_placement
+
+    placement = None if args.placement is None else read_placement(args.placement)
+    costed = cost_graph_file(
+        args.input_graph,
+        args.machine,
+        fetches=args.fetches,
+        feeds_path=args.feeds,
+        initializers=args.initializers,
+        restore_from=args.restore_from,
+        signature=args.signature,
+        clear_devices=args.clear_devices,
+    )
+    try:
+        original = costed.placed(None)
+        graph_def = costed.grouped.op_graph.graph_def
+        if placement is None:
+            return original, None, graph_def
+        return costed.placed(placement), original, graph_def
+    except GraphError as error:
+        if placement is None:
+            raise
+        raise GraphError(f"{args.placement!r} on {args.machine!r}: {error}") from None

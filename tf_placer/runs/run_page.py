@@ -7,17 +7,19 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from graph_passes.util.json_records import read_record
 from tf_placer.confirmation.confirmation import Confirmation
-from tf_placer.files import read_json, reading
+from tf_placer.files import check_output, read_json, reading
 from tf_placer.placers.auto.cost_fit import with_factors
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem
 from tf_placer.report.explanation import Explanation, corrected_costs
 from tf_placer.report.limits import limits_of
+from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.report.page.plan_view import read_plan, view_plan
 from tf_placer.report.page.run_view import Compared, Point, RunView, StepView, view_step
 from tf_placer.report.plan_directory import PlanDirectory
@@ -30,7 +32,7 @@ from tf_placer.search.log_header import HeaderFacts
 from tf_placer.search.trial_log import ORIGINAL, Trial
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["read_run_view"]
+__all__ = ["read_run_view", "write_report"]
 
 # More placements than this make a long page.
 _MOST_COMPARED = 20
@@ -93,6 +95,26 @@ def read_run_view(
     if isinstance(value, dict) and "outcome" in value and (path.parent / TRIALS).exists():
         return _view_run(RunDirectory(path.parent))
     raise ValueError(f"{os.fspath(path)!r} is not the result of a search")
+
+
+def write_report(result: Any, path: str | os.PathLike[str]) -> None:
+    """Writes the page about a search, live or planned.
+
+    Args:
+        result: what `optimize` or `plan` returned, or the directory of a search.
+        path: the file (.html).
+
+    Raises:
+        ImportError: what the page needs is not installed.
+        OSError: a file cannot be read or written.
+        ValueError: nothing was kept of the search, or it is damaged.
+    """
+    require_page_libraries()
+    log_dir = result if isinstance(result, str | os.PathLike) else result.log_dir
+    if log_dir is None:
+        raise ValueError("nothing was kept of the search to make a page of: give it a log_dir")
+    check_output(path)
+    write_page(read_run_view(log_dir), path)
 
 
 def _view_run(directory: RunDirectory) -> RunView:

@@ -11,8 +11,8 @@ import sys
 from absl.testing import absltest
 
 from tf_placer.cli import main as cli
-from tf_placer.cli.placers_command import placer_table, placers_table
 from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.report.placers_table import placer_table, placers_table
 
 
 def rows(text: str) -> dict[str, str]:

@@ -1,0 +1,142 @@
+"""The placers that there are, and what they are made of, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tf_placer.errors import require_tensorflow
+from tf_placer.placers import PLACERS, describe_placer
+from tf_placer.placers.options import Setting, settings_of
+from tf_placer.placers.parts import PARTS, SHARED_PARTS
+from tf_placer.text.markdown import markdown_table
+from tf_placer.text.table import table, terminal_width
+
+__all__ = ["placer_table", "placer_values", "placers_page", "placers_table"]
+
+
+def placers_table() -> str:
+    """Lists all placers, a line each; free of TensorFlow.
+
+    The costs of the operations, where a placer needs them, are in the problem that `search` is
+    given; `optimize` profiles the graph for them.
+    """
+    return table(_HEADERS, _placer_rows(), width=terminal_width(), optional=_OPTIONAL)
+
+
+# Columns that a short line has no room for.
+_OPTIONAL = ("from", "grouper", "costs", "algorithm")
+_HEADERS = ["placer", "grouper", "policy", "algorithm", "costs", "from", "what it is"]
+
+
+def placer_values(name: str) -> dict[str, Any]:
+    """Describes a placer for programs, without its settings."""
+    placer = PLACERS[name]
+    return {
+        "name": name,
+        "summary": placer.summary,
+        "reference": placer.reference,
+        "needs_costs": placer.needs_problem,
+        **{part: getattr(placer.system, part, None) for part in ("grouper", "policy", "algorithm")},
+        "settings": None,
+    }
+
+
+def _placer_rows() -> list[list[str | None]]:
+    rows: list[list[str | None]] = []
+    for name, placer in PLACERS.items():
+        parts: list[str | None] = [None, None, None]
+        if placer.system is not None:
+            parts = [placer.system.grouper, placer.system.policy, placer.system.algorithm]
+        costs = "needed" if placer.needs_problem else None
+        rows.append([name, *parts, costs, placer.reference, placer.summary])
+    return rows
+
+
+def placers_page() -> str:
+    """Makes the page of the manual that lists all placers, parts and settings, as Markdown.
+
+    Raises:
+        ImportError: TensorFlow is not installed.
+    """
+    require_tensorflow()
+    lines = [
+        "# Settings",
+        "",
+        "This page lists every placer, what learned ones are made of, and all settings.",
+        "`python -m tf_placer placers --markdown` prints it; [Placers](placers.md) explains it.",
+        "",
+        "## All placers",
+        "",
+        _table(_HEADERS, _placer_rows()),
+    ]
+    for name, placer in PLACERS.items():
+        if placer.config is not None:
+            lines += ["", f"## `{name}`", "", _settings(describe_placer(name).settings)]
+    rows = [
+        [name, ", ".join(f"`{key}={_text(value)}`" for key, value in system.settings.items())]
+        for name, placer in PLACERS.items()
+        if (system := placer.system) is not None
+    ]
+    lines += ["", "## What learned placers set otherwise than their parts", ""]
+    lines.append(_table(["placer", "settings"], rows))
+    kinds = {**PARTS, "part that several use": SHARED_PARTS}
+    for kind, parts in kinds.items():
+        for name, part in parts.items():
+            lines += ["", f"## {kind.capitalize()} `{name}`", "", _sentence(part.summary)]
+            config_type = part.config_type()
+            if config_type is not None:
+                lines += ["", _settings(settings_of(name, config_type()))]
+    return "\n".join(lines)
+
+
+def _settings(settings: Sequence[Setting]) -> str:
+    rows = [[setting.name, _text(setting.value), setting.help] for setting in settings]
+    return _table(["setting", "default", "meaning"], rows)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str | None]]) -> str:
+    return markdown_table(headers, [[cell or "" for cell in row] for row in rows])
+
+
+def placer_table(name: str, options: Mapping[str, str] | None = None) -> str:
+    """Describes one placer with its parts and settings, each with its value and what it means.
+
+    Args:
+        name: of the placer.
+        options: settings that differ from its defaults; another part has other settings.
+
+    Raises:
+        ImportError: the placer needs TensorFlow, which is not installed.
+        ValueError: there is no such placer, option or value.
+    """
+    try:
+        described = describe_placer(name, options)
+    except ImportError:
+        require_tensorflow()
+        raise
+    placer = PLACERS[name]
+    lines = [f"{name}: {placer.summary} ({placer.reference})"]
+    if placer.needs_problem:
+        lines.append("needs to know what the operations cost: `optimize` profiles the graph first")
+    if not described.settings:
+        return "\n".join([*lines, "no settings"])
+    rows = [
+        [setting.name, _text(setting.value), setting.part, setting.help]
+        for setting in described.settings
+    ]
+    settings = table(["setting", "value", "part", "meaning"], rows, width=terminal_width())
+    return "\n".join([*lines, "", settings])
+
+
+def _text(value: object) -> str:
+    """Formats a value as --placer_option takes it."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

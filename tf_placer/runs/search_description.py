@@ -1,0 +1,79 @@
+"""The log of a search, for people and for programs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tf_placer.report.controllers_table import controllers_table, staleness_line
+from tf_placer.report.training_table import training_table
+from tf_placer.report.trials_table import log_table
+from tf_placer.runs.run_directory import TRIALS
+from tf_placer.runs.search_state import SearchState, read_search_state
+from tf_placer.search.distributed.tallies import workers_table
+from tf_placer.search.training_log import TRAINING, read_training_log
+from tf_placer.search.trial_log import Trial
+from tf_placer.text.table import terminal_width
+
+__all__ = ["describe_search", "trial_values", "verdict_line"]
+
+
+def describe_search(log_dir: str) -> tuple[str, dict[str, Any]]:
+    """Shows the trials of a search, what its placer has learned, and the verdict.
+
+    Args:
+        log_dir: the directory of the search.
+
+    Returns:
+        Tables without a final newline, and JSON values.
+
+    Raises:
+        LogError: the log is damaged.
+        OSError: it cannot be read.
+    """
+    trials, training = (os.path.join(log_dir, name) for name in (TRIALS, TRAINING))
+    learned, updates = _learned(log_dir) if os.path.exists(training) else (None, [])
+    # A search on a problem has no log of trials.
+    if os.path.exists(trials) or not os.path.exists(training):
+        state = read_search_state(log_dir)
+        shown = log_table(state.header, state.trials, width=terminal_width())
+        by_worker = workers_table(state.trials)
+        tables = [shown, *([f"\n{by_worker}\n"] if by_worker else [])]
+        parts = ["\n".join([*tables, verdict_line(state)])]
+        values: dict[str, Any] = {
+            "header": state.header,
+            "trials": [trial_values(trial) for trial in state.trials],
+            "updates": updates,
+            "verdict": state.to_json(),
+        }
+    else:
+        parts = []
+        values = {"header": None, "trials": [], "updates": updates, "verdict": None}
+        learned = learned or "no update of the placer so far"
+    parts += [learned] if learned else []
+    return "\n\n".join(parts), values
+
+
+def _learned(log_dir: str) -> tuple[str | None, list[dict[str, Any]]]:
+    """Shows the updates of the placer: None where there are none, as of one that learns nothing."""
+    _, updates = read_training_log(log_dir)
+    shown = training_table(updates, width=terminal_width()) if updates else None
+    if shown is not None and (by_controller := controllers_table(updates)):
+        shown = "\n\n".join([shown, f"{by_controller}\n\n{staleness_line(updates)}"])
+    missing = dict.fromkeys(("controller", "version", "staleness"))
+    return shown, [{**missing, **update.to_json()} for update in updates]
+
+
+def trial_values(trial: Trial) -> dict[str, Any]:
+    """Makes the JSON form of a trial: all have the same entries, unlike in the log."""
+    missing = dict.fromkeys(
+        ("reference_secs", "drift", "position", "worker", "controller", "version")
+    )
+    return {**missing, **trial.to_json()}
+
+
+def verdict_line(state: SearchState) -> str:
+    """Says on one line how a search ended, or why there is no verdict."""
+    if state.result is None:
+        return f"verdict: {state.reason}"
+    return f"verdict: {'placed' if state.is_placed else 'unchanged'}: {state.reason}"
