@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tf_placer.machines.catalogue import catalogue_names
 from tf_placer.placers import PLACERS, check_options
+from tf_placer.search.config import SearchConfig
 
 __all__ = [
     "GRAPH_HELP",
@@ -20,6 +22,7 @@ __all__ = [
     "add_workers",
     "placer_options",
     "placers_help",
+    "search_config",
 ]
 
 GRAPH_HELP = (
@@ -186,3 +189,19 @@ def placer_options(args: argparse.Namespace) -> dict[str, str]:
             raise ValueError("--start and --placer_option start=... are the same; give one")
         options["start"] = args.start
     return options
+
+
+def search_config(args: argparse.Namespace, **others: Any) -> SearchConfig:
+    """Makes the settings of a search of what `add_placer`, `add_workers` and others added.
+
+    Args:
+        args: of a command that has --max_trials, --max_secs, --seed and --log_dir, too.
+        others: more fields, and those that differ.
+
+    Raises:
+        ImportError, MachineError, ValueError: see `SearchConfig`.
+    """
+    names = "placer", "max_trials", "max_secs", "seed", "log_dir"
+    of_workers = "workers", "num_workers", "controllers"
+    given = {name: getattr(args, name) for name in (*names, *of_workers)}
+    return SearchConfig(**{**given, "placer_options": placer_options(args), **others})

@@ -14,8 +14,8 @@ from tf_placer.cli.arguments import (
     PROBLEM_HELP,
     add_placer,
     add_workers,
-    placer_options,
     placers_help,
+    search_config,
 )
 from tf_placer.files import check_output
 from tf_placer.placers import AUTO
@@ -23,9 +23,6 @@ from tf_placer.planning.plan import DEFAULT_SECS, plan
 from tf_placer.planning.plan_result import PlanResult, UnwrittenPlanError
 from tf_placer.report.plan_directory import PlanDirectory
 from tf_placer.report.progress import simulated_progress_line
-from tf_placer.search.config import SearchConfig
-from tf_placer.search.simulated_search import SearchOutcome
-from tf_placer.text.notes import say
 from tf_placer.text.terminal_line import TerminalLine
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
@@ -88,48 +85,30 @@ def run(args: argparse.Namespace) -> None:
     if args.output is None and not args.json:
         raise ValueError("--output or --json is needed: else nobody gets the placement")
     check_standard_output(args)
-    unlimited = DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
-    config = SearchConfig(
-        placer=args.placer,
-        placer_options=placer_options(args),
-        max_trials=args.max_trials,
-        max_secs=unlimited if args.max_secs is None else args.max_secs,
-        seed=args.seed,
-        log_dir=args.log_dir,
-        workers=args.workers,
-        num_workers=args.num_workers,
-        controllers=args.controllers,
-    )
+    max_secs = args.max_secs
+    if max_secs is None:
+        max_secs = DEFAULT_SECS if args.max_trials == sys.maxsize else math.inf
+    config = search_config(args, max_secs=max_secs)
     if args.output is not None:
         own = [] if args.log_dir is None else PlanDirectory(args.log_dir).paths_beside_result
         check_output(args.output, args.problem, *own)
     if args.log_dir is not None and args.problem == "-":
         raise ValueError("--problem must be a file for --log_dir, which says what the log is of")
-    line = TerminalLine(sys.stderr)
-
-    def note(text: str) -> None:
-        line.clear()
-        say(text)
-
-    def show(outcome: SearchOutcome, eta_secs: float) -> None:
-        line.show(simulated_progress_line(outcome, eta_secs))
-
-    try:
-        result = plan(
-            args.problem,
-            config=config,
-            output=args.output,
-            report=show,
-            say=note,
-            start_secs=args.start_secs,
-        )
-    except UnwrittenPlanError as error:
-        # It is of use where a file cannot be written, too.
-        line.clear()
-        _answer(args, error.result)
-        raise
-    finally:
-        line.clear()
+    with TerminalLine(sys.stderr) as line:
+        try:
+            result = plan(
+                args.problem,
+                config=config,
+                output=args.output,
+                report=lambda *state: line.show(simulated_progress_line(*state)),
+                say=line.say,
+                start_secs=args.start_secs,
+            )
+        except UnwrittenPlanError as error:
+            # It is of use where a file cannot be written, too.
+            line.clear()
+            _answer(args, error.result)
+            raise
     _answer(args, result)
 
 

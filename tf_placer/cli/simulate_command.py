@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tf_placer.cli.answer import add_json, answer, check_standard_output
 from tf_placer.cli.arguments import (
@@ -15,14 +13,11 @@ from tf_placer.cli.arguments import (
     add_step,
 )
 from tf_placer.cli.graph_costs import place_graph_file
+from tf_placer.cli.step_files import write_steps
 from tf_placer.files import check_output, write_json
-from tf_placer.planning.simulated_step import SimulatedStep, simulate
+from tf_placer.planning.simulated_step import simulate
 from tf_placer.problem.assignment_file import read_assignment
 from tf_placer.problem.problem_file import read_problem
-from tf_placer.report.chrome_trace import chrome_trace
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
@@ -95,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
         steps["step" if original is None else "placement"] = step
     lines = [step.table()]
     if step.trace is not None:
-        lines += _write_steps(args, steps, graph_def)
+        lines += write_steps(args, steps, graph_def)
     if args.output is not None:
         write_json(args.output, step.to_json())
         lines.append(f"report: {args.output}")
@@ -121,22 +116,3 @@ def _check_outputs(args: argparse.Namespace, *inputs: str | None) -> None:
     for path, other in ((args.output, args.trace), (args.trace, None)):
         if path is not None:
             check_output(path, *inputs, other)
-
-
-def _write_steps(
-    args: argparse.Namespace,
-    steps: Mapping[str, SimulatedStep],
-    graph_def: tf.compat.v1.GraphDef | None,
-) -> list[str]:
-    """Writes a step, and that of the original, for Perfetto and TensorBoard if asked."""
-    traces = {name: step.trace for name, step in steps.items() if step.trace is not None}
-    lines = []
-    if args.trace is not None:
-        write_json(args.trace, chrome_trace(traces))
-        lines.append(f"trace: {args.trace}")
-    if args.tensorboard is not None and graph_def is not None:
-        from tf_placer.live.step_events import write_step_events
-
-        write_step_events(args.tensorboard, graph_def, traces)
-        lines.append(f"tensorboard --logdir {args.tensorboard}")
-    return lines

@@ -95,10 +95,9 @@ def plan(
         ImportError: the placer needs TensorFlow, which is not installed.
         KeyboardInterrupt: the search was interrupted before there was a placement.
         LogError: the directory is that of another search.
-        OSError: a file cannot be read.
         SearchError: workers or controllers are lost again and again.
         UnwrittenPlanError: a file cannot be written; the error has the result.
-        ValueError: the problem or a setting is wrong.
+        ValueError: the problem or a setting is wrong, or a file cannot be read.
 
     Example:
         >>> result = tf_placer.plan("problem.json", max_secs=30)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TextIO
+from typing import Self, TextIO
 
 from graph_passes.util.messages import plain_text
+from tf_placer.text.notes import say
 
 __all__ = ["TerminalLine"]
 
@@ -37,10 +38,21 @@ class TerminalLine:
             text = plain_text(text)
             self._write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
 
+    def say(self, line: str) -> None:
+        """Says something as this program, in place of the line."""
+        self.clear()
+        say(line)
+
     def clear(self) -> None:
         """Takes the line of a terminal away."""
         if self._is_terminal:
             self._write("\r\x1b[K")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def _write(self, text: str) -> None:
         if self._stream is None:

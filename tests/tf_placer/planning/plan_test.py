@@ -1,0 +1,116 @@
+"""Tests of planning as programs use it; the tests of the command `search` see the rest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+import tf_placer
+from tests.tf_placer.small_problem import small_problem
+from tests.tf_placer.two_chains import two_chain_problem
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_file import write_problem
+from tf_placer.simulation.simulator import Simulator
+
+
+def best_secs(problem: PlacementProblem) -> float:
+    """The shortest step of all placements that fit."""
+    rows = itertools.product(range(problem.num_devices), repeat=problem.num_groups)
+    batch = Simulator(problem).simulate(np.array(list(rows), np.int32))
+    return float(batch.step_secs[batch.feasible].min())
+
+
+class PlanTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.directory = pathlib.Path(self.create_tempdir().full_path)
+
+    def test_auto_finds_what_trying_all_placements_finds(self):
+        for problem in (small_problem(), two_chain_problem(2), two_chain_problem(3, 3)):
+            result = tf_placer.plan(problem, max_trials=500, max_secs=5)
+            self.assertTrue(result.feasible)
+            self.assertAlmostEqual(result.step_secs, best_secs(problem))
+            self.assertEqual(result.assignment.dtype, np.int32)
+            step = tf_placer.simulate(problem, result.assignment)
+            self.assertEqual(step.to_json()["step_secs"], result.step_secs)
+
+    def test_the_same_seed_gives_the_same_result(self):
+        plans = [
+            tf_placer.plan(two_chain_problem(3, 4), placer="random", max_trials=40, seed=seed)
+            for seed in (3, 3, 4)
+        ]
+        first, again, other = (each.outcome.assignment for each in plans)
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        self.assertEqual(plans[0].outcome.trials, 40)
+
+    def test_keywords_count_more_than_the_config(self):
+        config = tf_placer.SearchConfig(placer="post", max_trials=99, seed=8)
+        result = tf_placer.plan(small_problem(), config=config, placer="random", max_trials=5)
+        self.assertEqual(
+            (result.outcome.placer, result.outcome.trials, result.outcome.seed), ("random", 5, 8)
+        )
+
+    def test_a_directory_has_what_a_page_is_made_of(self):
+        log_dir = self.directory / "log"
+        result = tf_placer.plan(
+            two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir
+        )
+        kept = json.loads((log_dir / "result.json").read_text())
+        self.assertEqual(kept, result.outcome.to_json())
+        tf_placer.write_report(result, self.directory / "page.html")
+        self.assertIn("<title>tf_placer: ", (self.directory / "page.html").read_text())
+        # The search of the same problem, given as a file, is the same.
+        write_problem(two_chain_problem(2), self.directory / "problem.json")
+        again = tf_placer.plan(
+            self.directory / "problem.json", placer="random", max_trials=20, log_dir=log_dir
+        )
+        self.assertEqual(again.outcome.assignment, result.outcome.assignment)
+        with self.assertRaisesRegex(ValueError, "a log of another seed"):
+            tf_placer.plan(
+                two_chain_problem(2), placer="random", max_trials=20, log_dir=log_dir, seed=1
+            )
+
+    def test_a_page_needs_a_directory(self):
+        result = tf_placer.plan(small_problem(), placer="random", max_trials=5)
+        with self.assertRaisesRegex(ValueError, "give it a log_dir"):
+            tf_placer.write_report(result, self.directory / "page.html")
+
+    def test_progress_is_told(self):
+        told = []
+        tf_placer.plan(
+            two_chain_problem(3, 4),
+            placer="random",
+            max_trials=200,
+            report=lambda outcome, eta_secs: told.append((outcome.trials, eta_secs)),
+        )
+        self.assertEqual(told[-1][0], 200)
+        self.assertTrue(all(eta_secs >= 0 for _, eta_secs in told))
+
+    def test_a_result_shows_itself_on_one_line(self):
+        result = tf_placer.plan(small_problem(), placer="random", max_trials=50)
+        self.assertRegex(
+            repr(result),
+            r"^<PlanResult of 'random': step .* s, groups per device \[.*\], 50 trials>$",
+        )
+        self.assertIn("lower bound", result.table())
+
+    def test_bad_input_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "no placer 'best'"):
+            tf_placer.plan(small_problem(), placer="best")
+        with self.assertRaisesRegex(ValueError, "max_trials must be at least 1"):
+            tf_placer.plan(small_problem(), max_trials=0)
+        with self.assertRaisesRegex(ValueError, "missing.json"):
+            tf_placer.plan(os.fspath(self.directory / "missing.json"))
+        with self.assertRaisesRegex(ValueError, "to workers"):
+            config = tf_placer.SearchConfig(placer="random", workers="ray", num_workers=2)
+            tf_placer.plan(small_problem(), config=config)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,61 @@
+"""Tests of looking into one simulated step."""
+
+from __future__ import annotations
+
+import numpy as np
+from absl.testing import absltest
+
+import tf_placer
+from tests.tf_placer.small_problem import small_problem
+from tests.tf_placer.two_chains import two_chain_problem
+
+
+class SimulateTest(absltest.TestCase):
+    def test_two_chains_apart_take_the_time_of_one(self):
+        problem = two_chain_problem(2)
+        together = tf_placer.simulate(problem, [0, 0, 0, 0])
+        self.assertIsNone(together.failure)
+        self.assertAlmostEqual(
+            together.to_json()["step_secs"], float(problem.compute_secs[:, 0].sum())
+        )
+        self.assertIn("critical path", together.table())
+
+    def test_a_placement_that_does_not_fit_has_a_step_and_a_reason(self):
+        problem = small_problem(cpu_bytes=31, gpu_bytes=5)
+        step = tf_placer.simulate(problem, np.zeros(problem.num_groups, np.int64))
+        value = step.to_json()
+        self.assertFalse(value["feasible"])
+        self.assertIsNotNone(value["step_secs"])
+        self.assertIn("has room for 31", value["reason"])
+
+    def test_an_assignment_of_another_problem_is_refused(self):
+        problem = two_chain_problem(2)
+        for assignment, message in (
+            ([0, 0], "for each of 4 groups"),
+            ([0, 0, 0, 2], "from 0 to 1"),
+            ([0, 0, 0, -1], "from 0 to 1"),
+            ([0.0, 0.0, 0.0, 0.0], "float64"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                tf_placer.simulate(problem, assignment)
+
+
+class ExplainTest(absltest.TestCase):
+    def test_says_what_bounds_the_step_and_what_would_help(self):
+        problem = two_chain_problem(2)
+        explanation = tf_placer.explain(problem, [0, 0, 0, 0], max_secs=2.0)
+        compute = {limit.where: limit.share for limit in explanation.limits.limits[:2]}
+        self.assertEqual([*compute.values()], [1.0, 0.0])
+        self.assertNotEmpty(explanation.changes)
+        for change in explanation.changes:
+            self.assertLessEqual(change.step_secs, explanation.limits.step_secs)
+        self.assertIn("what if", explanation.table())
+
+    def test_what_does_not_run_is_not_explained(self):
+        problem = small_problem(cpu_bytes=31, gpu_bytes=5)
+        with self.assertRaisesRegex(ValueError, "does not run: .* has room for 31"):
+            tf_placer.explain(problem, np.zeros(problem.num_groups, np.int32))
+
+
+if __name__ == "__main__":
+    absltest.main()
