@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Sequence
 
-from tf_placer.cli import served_command
-from tf_placer.descriptors import open_standard_files, wait_until_readable
 from tf_placer.errors import require_tensorflow
-from tf_placer.interpreter import interpreter
-from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.machines.command_on_cluster import TARGET_VARIABLE, run_on_cluster
+from tf_placer.machines.local_cluster import LocalCluster
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import MachineError
 from tf_placer.private_network import NetworkError, PrivateNetwork, is_private
-from tf_placer.text.notes import say
 
 __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 
 #: The words behind "--" are a command with arguments of its own, in `args.served`.
 TAKES_COMMAND = True
-#: The environment variable in which the command finds the address of the servers.
-_TARGET_VARIABLE = "TF_PLACER_TARGET"
 DESCRIPTION = (
     "Starts the TensorFlow servers of a 'local:N' machine and runs a command with them, such as "
     "'serve local:2 -- python train.py', whose sessions can run a placed graph there: "
-    f"tf.compat.v1.Session(os.environ['{_TARGET_VARIABLE}']). Both are in a network of their own, "
+    f"tf.compat.v1.Session(os.environ['{TARGET_VARIABLE}']). Both are in a network of their own, "
     "so that nobody else reaches the servers; the command reaches nothing else by network either. "
     "With --open the servers listen for everybody, and run until they are interrupted if there is "
     "no command."
 )
-_LOOK_SECS = 1.0
 _ASKED = "--open asks for that"
 
 
@@ -86,66 +76,11 @@ def run(args: argparse.Namespace) -> None:
             LocalCluster(machine, port=args.port, network=network, why_open=why_open)
         )
         if args.served:
-            sys.exit(_run_command(args.served, cluster, network))
+            sys.exit(run_on_cluster(args.served, cluster, network))
         addresses = ",".join(target.removeprefix("grpc://") for target in cluster.targets)
         print(f"{args.machine} serves sessions at {cluster.target} until interrupted", flush=True)
         print(f"as a machine for functions it is grpc://{addresses}", flush=True)
         cluster.wait()
-
-
-def _run_command(
-    command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None
-) -> int:
-    """Runs a command beside the servers, and returns its exit code as a shell would."""
-    environ = {**os.environ, _TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
-    open_standard_files()
-    line, line_of_this_process = os.pipe()
-    inherited: tuple[int, ...] = (line,)
-    script = os.path.abspath(served_command.__file__)
-    full_command = [interpreter(), "-I", "-S", script, str(line), *command]
-    if network is not None:
-        full_command = network.command("-", *full_command)
-        environ.update(network.environ())
-        inherited = (line, *network.inherited)
-    # Those that are ignored stay so, as under `nohup`.
-    before = {
-        number: handler
-        for number in (signal.SIGINT, *served_command.ENDING_SIGNALS)
-        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
-    }
-    if signal.SIGINT in before:
-        # Ctrl-C reaches the command, too, which ends as it likes.
-        signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
-            for number in before.keys() - {signal.SIGINT}:
-                signal.signal(number, lambda number, frame: process.send_signal(number))
-            _wait(process, cluster)
-    except OSError as error:
-        raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(line)
-        os.close(line_of_this_process)
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
-
-
-def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster) -> None:
-    """Waits until a command has ended; says if a server dies meanwhile."""
-    all_live = True
-    ended = os.pidfd_open(process.pid)
-    try:
-        while not wait_until_readable(ended, _LOOK_SECS):
-            try:
-                if all_live:
-                    cluster.wait(0)
-            except LocalClusterError as error:
-                # Its sessions fail; what it makes of that is its own affair.
-                say(str(error))
-                all_live = False
-    finally:
-        os.close(ended)
 
 
 def _port(text: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from absl.testing import absltest
 
 from tests.tf_placer.process_tree import descendants, wait_until_gone
-from tf_placer.cli import served_command
+from tf_placer.machines import served_command
 
 # Two processes below the command, one of which it does not wait for.
 _FAMILY = "sleep 1000 & sleep 1000; echo not reached"

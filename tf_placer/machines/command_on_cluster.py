@@ -1,0 +1,89 @@
+"""A command that runs beside the servers of a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from tf_placer.descriptors import open_standard_files, wait_until_readable
+from tf_placer.interpreter import interpreter
+from tf_placer.machines import served_command
+from tf_placer.machines.local_cluster import LocalCluster, LocalClusterError
+from tf_placer.private_network import PrivateNetwork
+from tf_placer.text.notes import say
+
+__all__ = ["TARGET_VARIABLE", "run_on_cluster"]
+
+#: The environment variable in which the command finds the address of the servers.
+TARGET_VARIABLE = "TF_PLACER_TARGET"
+_LOOK_SECS = 1.0
+
+
+def run_on_cluster(
+    command: Sequence[str], cluster: LocalCluster, network: PrivateNetwork | None
+) -> int:
+    """Runs a command beside the servers of a cluster, until it has ended.
+
+    Args:
+        command: the command and its arguments; in its environment `TARGET_VARIABLE` is the address
+            of the servers.
+        cluster: the servers, which have started.
+        network: the network that the servers are in; None for that of this process.
+
+    Returns:
+        The exit code of the command, as a shell would say it.
+
+    Raises:
+        OSError: the command cannot be run.
+    """
+    environ = {**os.environ, TARGET_VARIABLE: cluster.target, "no_grpc_proxy": "localhost"}
+    open_standard_files()
+    line, line_of_this_process = os.pipe()
+    inherited: tuple[int, ...] = (line,)
+    script = os.path.abspath(served_command.__file__)
+    full_command = [interpreter(), "-I", "-S", script, str(line), *command]
+    if network is not None:
+        full_command = network.command("-", *full_command)
+        environ.update(network.environ())
+        inherited = (line, *network.inherited)
+    # Those that are ignored stay so, as under `nohup`.
+    before = {
+        number: handler
+        for number in (signal.SIGINT, *served_command.ENDING_SIGNALS)
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    if signal.SIGINT in before:
+        # Ctrl-C reaches the command, too, which ends as it likes.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        with subprocess.Popen(full_command, env=environ, pass_fds=inherited) as process:
+            for number in before.keys() - {signal.SIGINT}:
+                signal.signal(number, lambda number, frame: process.send_signal(number))
+            _wait(process, cluster)
+    except OSError as error:
+        raise OSError(f"cannot run {command[0]!r}: {error.strerror}") from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(line)
+        os.close(line_of_this_process)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _wait(process: subprocess.Popen[bytes], cluster: LocalCluster) -> None:
+    """Waits until a command has ended; says if a server dies meanwhile."""
+    all_live = True
+    ended = os.pidfd_open(process.pid)
+    try:
+        while not wait_until_readable(ended, _LOOK_SECS):
+            try:
+                if all_live:
+                    cluster.wait(0)
+            except LocalClusterError as error:
+                # Its sessions fail; what it makes of that is its own affair.
+                say(str(error))
+                all_live = False
+    finally:
+        os.close(ended)
