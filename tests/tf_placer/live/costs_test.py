@@ -29,6 +29,7 @@ from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
 from tf_placer.machines.machine import Link, Machine
 from tf_placer.placers.placer import Placer
+from tf_placer.placers.registry import PlacerEntry
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import problem_to_json, read_problem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
@@ -117,7 +118,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.profiler = Profiler()
         self.script = Script()
         Cheapest.made_for.clear()
-        entry = placers._Heuristic("", "", __name__, "Cheapest", needs_problem=True)
+        entry = PlacerEntry("cheapest", "", "", f"{__name__}:Cheapest", needs_problem=True)
         for patch in (
             mock.patch.dict(placers.PLACERS, {"cheapest": entry}),
             mock.patch.object(own_processes, "cost_graph", self.profiler),
