@@ -92,9 +92,9 @@ def main(_: list[str]) -> None:
     train = model.train
     if _PLACE.value:
         # The added line:
-        result = tf_placer.optimize(
+        result = tf_placer.optimize_function(
             train,
-            example=next(iter(_batches(_SIZE.value, 0))),
+            next(iter(_batches(_SIZE.value, 0))),
             machine=_TRAINED_ON.value,
             max_secs=_MAX_SECS.value,
             max_trials=_MAX_TRIALS.value,

@@ -58,9 +58,9 @@ def main(_: list[str]) -> None:
     if _PLACE.value:
         size = _BATCH.value
         # The added lines:
-        result = tf_placer.optimize(
+        result = tf_placer.optimize_model(
             model,
-            example=((users[:size], items[:size]), likes[:size]),
+            ((users[:size], items[:size]), likes[:size]),
             machine=_TRAINED_ON.value,
             max_secs=_MAX_SECS.value,
             max_trials=_MAX_TRIALS.value,

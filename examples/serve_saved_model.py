@@ -69,7 +69,7 @@ def main(_: list[str]) -> None:
     tf.saved_model.save(model, saved, signatures=signature)
 
     request = np.random.default_rng(1).normal(size=[size, size]).astype(np.float32)
-    result = tf_placer.optimize(
+    result = tf_placer.optimize_saved_model(
         saved,
         example={"x": request},
         machine=_SERVED_ON.value,

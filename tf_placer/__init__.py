@@ -19,9 +19,19 @@ if TYPE_CHECKING:
     from graph_passes.placement import Placement, read_placement
     from tf_placer.functions.connection import connect
     from tf_placer.inputs.session_hook import PlacementHook
-    from tf_placer.live.optimization import optimize
+    from tf_placer.live.entry_points import (
+        optimize,
+        optimize_function,
+        optimize_model,
+        optimize_saved_model,
+    )
     from tf_placer.live.profiling import profile
-    from tf_placer.live.result import OptimizeResult
+    from tf_placer.live.result import (
+        FunctionResult,
+        ModelResult,
+        OptimizeResult,
+        SavedModelResult,
+    )
     from tf_placer.machines.local_cluster import LocalCluster
     from tf_placer.machines.lookup import find_machine
     from tf_placer.machines.machine import Machine, MachineError
@@ -30,23 +40,31 @@ if TYPE_CHECKING:
     from tf_placer.planning.simulated_step import explain, simulate
     from tf_placer.problem.problem_file import read_problem
     from tf_placer.runs.run_page import write_report
+    from tf_placer.search.callbacks import Callback
     from tf_placer.search.config import SearchConfig
 
 __all__ = [
+    "Callback",
+    "FunctionResult",
     "GraphError",
     "LocalCluster",
     "Machine",
     "MachineError",
+    "ModelResult",
     "OptimizeResult",
     "Placement",
     "PlacementHook",
     "PlanResult",
+    "SavedModelResult",
     "SearchConfig",
     "SearchError",
     "connect",
     "explain",
     "find_machine",
     "optimize",
+    "optimize_function",
+    "optimize_model",
+    "optimize_saved_model",
     "plan",
     "profile",
     "read_placement",
@@ -58,16 +76,24 @@ __all__ = [
 __version__ = "0.1.0"
 
 _MODULES = {
+    "Callback": "tf_placer.search.callbacks",
+    "FunctionResult": "tf_placer.live.result",
     "GraphError": "graph_passes.errors",
     "LocalCluster": "tf_placer.machines.local_cluster",
     "Machine": "tf_placer.machines.machine",
     "MachineError": "tf_placer.machines.machine",
+    "ModelResult": "tf_placer.live.result",
     "OptimizeResult": "tf_placer.live.result",
     "Placement": "graph_passes.placement",
     "PlacementHook": "tf_placer.inputs.session_hook",
+    "SavedModelResult": "tf_placer.live.result",
+    "SearchConfig": "tf_placer.search.config",
     "connect": "tf_placer.functions.connection",
     "find_machine": "tf_placer.machines.lookup",
-    "optimize": "tf_placer.live.optimization",
+    "optimize": "tf_placer.live.entry_points",
+    "optimize_function": "tf_placer.live.entry_points",
+    "optimize_model": "tf_placer.live.entry_points",
+    "optimize_saved_model": "tf_placer.live.entry_points",
     "profile": "tf_placer.live.profiling",
     "read_placement": "graph_passes.placement",
 }

@@ -49,6 +49,10 @@ class Interrupts:
         # A real signal, because only that ends the waiting for another process.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
+    def request_end(self) -> None:
+        """Notes a request to end, unless there was one; breaks off nothing."""
+        self.count = max(1, self.count)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self.count += 1

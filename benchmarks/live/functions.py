@@ -141,9 +141,8 @@ def _compare(name: str, max_secs: float, pairs: int) -> list[str]:
     """Places a workload; returns the line of the table."""
     machine = tf_placer.find_machine("local:2")
     ours, theirs = WORKLOADS[name](), WORKLOADS[name]()
-    result = tf_placer.optimize(
-        ours.target, example=ours.example, machine=machine, max_secs=max_secs, seed=0
-    )
+    place = tf_placer.optimize_model if name.startswith("fit") else tf_placer.optimize_function
+    result = place(ours.target, ours.example, machine=machine, max_secs=max_secs, seed=0)
     if not result.changed:
         return [name, "unchanged", "", "", ""]
     ours.place(result.step)

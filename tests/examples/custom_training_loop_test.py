@@ -14,15 +14,15 @@ from examples import custom_training_loop
 from graph_passes.placement import Placement
 from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.functions.traced_step import trace_step
-from tf_placer.live.result import OptimizeResult
+from tf_placer.live.result import FunctionResult
 from tf_placer.machines.lookup import find_machine
 
 _MACHINE = "local:2"
 _SMALL = {"size": 8, "depth": 2, "batch": 4, "trained_on": _MACHINE}
 
 
-def split(function, *, example, machine, **settings) -> OptimizeResult:
-    """Stands in for `optimize`: puts every other matrix product on the second device."""
+def split(function, example, *, machine, **settings) -> FunctionResult:
+    """Stands in for `optimize_function`: puts every other matrix product on the second device."""
     del settings
     found = find_machine(machine)
     traced = trace_step(function, example)
@@ -30,7 +30,7 @@ def split(function, *, example, machine, **settings) -> OptimizeResult:
     products = [node.name for node in traced.source.graph_def.node if node.op == "MatMul"]
     assignment = {name: devices[number % 2] for number, name in enumerate(products)}
     step = PlacedStep(traced, found, Placement("", devices, assignment))
-    return OptimizeResult(traced.source.graph_def, True, "a split without a search", step=step)
+    return FunctionResult(traced.source.graph_def, True, "a split without a search", step=step)
 
 
 class CustomTrainingLoopTest(tf.test.TestCase):
@@ -44,7 +44,7 @@ class CustomTrainingLoopTest(tf.test.TestCase):
 
     def test_checkpoints_of_placed_and_unplaced_runs_are_interchangeable(self):
         printed = {}
-        with mock.patch.object(tf_placer, "optimize", split):
+        with mock.patch.object(tf_placer, "optimize_function", split):
             for name, places in (
                 ("plain", (False, False)),
                 ("placed first", (True, False)),

@@ -89,8 +89,9 @@ def run(args: argparse.Namespace) -> None:
     from tf_placer.inputs.saved_model_files import check_new_directory
     from tf_placer.inputs.sources import read_graph, without_devices
     from tf_placer.live.dry_run import plan_search
+    from tf_placer.live.entry_points import counted_from, optimize
     from tf_placer.live.given_step import read_step
-    from tf_placer.live.optimization import counted_from, optimize
+    from tf_placer.live.result import SavedModelResult
     from tf_placer.runs.own_files import own_paths
     from tf_placer.search.config import SearchConfig
 
@@ -108,33 +109,32 @@ def run(args: argparse.Namespace) -> None:
         "fetches": args.fetches,
         "feeds": None if args.feeds is None else read_feeds(args.feeds),
         "initializers": args.initializers,
-        "restore_from": args.restore_from,
-        "seed": args.seed,
     }
-    settings: dict[str, Any] = {
-        "machine": args.machine,
-        "placer": args.placer,
-        "placer_options": placer_options(args),
-        "max_trials": args.max_trials,
-        "max_secs": args.max_secs,
-        "seed": args.seed,
-        "log_dir": args.log_dir,
-        "report": args.report,
-        "tensorboard": args.tensorboard,
-        "workers": args.workers,
-        "num_workers": args.num_workers,
-        "controllers": args.controllers,
-    }
+    config = SearchConfig(
+        machine=args.machine,
+        placer=args.placer,
+        placer_options=placer_options(args),
+        max_trials=args.max_trials,
+        max_secs=args.max_secs,
+        seed=args.seed,
+        log_dir=args.log_dir,
+        report=args.report,
+        tensorboard=args.tensorboard,
+        restore_from=args.restore_from,
+        workers=args.workers,
+        num_workers=args.num_workers,
+        controllers=args.controllers,
+    )
     if args.dry_run:
-        config = SearchConfig(**settings)
-        plan = plan_search(read_step(graph, **step), config)
+        given = read_step(graph, **step, restore_from=args.restore_from, seed=args.seed)
+        plan = plan_search(given, config)
         answer(args, plan.table(), {"plan": plan.to_json()})
         return
     with counted_from(args.start_secs):
-        result = optimize(graph, **{**step, **settings})
+        result = optimize(graph, **step, config=config)
     problem = None
     try:
-        if args.output_graph is not None and is_saved:
+        if args.output_graph is not None and isinstance(result, SavedModelResult):
             result.save(args.output_graph)
         elif args.output_graph is not None:
             write_graph(args.output_graph, result.graph_def, graph.meta_graph)

@@ -24,6 +24,7 @@ from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.budget import Progress
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.remote_sessions import RemoteSessions
 from tf_placer.search.runner import Runner
@@ -121,6 +122,7 @@ class SearchContext:
         plan: how long everything may take.
         interrupts: requests to end early.
         stages: says what is being done.
+        callback: hears of trials.
         others: other searches on this computer.
         measurers: makes what measures.
         costs: what is known of the costs.
@@ -139,6 +141,7 @@ class SearchContext:
     plan: TimePlan
     interrupts: Interrupts
     stages: Stages
+    callback: Callback
     others: OtherSearches
     measurers: Measurers
     costs: LiveCosts | None = None

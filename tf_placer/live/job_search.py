@@ -28,9 +28,9 @@ from tf_placer.placers import (
 from tf_placer.placers.lifted import LiftedPlacer
 from tf_placer.placers.placer import Placer
 from tf_placer.report.controllers_table import staleness_line
-from tf_placer.report.progress import progress_line
 from tf_placer.runs.search_result import found_placement
 from tf_placer.search.budget import Budget, Progress
+from tf_placer.search.callbacks import report_trial
 from tf_placer.search.concurrent import ConcurrentPlacer
 from tf_placer.search.distributed.placer_setup import PlacerSetup
 from tf_placer.search.distributed.workers import Workers
@@ -290,7 +290,7 @@ class _Told:
         if progress.best is trial and trial.assignment is not None:
             self._write_best(trial)
         now = self._with_all_that_counts(progress)
-        self._say(progress_line(trial, now))
+        self._context.stages.tell(functools.partial(self._report, trial, now))
         self._measurer.on_trial(trial, now)
         self._context.others.look()
         self._context.stages.enter("measuring placements")
@@ -298,6 +298,10 @@ class _Told:
             self._say_what_is_needed()
         if len(self._context.log.trials) == 2:
             self._warn_of_too_little_time()
+
+    def _report(self, trial: Trial, progress: Progress) -> None:
+        if report_trial(self._context.callback, trial, progress):
+            self._context.interrupts.request_end()
 
     def _with_all_that_counts(self, progress: Progress) -> Progress:
         """Adds to the time of a search what the budget counts: its start and the confirmation."""

@@ -1,13 +1,12 @@
-"""The whole job: a graph in, a faster graph out."""
+"""The whole job: a step in, its faster placement out."""
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -23,13 +22,11 @@ from tf_placer.functions.placed_step import PlacedStep
 from tf_placer.inputs.given_devices import given_devices_note
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.sources import Source
-from tf_placer.live.given_step import GivenStep, read_step
+from tf_placer.live.given_step import GivenStep
 from tf_placer.live.preparation import note_on_gpus, prepare, why_no_choice
 from tf_placer.live.process import run_search
-from tf_placer.live.result import OptimizeResult
+from tf_placer.live.result import OptimizeResult, make_result
 from tf_placer.live.step_events import write_step_events
-from tf_placer.machines.machine import Machine
-from tf_placer.placers import AUTO
 from tf_placer.private_network import open_servers_note, why_open
 from tf_placer.report.page.page import require_page_libraries, write_page
 from tf_placer.runs.explanation import kept_explanation
@@ -39,180 +36,30 @@ from tf_placer.runs.run_directory import RunDirectory, check_writable
 from tf_placer.runs.run_page import read_run_view
 from tf_placer.runs.verdict import best_comparison, verdict
 from tf_placer.scratch import remove_scratch, scratch_directory
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.workers import SHORT_PREFIX
 from tf_placer.search.trial_log import ORIGINAL, read_log
-from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration
 
-__all__ = ["counted_from", "optimize"]
+__all__ = ["check_places", "place"]
 
-# When the command was called that a search is for; None for a call of `optimize` by a program.
-_call_secs: contextvars.ContextVar[float | None] = contextvars.ContextVar("call", default=None)
 # Longer than this beyond its time a search is not, without saying why.
 _TOLERATED_SECS = 2.0
 
 
-def optimize(
-    graph: Any,
-    fetches: Any = None,
-    feeds: Mapping[Any, Any] | None = None,
-    initializers: Any = None,
-    *,
-    example: Any = None,
-    signature: str | None = None,
-    restore_from: Any = None,
-    machine: str | Machine | None = None,
-    placer: str = AUTO,
-    placer_options: Mapping[str, Any] | None = None,
-    max_trials: int = 150,
-    max_secs: float = 600.0,
-    log_dir: str | os.PathLike[str] | None = None,
-    report: str | os.PathLike[str] | None = None,
-    tensorboard: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    session_config: tf.compat.v1.ConfigProto | None = None,
-    workers: str | None = None,
-    num_workers: int | None = None,
-    controllers: int | None = None,
+def place(
+    given: GivenStep, config: SearchConfig, callback: Callback, start_secs: float
 ) -> OptimizeResult:
-    """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
-
-    Measures the graph as it came, everything on each device, and splits by layer; then lets the
-    placer search: by default it profiles the graph, searches in simulation, measures the best
-    candidates, corrects the costs by that and goes on. In a trial a placement takes turns with the
-    original, so that it is compared with that of the same seconds. The fastest are measured again
-    beside the original, in turns, in several sets of fresh processes and under the user's session
-    configuration. Only one that is faster beyond the noise, and computes the same, is put on the
-    graph: where nothing is faster, at most 2.5 % of searches find something. The search
-    runs in processes of its own and prints a line per trial to the standard error; this process
-    needs no eager execution and touches no GPU.
-
-    A step that calls Python functions (`tf.py_function`, `tf.numpy_function`, `tf.py_func`,
-    `Dataset.from_generator`) runs only where these functions are. Then the graph must be a tf.Graph
-    and the machine "attached", and the sessions of the search are sessions of this process, in a
-    thread of their own. The functions are called in every step of the search. "Fresh processes" are
-    new sessions then: what else this process does is in the measurements, and a function that
-    never returns is not ended.
-
-    A tf.function or a ConcreteFunction is placed as one call of it, a Keras model as one training
-    step, gradients and optimiser included; neither is run or changed. `result.function` is the
-    function with devices, `result.apply(model)` puts them into the model. Variables move with what
-    uses them: values, checkpoints and whoever holds them stay as they are.
-
-    Of a SavedModel directory one signature is placed, with the operations of all functions that it
-    calls; the directory is not changed. `result.save(directory)` writes another one with devices,
-    `result.function` is the signature with them as a function.
-
-    An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
-    a second one breaks that off, and the graph stays as it came. What was measured is in the log.
-
-    Args:
-        graph: a tf.Graph, which is annotated in place through its operations (a session that has
-            already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
-            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a tf.function, a ConcreteFunction
-            or a Keras model that is built and compiled; or the path of a SavedModel directory; or a
-            `Source`, a graph that was read with its step, to which nothing is added.
-        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
-            tensors. By default the `train_op` collection.
-        feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that
-            only initialisers need; of a SavedModel by the names of the signature's arguments. By
-            default synthetic values of the placeholders' shapes and types.
-        example: of a function the arguments of one call, a tuple, or its only argument; of a Keras
-            model a batch as `fit` takes it, such as (x, y). Functions and models need it, and take
-            no fetches, feeds, initializers or restore_from. Of a SavedModel what `feeds` is, or
-            the value of the only argument.
-        signature: the signature of a SavedModel; by default "serving_default" if there is one, or
-            the only one.
-        initializers: operations (or names) that initialise everything before the first step, or a
-            tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
-            iterators.
-        restore_from: what the variables begin with: a checkpoint, a directory whose latest
-            checkpoint is taken, or a session that has run. By default what initialisers give them.
-        machine: where to place: None or "attached" for the CPU and GPUs of this computer,
-            "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
-            TensorFlow cluster.
-        placer: who searches after the baselines; see `tf_placer.placers.PLACERS`. For one that
-            needs to know what the operations cost, such as "auto", the graph is profiled before.
-        placer_options: settings of the placer that differ from its defaults.
-        max_trials: trials at most, the graph as it came included.
-        max_secs: seconds at most, from the call on: starting, profiling and the confirmation
-            included.
-        log_dir: directory for the log. One that holds the log of the same search is gone on with.
-            By default a new temporary directory.
-        report: a file (.html) for the page about the search; none if nothing was measured. It needs
-            `pip install 'tf_placer[report]'`.
-        tensorboard: a directory for runs of TensorBoard, `original` and `found`: the graph by
-            device and computing time, scalars, and pictures; none where it is not known what
-            operations cost.
-        seed: of everything random.
-        session_config: the configuration of the user's sessions.
-        workers: who measures trials in parallel, each on a machine of its own with devices like
-            those of `machine`: "ray" for workers that are started on this computer, "auto" for the
-            Ray cluster that runs here, "ray://HOST:PORT" for one elsewhere. By default this
-            computer measures, one trial at a time. Needs `tf_placer[ray]`.
-        num_workers: how many workers at most; by default one on this computer, and as many as a
-            cluster has.
-        controllers: how many processes of the placer, which must learn, sample placements and
-            share one set of weights; each waits for its own placements only. By default one, which
-            is the search itself. Needs workers.
-
-    Returns:
-        The graph, whether it has changed and why, and all measurements.
-
-    Raises:
-        GraphError: the graph cannot be read or used, or is on devices that the machine lacks.
-        MachineError: there is no such machine, or it is only described.
-        LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
-            somebody else's that a search would replace.
-        SearchError: the graph does not run, or the search died.
-        ImportError: a report or workers are wanted, and what they need is not installed.
-        ValueError: there is no such placer or setting, or a budget or the seed is out of range.
-        OSError: the log cannot be written.
-
-    Example:
-        >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
-        >>> print(result.reason, result.table())
-    """
-    start_secs = _call_secs.get() or time.monotonic()
-    config = SearchConfig(
-        machine=machine,
-        placer=placer,
-        placer_options={} if placer_options is None else placer_options,
-        max_trials=max_trials,
-        max_secs=max_secs,
-        seed=seed,
-        log_dir=log_dir,
-        report=report,
-        tensorboard=tensorboard,
-        session_config=session_config,
-        workers=workers,
-        num_workers=num_workers,
-        controllers=controllers,
-    )
-    _check_places(config, graph)
-    given = read_step(
-        graph,
-        fetches,
-        feeds,
-        initializers,
-        example=example,
-        signature=signature,
-        restore_from=restore_from,
-        seed=seed,
-    )
-    return place(given, config, start_secs)
-
-
-def place(given: GivenStep, config: SearchConfig, start_secs: float) -> OptimizeResult:
     """Finds a faster placement of a step, and puts it on the graph; see `optimize`.
 
     Args:
         given: what is to be placed.
         config: how to search.
+        callback: hears all that there is to say.
         start_secs: when the time of the search began, by `time.monotonic`.
     """
-    source = given.source
+    source, say = given.source, callback.on_note
     for line in source.notes:
         say(line)
     config = prepare(given, config)
@@ -221,10 +68,10 @@ def place(given: GivenStep, config: SearchConfig, start_secs: float) -> Optimize
     if note := note_on_gpus(given, machine, calls_python=caller is not None):
         say(note)
     if missing := why_no_choice(machine, calls_python=caller is not None):
-        return OptimizeResult(source.graph_def, False, missing, step=step)
+        return make_result(step, graph_def=source.graph_def, changed=False, reason=missing)
     if config.log_dir is not None and _is_answered(RunDirectory(config.log_dir), source, config):
         say(f"the same search has ended: its result is in {os.fspath(config.log_dir)}")
-        return _finished(RunDirectory(config.log_dir), source, step, config)
+        return _finished(RunDirectory(config.log_dir), source, step, config, say)
     if machine.backend.starts_servers and (why := why_open()) is not None:
         say(open_servers_note(f"the servers of {machine.spec}", why))
     with contextlib.ExitStack() as stack:
@@ -240,12 +87,12 @@ def place(given: GivenStep, config: SearchConfig, start_secs: float) -> Optimize
         # The search takes over what is asked once it has made sure that the directory is its own.
         RunDirectory(asked).write_request(source, config)
         search_secs = time.monotonic()
-        outcome = run_search(directory, asked, say, start_secs, host)
+        outcome = run_search(directory, asked, callback, start_secs, host)
     searched_secs = time.monotonic()
     if outcome is Outcome.NOTHING_TO_PLACE:
         reason = verdict(None, given_devices_note(source.op_graph))
-        return OptimizeResult(source.graph_def, False, reason, step=step)
-    result = _finished(directory, source, step, config)
+        return make_result(step, graph_def=source.graph_def, changed=False, reason=reason)
+    result = _finished(directory, source, step, config, say)
     read_secs, written_secs = search_secs - start_secs, time.monotonic() - searched_secs
     used_secs = time.monotonic() - start_secs
     if used_secs > config.max_secs + _TOLERATED_SECS:
@@ -258,22 +105,17 @@ def place(given: GivenStep, config: SearchConfig, start_secs: float) -> Optimize
     return result
 
 
-@contextlib.contextmanager
-def counted_from(call_secs: float) -> Iterator[None]:
-    """Has the time of a search begin earlier than `optimize`, with the command that calls it.
+def check_places(config: SearchConfig, graph: Any) -> None:
+    """Makes sure that all that a search writes can be written, and replaces nothing of others.
 
     Args:
-        call_secs: when that was called, by `time.monotonic`.
+        config: how to search.
+        graph: what is to be placed; a file must not be replaced by what is written.
+
+    Raises:
+        ImportError: a page is wanted, and what makes it is not installed.
+        LogError, OSError, ValueError: something cannot be written, or is there.
     """
-    token = _call_secs.set(call_secs)
-    try:
-        yield
-    finally:
-        _call_secs.reset(token)
-
-
-def _check_places(config: SearchConfig, graph: Any) -> None:
-    """Makes sure that all that a search writes can be written, and replaces nothing of others."""
     if config.log_dir is not None:
         check_writable(config.log_dir)
         check_own_run(RunDirectory(config.log_dir))
@@ -330,10 +172,11 @@ def _finished(
     source: Source,
     step: PlacedStep | PlacedSignature | None,
     config: SearchConfig,
+    say: Callable[[str], None],
 ) -> OptimizeResult:
     """Reads what the search wrote, puts the placement on the graph, and draws what is wanted."""
     result = _placed(directory, source, step)
-    _show(result, source.graph_def, config)
+    _show(result, source.graph_def, config, say)
     return result
 
 
@@ -345,43 +188,48 @@ def _placed(
     if result is None:
         raise SearchError(f"the search ended without a result in {directory.path}")
     _, trials = read_log(directory.trials)
-    unchanged = OptimizeResult(
-        source.graph_def,
-        False,
-        "",
+    unchanged = make_result(
+        step,
+        graph_def=source.graph_def,
+        changed=False,
+        reason=verdict(result),
         confirmation=result.confirmation,
         finalists={label: trials[index] for label, index in result.finalists.items()},
         trials=trials,
         explanation=kept_explanation(directory, result),
         log_dir=directory.path,
-        step=step,
     )
-    reason = verdict(result)
     winner, confirmation = result.winner, result.confirmation
     if winner is None or confirmation is None:
         best = best_comparison(confirmation)
         return dataclasses.replace(
             unchanged,
-            reason=reason,
             speedup=best.speedup if best else None,
             speedup_interval=best.interval if best else None,
         )
     placement = read_placement(directory.placement)
     comparison = confirmation.comparisons[winner]
+    with_step: dict[str, Any] = {}
+    if step is not None:
+        with_step["step"] = dataclasses.replace(step, placement=placement)
     return dataclasses.replace(
         unchanged,
+        **with_step,
         graph_def=_annotated(source, placement),
         changed=True,
-        reason=reason,
         placement=placement,
-        step=None if step is None else dataclasses.replace(step, placement=placement),
         winner=winner,
         speedup=comparison.speedup,
         speedup_interval=comparison.interval,
     )
 
 
-def _show(result: OptimizeResult, graph_def: tf.compat.v1.GraphDef, config: SearchConfig) -> None:
+def _show(
+    result: OptimizeResult,
+    graph_def: tf.compat.v1.GraphDef,
+    config: SearchConfig,
+    say: Callable[[str], None],
+) -> None:
     """Writes the page about a search that has ended, and runs of TensorBoard, where wanted."""
     report, tensorboard = config.report, config.tensorboard
     if result.log_dir is None or (report is None and tensorboard is None):

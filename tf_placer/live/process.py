@@ -8,12 +8,14 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from graph_passes.errors import GraphError
 from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.hosted_worker import WorkerHost
 from tf_placer.errors import SearchError
+from tf_placer.live.messages import pass_on
 from tf_placer.processes import (
     ChildDied,
     ChildProcess,
@@ -23,6 +25,7 @@ from tf_placer.processes import (
     environment_without_gpus,
 )
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.trial_log import LogError
 
 __all__ = ["SearchKilledError", "run_search"]
@@ -46,7 +49,7 @@ class SearchKilledError(SearchError):
 def run_search(
     directory: RunDirectory,
     given: str,
-    report: Callable[[str], None],
+    callback: Callback,
     start_secs: float,
     host: WorkerHost | None = None,
 ) -> Outcome:
@@ -56,7 +59,8 @@ def run_search(
         directory: where everything goes; it is another one afterwards, if that could not be
             written.
         given: the directory with the request.
-        report: called with each line that the process has for people.
+        callback: hears all that the process says of the search. Where it wants that to end, the
+            process is told so, once.
         start_secs: when the time of the search began, by `time.monotonic`.
         host: runs the sessions in this process; None for a process of their own.
 
@@ -83,25 +87,12 @@ def run_search(
     )
     try:
         with _interrupts_sent_to(child):
-            while True:
-                try:
-                    # A trial may take long, and has its own time limit.
-                    messages = await_message(child, [], time.monotonic() + 1e6)
-                except ChildStopped as stopped:
-                    # Whoever stops a search may want to have it go on.
-                    report(f"{stopped}: `kill -CONT {child.pid}` lets it go on")
-                    while child.is_stopped():
-                        time.sleep(_PAUSE_SECS)
-                    continue
-                for message in messages:
-                    if "line" in message:
-                        report(message["line"])
-                    elif "error" in message:
-                        raise _ERRORS.get(message["kind"], SearchError)(message["error"])
-                    else:
-                        # A disk that was full may have moved it.
-                        directory.path = pathlib.Path(message["directory"])
-                        return Outcome(message["outcome"])
+            last = _listen(child, callback)
+        if "error" in last:
+            raise _ERRORS.get(last["kind"], SearchError)(last["error"])
+        # A disk that was full may have moved it.
+        directory.path = pathlib.Path(last["directory"])
+        return Outcome(last["outcome"])
     except ChildDied as death:
         text = f"{death}: {child.log_tail()}" if child.log_tail() else str(death)
         if directory.trials.exists():
@@ -113,6 +104,38 @@ def run_search(
         raise (SearchKilledError if is_killed else SearchError)(text) from None
     finally:
         child.stop()
+
+
+def _listen(child: ChildProcess, callback: Callback) -> Mapping[str, Any]:
+    """Passes on what a search process says until it says how the search ended; returns that.
+
+    Raises:
+        ChildDied: it ended without.
+    """
+    was_ended = False
+    while True:
+        try:
+            # A trial may take long, and has its own time limit.
+            messages = await_message(child, [], time.monotonic() + 1e6)
+        except ChildStopped as stopped:
+            # Whoever stops a search may want to have it go on.
+            callback.on_note(f"{stopped}: `kill -CONT {child.pid}` lets it go on")
+            while child.is_stopped():
+                time.sleep(_PAUSE_SECS)
+            continue
+        for message in messages:
+            if "error" in message or "outcome" in message:
+                return message
+            # A second request would end the confirmation, too.
+            if pass_on(message, callback) and not was_ended:
+                was_ended = True
+                _ask_to_end(child)
+
+
+def _ask_to_end(child: ChildProcess) -> None:
+    """Asks a search to end, if it has not ended."""
+    with contextlib.suppress(ChildDied, ChildTimeout):
+        child.send({"command": "end"}, time.monotonic() + 1.0)
 
 
 @contextlib.contextmanager
@@ -132,8 +155,7 @@ def _interrupts_sent_to(child: ChildProcess) -> Iterator[None]:
         count += 1
         if count > _PATIENCE:
             raise KeyboardInterrupt
-        with contextlib.suppress(ChildDied, ChildTimeout):
-            child.send({"command": "end"}, time.monotonic() + 1.0)
+        _ask_to_end(child)
 
     signal.signal(signal.SIGINT, handle)
     try:

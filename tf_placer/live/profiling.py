@@ -35,6 +35,7 @@ def profile(
     machine: str | Machine | None = None,
     steps: int = 10,
     granularity: str = "fine",
+    verbose: bool = True,
 ) -> PlacementProblem:
     """Turns a step and a machine into a placement problem, for `search` and `simulate`.
 
@@ -56,6 +57,7 @@ def profile(
         steps: steps to trace on each kind of device.
         granularity: "fine", groups of operations that TensorFlow must have on one device, or
             "coarse", the groups that `optimize` finds.
+        verbose: whether lines on what is being done go to the standard error.
 
     Returns:
         The problem.
@@ -73,7 +75,7 @@ def profile(
     check_path(output, "output", "file")
     check_output(os.fspath(output), graph if isinstance(graph, str | os.PathLike) else None)
     found = machine if isinstance(machine, Machine) else find_machine(machine)
-    with Stages(say) as stages:
+    with Stages(say if verbose else lambda line: None) as stages:
         given = read_step(
             graph,
             fetches,

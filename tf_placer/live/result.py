@@ -1,4 +1,4 @@
-"""What `optimize` returns."""
+"""Results of searches for graphs, functions, models and SavedModels."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-__all__ = ["OptimizeResult"]
+__all__ = [
+    "FunctionResult",
+    "ModelResult",
+    "OptimizeResult",
+    "SavedModelResult",
+    "make_result",
+]
 
 _FAILED = "failed in the confirmation"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OptimizeResult:
-    """What came of placing a graph.
+    """The result of placing a graph, and what all results have.
 
     Attributes:
-        graph_def: the graph, with devices if a faster placement was found, else as it came.
+        graph_def: the graph, with devices if a faster placement was found, else as it came; of
+            functions, models and SavedModels that of their step.
         changed: whether it has devices that it came without.
         reason: one sentence on why it was changed or not.
         placement: the placement that was found, or None.
@@ -44,7 +51,6 @@ class OptimizeResult:
         trials: every trial of the search.
         explanation: predicted and measured steps, what bounds the best placement, and what would
             help it; None where the costs are not known, or nothing ran.
-        step: what was placed, if that was a function, a model or a SavedModel.
         log_dir: the directory with the log, to be given again to go on; None if nothing was
             measured.
     """
@@ -61,70 +67,6 @@ class OptimizeResult:
     trials: tuple[Trial, ...] = ()
     log_dir: pathlib.Path | None = None
     explanation: Explanation | None = None
-    step: PlacedStep | PlacedSignature | None = None
-
-    @property
-    def function(self) -> Any:
-        """The function with its operations and variables on their devices.
-
-        A tf.function for a tf.function, a ConcreteFunction for a ConcreteFunction, with the same
-        signature and values; the function itself where nothing faster was found. Of a SavedModel
-        the signature, loaded with variables of its own. When this is asked for, the variables
-        move, and servers of a machine "local:N" are started, which run until this process ends.
-
-        Raises:
-            ValueError: no function was placed.
-            MachineError: this process is not connected to the cluster that it was placed on.
-        """
-        if self.step is None or (isinstance(self.step, PlacedStep) and self.step.traced.is_model):
-            raise ValueError(
-                "result.function is of a function: a graph has its devices in result.graph_def, a "
-                "model gets them by result.apply(model)"
-            )
-        return self.step.function
-
-    def apply(self, model: Any) -> None:
-        """Puts the placement into a Keras model: its training step, its variables, its optimiser.
-
-        Call it before `fit`; `evaluate` and `predict` run where the variables are. Nothing happens
-        where nothing faster was found. The variables stay the objects that they are, checkpoints
-        and weights are saved and loaded as before.
-
-        Args:
-            model: the model that was placed, or another one that is built and compiled alike.
-
-        Raises:
-            ValueError: no model was placed.
-            GraphError: the model is not built or compiled, or is another one.
-            MachineError: this process is not connected to the cluster that it was placed on.
-        """
-        if not isinstance(self.step, PlacedStep) or not self.step.traced.is_model:
-            raise ValueError("result.apply is for the result of placing a Keras model")
-        self.step.apply(model)
-
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the SavedModel with devices, or as it came where nothing faster was found.
-
-        Variables, assets and whatever else is in the directory of the SavedModel are copied. To
-        have the variables where they belong, load it so:
-
-            options = tf.saved_model.LoadOptions(
-                experimental_variable_policy=(
-                    tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
-                )
-            )
-            loaded = tf.saved_model.load(directory, options=options)
-
-        Args:
-            directory: a new one.
-
-        Raises:
-            ValueError: no SavedModel was placed.
-            GraphError: there is something already, or it cannot be written.
-        """
-        if not isinstance(self.step, PlacedSignature):
-            raise ValueError("result.save is for the result of placing a SavedModel")
-        self.step.save(directory)
 
     @property
     def original_secs(self) -> float | None:
@@ -225,6 +167,117 @@ class OptimizeResult:
     def explanation_table(self) -> str:
         """Shows the explanation for people; empty if there is none."""
         return "" if self.explanation is None else explanation_table(self.explanation)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FunctionResult(OptimizeResult):
+    """The result of placing a function.
+
+    Attributes:
+        step: the call that was placed.
+    """
+
+    step: PlacedStep = dataclasses.field(kw_only=True)
+
+    @property
+    def function(self) -> Any:
+        """The function with its operations and variables on their devices.
+
+        A tf.function for a tf.function, a ConcreteFunction for a ConcreteFunction, with the same
+        signature and values; the function itself where nothing faster was found. When this is asked
+        for, the variables move, and servers of a machine "local:N" are started, which run until
+        this process ends.
+
+        Raises:
+            MachineError: this process is not connected to the cluster that it was placed on.
+        """
+        return self.step.function
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModelResult(OptimizeResult):
+    """The result of placing a Keras model.
+
+    Attributes:
+        step: the training step that was placed.
+    """
+
+    step: PlacedStep = dataclasses.field(kw_only=True)
+
+    def apply(self, model: Any) -> None:
+        """Puts the placement into a Keras model: its training step, its variables, its optimizer.
+
+        Call it before `fit`; `evaluate` and `predict` run where the variables are. Nothing happens
+        where nothing faster was found. The variables stay the objects that they are, checkpoints
+        and weights are saved and loaded as before.
+
+        Args:
+            model: the model that was placed, or another one that is built and compiled alike.
+
+        Raises:
+            GraphError: the model is not built or compiled, or is another one.
+            MachineError: this process is not connected to the cluster that it was placed on.
+        """
+        self.step.apply(model)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SavedModelResult(OptimizeResult):
+    """The result of placing a signature of a SavedModel.
+
+    Attributes:
+        step: the signature that was placed.
+    """
+
+    step: PlacedSignature = dataclasses.field(kw_only=True)
+
+    @property
+    def function(self) -> Any:
+        """The signature as a function with its operations on their devices.
+
+        It has variables of its own, on their devices, too. When this is asked for, servers of a
+        machine "local:N" are started, which run until this process ends.
+
+        Raises:
+            MachineError: this process is not connected to the cluster that it was placed on.
+        """
+        return self.step.function
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the SavedModel with devices, or as it came where nothing faster was found.
+
+        Variables, assets and whatever else is in the directory of the SavedModel are copied. To
+        have the variables where they belong, load it so:
+
+            options = tf.saved_model.LoadOptions(
+                experimental_variable_policy=(
+                    tf.saved_model.experimental.VariablePolicy.SAVE_VARIABLE_DEVICES
+                )
+            )
+            loaded = tf.saved_model.load(directory, options=options)
+
+        Args:
+            directory: a new one.
+
+        Raises:
+            GraphError: there is something already, or it cannot be written.
+        """
+        self.step.save(directory)
+
+
+def make_result(step: PlacedStep | PlacedSignature | None, **values: Any) -> OptimizeResult:
+    """Makes the result that fits what was placed.
+
+    Args:
+        step: of a function, a model or a SavedModel; None of a graph.
+        values: the fields of `OptimizeResult`.
+    """
+    if step is None:
+        return OptimizeResult(**values)
+    if isinstance(step, PlacedSignature):
+        return SavedModelResult(**values, step=step)
+    kind = ModelResult if step.traced.is_model else FunctionResult
+    return kind(**values, step=step)
 
 
 def _interval(value: tuple[float, float] | None) -> str:

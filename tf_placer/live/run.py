@@ -30,6 +30,7 @@ from tf_placer.live.context import Measurers, SearchContext, moved
 from tf_placer.live.costs import LiveCosts, read_costs
 from tf_placer.live.crew import Crew, FleetMaker, ray_fleet
 from tf_placer.live.job_search import ControllersMaker, search_job
+from tf_placer.live.messages import MessageSender
 from tf_placer.live.own_processes import OwnProcesses
 from tf_placer.live.time_plan import TimePlan
 from tf_placer.placers import BASELINES, granularity_of, needs_problem
@@ -40,6 +41,7 @@ from tf_placer.runs.own_files import check_own_graph
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.scratch import remove_scratch
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.config import SearchConfig
 from tf_placer.search.distributed.ray_controllers import ray_controllers
 from tf_placer.search.driver import GraphDoesNotRunError
@@ -52,7 +54,7 @@ __all__ = ["run"]
 def run(
     given: RunDirectory,
     directory: RunDirectory,
-    report: Callable[[str], None],
+    callback: Callback,
     environment_type: Callable[..., SessionEnvironment] = SessionEnvironment,
     *,
     start_secs: float | None = None,
@@ -67,7 +69,7 @@ def run(
         given: the directory with the request.
         directory: where everything goes, the request included. Nothing is written to it before it
             is certain that no other search has it.
-        report: called with a line of text for people whenever there is something to say.
+        callback: hears all that there is to say of the search, and may ask it to end.
         environment_type: makes the environments that measure.
         start_secs: when the time of the request began, by `time.monotonic`; now when None.
         interrupts: requests to end early. One ends the search and lets a short confirmation follow,
@@ -85,7 +87,7 @@ def run(
             ValueError: the request cannot be met; the message says why.
     """
     start_secs = time.monotonic() if start_secs is None else start_secs
-    with Stages(report) as stages, contextlib.ExitStack() as stack:
+    with Stages(callback.on_note, callback.on_stage) as stages, contextlib.ExitStack() as stack:
         stages.enter("reading the graph")
         workload, config = given.read_request()
         granularity = granularity_of(config.placer, config.placer_options)
@@ -113,6 +115,7 @@ def run(
             plan=TimePlan(config.max_secs, start_secs, log.trials, BASELINES),
             interrupts=interrupts or Interrupts(),
             stages=stages,
+            callback=callback,
             others=_others(config, directory, stages.say),
             measurers=stack.enter_context(contextlib.closing(measurers)),
             costs=costs,
@@ -227,7 +230,7 @@ def _main() -> None:
         outcome = run(
             RunDirectory(settings["request"]),
             directory,
-            lambda line: parent.send({"line": line}),
+            MessageSender(parent.send),
             start_secs=settings["start_secs"],
             interrupts=interrupts,
             host=settings["host"],

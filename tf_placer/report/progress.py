@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tf_placer.environments.environment import Measurement
 from tf_placer.report.search_table import format_outcome
 from tf_placer.search.budget import Progress
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.simulated_search import SearchOutcome
 from tf_placer.search.trial_log import Trial
+from tf_placer.text.notes import say
 from tf_placer.text.units import format_duration, format_step
 
-__all__ = ["progress_line", "simulated_progress_line"]
+__all__ = ["ProgressPrinter", "progress_line", "simulated_progress_line"]
+
+
+class ProgressPrinter(Callback):
+    """The default callback: a line for each trial, and all notes, on standard error."""
+
+    def __init__(self, say: Callable[[str], None] = say) -> None:
+        """Takes over a function that is called with each line."""
+        self._say = say
+
+    def on_trial(self, trial: Trial, progress: Progress) -> None:
+        """Prints the line of a trial."""
+        self._say(progress_line(trial, progress))
+
+    def on_note(self, line: str) -> None:
+        """Prints a note."""
+        self._say(line)
 
 
 def progress_line(trial: Trial, progress: Progress) -> str:

@@ -81,9 +81,10 @@ def search_for_step(
         search_secs: seconds that it may take; None for those of the request.
         say: tells people something.
     """
-    from tf_placer.live.optimization import optimize
+    from tf_placer.live.entry_points import optimize
     from tf_placer.live.process import SearchKilledError
     from tf_placer.scripts.kept_step import kept_source
+    from tf_placer.search.config import SearchConfig
 
     refusal = directory.path / REFUSAL
     refusal.unlink(missing_ok=True)
@@ -91,8 +92,7 @@ def search_for_step(
     try:
         source, config = kept_source(directory)
         allowed_secs = search_secs or config.max_secs
-        result = optimize(
-            source,
+        asked = SearchConfig(
             # Found again: the sessions of the script may see fewer devices.
             machine=config.found_machine.spec,
             max_trials=config.max_trials,
@@ -100,6 +100,7 @@ def search_for_step(
             log_dir=directory.path,
             session_config=config.session_config,
         )
+        result = optimize(source, config=asked)
     except Exception as error:
         reason = error_text(error)
         if not isinstance(error, ImportError | OSError | RuntimeError | ValueError):

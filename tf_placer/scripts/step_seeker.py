@@ -19,8 +19,8 @@ from tf_placer.inputs.given_devices import check_given_devices
 from tf_placer.inputs.python_functions import check_python_functions_are_here
 from tf_placer.inputs.session_arguments import feeds_by_name, names_of
 from tf_placer.inputs.sources import Source, read_source
+from tf_placer.live.entry_points import optimize
 from tf_placer.live.given_step import read_step
-from tf_placer.live.optimization import optimize
 from tf_placer.machines.machine import Machine
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts.first_batches import check_train_function
@@ -212,13 +212,7 @@ class StepSeeker:
         keep_step(self._directory, source, asked, trained_by)
         if caller is not None:
             # It needs functions of this process.
-            optimize(
-                source,
-                machine=self._machine,
-                max_secs=self._search_secs,
-                log_dir=self._directory.path,
-                session_config=config,
-            )
+            optimize(source, log_dir=self._directory.path, config=asked)
         self._say(
             f"found the training step: {title}; the script ends here, and begins again when a "
             "placement was searched for"

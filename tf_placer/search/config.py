@@ -43,14 +43,24 @@ class SearchConfig:
         max_secs: seconds at most, from the call to its end.
         seed: of everything random.
         log_dir: directory for the log; None for a new temporary one.
-        report: a file (.html) for the page about the search; None for none.
-        tensorboard: a directory for runs of TensorBoard; None for none.
+        report: a file (.html) for the page about the search, which is written if something was
+            measured; None for none. Needs `tf_placer[report]`.
+        tensorboard: a directory for runs of TensorBoard, `original` and `found`: the graph by
+            device and computing time, scalars, and pictures, where it is known what operations
+            cost; None for none.
         session_config: the configuration of the user's sessions; None for that of the machine.
-        workers: who measures in parallel: "ray", "auto" or "ray://HOST:PORT"; None for nobody.
+        restore_from: values that the variables of a graph begin with: a checkpoint, a directory
+            whose latest checkpoint is taken, or a session that has run; None for those of the
+            initializers.
+        workers: who measures trials in parallel, each on a machine of its own with devices like
+            those of `machine`: "ray" for workers that are started on this computer, "auto" for the
+            Ray cluster that runs here, "ray://HOST:PORT" for one elsewhere; None for this computer,
+            one trial at a time. Needs `tf_placer[ray]`.
         num_workers: how many workers at most; None for one on this computer, and for as many as a
             cluster has.
-        controllers: how many processes of a placer that learns share one set of weights; None for
-            the search itself.
+        controllers: how many processes of a placer that learns sample placements and share one set
+            of weights, each of which waits for its own placements only; None for the search itself.
+            Needs workers.
 
     Raises:
         ImportError: the placer has options and needs TensorFlow, which is not installed, or workers
@@ -69,6 +79,7 @@ class SearchConfig:
     report: str | os.PathLike[str] | None = None
     tensorboard: str | os.PathLike[str] | None = None
     session_config: tf.compat.v1.ConfigProto | None = None
+    restore_from: Any = None
     workers: str | None = None
     num_workers: int | None = None
     controllers: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -28,14 +29,17 @@ class Stages:
             ...
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, report: Callable[[str], None], on_stage: Callable[[str], None] | None = None
+    ) -> None:
         """Takes over a report.
 
         Args:
             report: called with lines of text for people, also from another thread.
+            on_stage: called with each stage when it begins, whether a line says so or not.
         """
         self.how_far: Callable[[], str] = str
-        self._report = report
+        self._report, self._on_stage = report, on_stage
         self._stage = ""
         self._stage_start_secs = self._last_secs = time.monotonic()
         self._ended = threading.Event()
@@ -50,14 +54,20 @@ class Stages:
     def enter(self, stage: str) -> None:
         """Notes what is done from now on, which is reported if it takes long."""
         with self._lock:
+            if self._on_stage is not None and stage != self._stage:
+                self._on_stage(stage)
             self._stage = stage
             self._stage_start_secs = self._last_secs = time.monotonic()
 
     def say(self, line: str) -> None:
         """Reports something about the stage."""
+        self.tell(functools.partial(self._report, line))
+
+    def tell(self, report: Callable[[], None]) -> None:
+        """Has something reported that is no line, while nothing else is reported."""
         with self._lock:
             self._last_secs = time.monotonic()
-            self._report(line)
+            report()
 
     def _remind(self) -> None:
         while not self._ended.wait(_INTERVAL_SECS / 20):

@@ -33,10 +33,10 @@ _CPUS = ("/job:worker/replica:0/task:0/device:CPU:0", "/job:worker/replica:0/tas
 def scripted(script: Script) -> Iterator[None]:
     """Searches in this process, with scripted measurements."""
 
-    def search(directory, given, report, start_secs, host):
+    def search(directory, given, callback, start_secs, host):
         assert host is None
         return live_run.run(
-            RunDirectory(given), directory, report, script.environment, start_secs=start_secs
+            RunDirectory(given), directory, callback, script.environment, start_secs=start_secs
         )
 
     with mock.patch.object(optimization, "run_search", search):

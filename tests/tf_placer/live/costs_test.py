@@ -35,6 +35,7 @@ from tf_placer.problem.problem_file import problem_to_json, read_problem
 from tf_placer.problem.problem_groups import device_secs, legal_devices
 from tf_placer.report.auto_table import explanation_table
 from tf_placer.report.explanation import Explanation
+from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.log_header import LogMismatchError
@@ -131,7 +132,9 @@ class LiveCostsTest(tf.test.TestCase):
         changes = {"placer": "cheapest", **changes}
         asked = request_directory(self.create_tempdir().full_path, source, **changes)
         self.lines.clear()
-        return live_run.run(asked, self.directory, self.lines.append, self.script.environment)
+        return live_run.run(
+            asked, self.directory, ProgressPrinter(self.lines.append), self.script.environment
+        )
 
     def said(self, text: str) -> bool:
         return any(text in line for line in self.lines)

@@ -27,6 +27,7 @@ from tf_placer.confirmation.outcome import Outcome
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import run as live_run
+from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.search.distributed import workers
 from tf_placer.search.distributed.controllers import Controllers
@@ -114,7 +115,7 @@ class CrewTest(tf.test.TestCase):
         return live_run.run(
             asked,
             self.directory,
-            self.lines.append,
+            ProgressPrinter(self.lines.append),
             fleet.script.environment,
             fleet=make_fleet,
             controllers=self.make_controllers,

@@ -26,6 +26,7 @@ from tf_placer.live import run as live_run
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.callbacks import Callback
 from tf_placer.search.distributed import placer_setup
 from tf_placer.search.trial_log import read_log
 
@@ -46,14 +47,19 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.directory = RunDirectory(pathlib.Path(self.create_tempdir().full_path) / "run")
         self.script = Script()
 
-    def run_search(self, interrupts: Interrupts | None = None, **changes) -> Outcome:
+    def run_search(
+        self,
+        interrupts: Interrupts | None = None,
+        callback: Callback | None = None,
+        **changes,
+    ) -> Outcome:
         given = graphs.two_branches()
         source = read_source(given.graph, given.fetches)
         values = {"max_trials": 20, "max_secs": 600.0, **changes}
         return live_run.run(
             request_directory(self.create_tempdir().full_path, source, **values),
             self.directory,
-            lambda line: None,
+            callback or Callback(),
             self.script.environment,
             interrupts=interrupts or self.interrupts,
         )
@@ -77,6 +83,17 @@ class InterruptedSearchTest(tf.test.TestCase):
         self.assertLess(len(trials), 20)
         self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
         self.assertTrue(uses_two_devices(read_placement(self.directory.placement).assignment))
+
+    def test_a_callback_that_wants_to_end_it_is_one_request_however_often_it_says_so(self):
+        class Enough(Callback):
+            def on_trial(self, trial, progress):
+                return progress.trial_count >= 4
+
+        self.interrupt_at()
+        self.assertEqual(self.run_search(callback=Enough()), Outcome.FASTER)
+        self.assertLen(read_log(self.directory.trials)[1], 4)
+        self.assertLen(self.script.confirmed, 2 * LEAST_ROUNDS)
+        self.assertFalse(self.directory.read_result().is_complete)
 
     def test_the_same_call_goes_on_afterwards(self):
         self.interrupt_at((7, 0))

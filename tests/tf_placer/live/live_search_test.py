@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import ClassVar
 from unittest import mock
 
 import tensorflow as tf
@@ -25,11 +28,14 @@ from tf_placer.inputs.graph_files import write_graph
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import conclusion, optimization, own_processes, time_plan
 from tf_placer.live import run as live_run
-from tf_placer.live.optimization import optimize
+from tf_placer.live.entry_points import optimize
 from tf_placer.machines.machine import Device, Machine
 from tf_placer.problem.problem_file import read_problem
+from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs.run_directory import RunDirectory
-from tf_placer.search.trial_log import LogError, TrialLog, read_log
+from tf_placer.search.callbacks import Callback
+from tf_placer.search.config import SearchConfig
+from tf_placer.search.trial_log import LogError, Trial, TrialLog, read_log
 
 tf1 = tf.compat.v1
 # As old training scripts have it.
@@ -60,9 +66,9 @@ def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
 
 class LiveSearchTest(tf.test.TestCase):
     def test_a_search_of_a_graph_confirms_in_fresh_processes_and_is_not_run_again(self):
-        def search_here(directory, given, report, start_secs, host):
+        def search_here(directory, given, callback, start_secs, host):
             del host
-            return live_run.run(RunDirectory(given), directory, report, start_secs=start_secs)
+            return live_run.run(RunDirectory(given), directory, callback, start_secs=start_secs)
 
         given = graphs.v1_ref_variables()
         before = given.graph.as_graph_def()
@@ -77,7 +83,7 @@ class LiveSearchTest(tf.test.TestCase):
             mock.patch.object(live_confirmation, "LEAST_ROUNDS", 2),
             mock.patch.object(round_statistics, "LEAST_ROUNDS", 2),
         ):
-            result = optimize(given.graph, **settings)
+            result = optimize(given.graph, config=SearchConfig(**settings))
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
         self.assertLen(result.trials, 3)
         self.assertIn("original", result.table())
@@ -97,7 +103,7 @@ class LiveSearchTest(tf.test.TestCase):
 
         log = pathlib.Path(log_dir, "trials.jsonl").read_bytes()
         again = graphs.v1_ref_variables()
-        repeated = optimize(again.graph, **settings)
+        repeated = optimize(again.graph, config=SearchConfig(**settings))
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
         self.assertEqual(repeated.reason, result.reason)
         self.assertEqual(repeated.confirmation, result.confirmation)
@@ -108,7 +114,11 @@ class LiveSearchTest(tf.test.TestCase):
             TrialLog(f"{log_dir}/trials.jsonl", header),
             self.assertRaisesRegex(LogError, "another search is writing"),
         ):
-            optimize(graphs.v1_ref_variables().graph, **{**settings, "max_trials": 5})
+            optimize(
+                graphs.v1_ref_variables().graph,
+                max_trials=5,
+                config=SearchConfig(**settings),
+            )
         self.assertEqual(pathlib.Path(log_dir, "trials.jsonl").read_bytes(), log)
 
     def test_a_graph_with_python_functions_is_searched_in_this_process(self):
@@ -135,13 +145,37 @@ class LiveSearchTest(tf.test.TestCase):
             tf.add(tf.matmul(x, w), tf.matmul(w, w), name="y")
         settings = {**_SETTINGS, **_TWO_CPUS, "max_secs": 120.0}
         threads = threading.active_count()
-        result = optimize(graph, "y", log_dir=log_dir, **settings)
+        result = optimize(graph, "y", log_dir=log_dir, config=SearchConfig(**settings))
         self.assertBetween(len(result.trials), 4, _TRIALS - 1)
         self.assertIsNotNone(result.trials[0].measurement.step_secs)
         self.assertEqual(set(calls), {os.getpid()})
         self.assertLen(interrupts, 1)
         self.assertEqual(wait_until_gone(descendants(os.getpid())), [])
         self.assertEqual(threading.active_count(), threads)
+
+    def test_a_callback_in_this_process_ends_the_search_that_runs_in_another(self):
+        class Enough(Callback):
+            heard: ClassVar[list[Trial]] = []
+            stages: ClassVar[list[str]] = []
+
+            def on_trial(self, trial, progress):
+                self.heard.append(trial)
+                return progress.trial_count >= 3
+
+            def on_stage(self, name):
+                self.stages.append(name)
+
+        given = graphs.v1_ref_variables()
+        errors = io.StringIO()
+        settings = {**_SETTINGS, **_TWO_CPUS, "max_trials": 1000, "max_secs": 120.0}
+        with contextlib.redirect_stderr(errors):
+            result = optimize(
+                given.graph, config=SearchConfig(**settings), callbacks=[Enough()], verbose=False
+            )
+        self.assertBetween(len(result.trials), 3, 500)
+        self.assertEqual(tuple(Enough.heard), result.trials)
+        self.assertIn("measuring placements", Enough.stages)
+        self.assertEqual(errors.getvalue(), "")
 
     def test_a_graph_that_does_not_run_says_why(self):
         with tf.Graph().as_default() as graph:
@@ -160,7 +194,7 @@ class LiveSearchTest(tf.test.TestCase):
         asked = self.asked(given.graph, placer="heft", max_trials=12)
         # Without finalists the search ends before the confirmation, which takes longest.
         with mock.patch.object(time_plan, "choose_finalists", lambda *_: {}):
-            live_run.run(asked, directory, lines.append)
+            live_run.run(asked, directory, ProgressPrinter(lines.append))
             self.assertTrue(any(line.startswith("profiled ") for line in lines))
             problem = read_problem(directory.problem)
             _, trials = read_log(directory.trials)
@@ -170,7 +204,7 @@ class LiveSearchTest(tf.test.TestCase):
                 self.assertLen(trial.assignment, problem.num_groups)
                 self.assertIsNotNone(trial.measurement.median_secs)
             with mock.patch.object(own_processes, "cost_graph", None):
-                live_run.run(asked, directory, lines.append)
+                live_run.run(asked, directory, ProgressPrinter(lines.append))
         self.assertEqual(read_log(directory.trials)[1], trials)
 
     def asked(self, graph: tf.Graph | str, **changes) -> RunDirectory:
@@ -182,7 +216,7 @@ class LiveSearchTest(tf.test.TestCase):
     def expected_assignments(self, path: str) -> list[tuple[int, ...] | None]:
         """What an uninterrupted search proposes: random placements follow from the seed alone."""
         directory = RunDirectory(self.create_tempdir().full_path)
-        live_run.run(self.asked(path), directory, lambda line: None, Script().environment)
+        live_run.run(self.asked(path), directory, Callback(), Script().environment)
         return [trial.assignment for trial in read_log(directory.trials)[1]]
 
     def wait_for_trials(self, log: pathlib.Path, count: int, child: subprocess.Popen[str]):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pathlib
+import re
 import time
 from unittest import mock
 
@@ -17,11 +20,13 @@ from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
-from tf_placer.live.optimization import counted_from, optimize
+from tf_placer.live.entry_points import counted_from, optimize
 from tf_placer.machines.machine import Device, Machine, MachineError
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.runs.run_directory import RunDirectory
-from tf_placer.search.trial_log import LogError
+from tf_placer.search.callbacks import Callback
+from tf_placer.search.config import SearchConfig
+from tf_placer.search.trial_log import LogError, read_log
 
 tf1 = tf.compat.v1
 # As old training scripts have it.
@@ -30,6 +35,27 @@ tf1.disable_v2_behavior()
 
 def split_is_faster(assignment) -> float:
     return ORIGINAL_SECS / 2 if uses_two_devices(assignment) else ORIGINAL_SECS
+
+
+class Heard(Callback):
+    """Keeps all that it hears, and wants to end after so many trials."""
+
+    def __init__(self, most: int = 1000):
+        self.most = most
+        self.trials, self.best, self.stages, self.notes = [], [], [], []
+
+    def on_trial(self, trial, progress):
+        self.trials.append((trial, progress))
+        return len(self.trials) >= self.most
+
+    def on_best(self, trial):
+        self.best.append(trial)
+
+    def on_stage(self, name):
+        self.stages.append(name)
+
+    def on_note(self, line):
+        self.notes.append(line)
 
 
 def devices(graph) -> dict[str, str]:
@@ -48,19 +74,20 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.log_dir = self.directory / "run"
         self.enter_context(mock.patch.object(optimization, "run_search", self.search_here))
 
-    def search_here(self, directory, given, report, start_secs, host):
-        del report, host
+    def search_here(self, directory, given, callback, start_secs, host):
+        del host
         return live_run.run(
             RunDirectory(given),
             directory,
-            lambda line: None,
+            callback,
             self.script.environment,
             start_secs=start_secs,
         )
 
-    def optimize(self, graph, fetches=None, **settings):
+    def optimize(self, graph, fetches=None, callbacks=(), verbose=False, **settings):
         settings = {"machine": "local:2", "placer": "random", "max_trials": 10, **settings}
-        return optimize(graph, fetches, **{"log_dir": self.log_dir, **settings})
+        config = SearchConfig(**{"log_dir": self.log_dir, **settings})
+        return optimize(graph, fetches, config=config, callbacks=callbacks, verbose=verbose)
 
     def test_a_graph_is_annotated_in_place_where_a_placement_is_faster(self):
         given = graphs.two_branches()
@@ -259,9 +286,9 @@ class ScriptedOptimizeTest(tf.test.TestCase):
     def test_the_time_of_a_search_begins_with_the_command_that_it_is_for(self):
         given, begun = graphs.two_branches(), []
 
-        def search(directory, given, report, start_secs, host):
+        def search(directory, given, callback, start_secs, host):
             begun.append(start_secs)
-            return self.search_here(directory, given, report, start_secs, host)
+            return self.search_here(directory, given, callback, start_secs, host)
 
         call_secs = time.monotonic() - 50.0
         with mock.patch.object(optimization, "run_search", search):
@@ -272,15 +299,12 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         self.assertGreater(begun[1], call_secs + 49.0)
 
     def test_time_that_no_limit_covers_is_said_with_its_seconds(self):
-        given = graphs.two_branches()
-        with (
-            counted_from(time.monotonic() - 3600.0),
-            mock.patch.object(optimization, "say") as said,
-        ):
-            result = self.optimize(given.graph, given.fetches)
+        given, heard = graphs.two_branches(), Heard()
+        with counted_from(time.monotonic() - 3600.0):
+            result = self.optimize(given.graph, given.fetches, [heard])
         self.assertEmpty(result.trials)
         self.assertRegex(
-            said.call_args.args[0],
+            heard.notes[-1],
             r"^1 h .* were used where 600 s are allowed: no limit covers .* \(1 h .* here\) and ",
         )
 
@@ -301,6 +325,57 @@ class ScriptedOptimizeTest(tf.test.TestCase):
             ValueError, "result.json.*; without the file the search goes on"
         ):
             self.optimize(graph_def, "result")
+
+    def test_callbacks_hear_of_trials_stages_and_notes(self):
+        given, heard = graphs.two_branches(), Heard()
+        result = self.optimize(given.graph, given.fetches, [heard])
+        self.assertEqual(tuple(trial for trial, _ in heard.trials), result.trials)
+        counts = [progress.trial_count for _, progress in heard.trials]
+        self.assertEqual(counts, list(range(1, 11)))
+        secs = [trial.measurement.median_secs for trial in heard.best]
+        self.assertEqual(secs, sorted(set(secs), reverse=True))
+        self.assertIs(heard.best[-1], heard.trials[-1][1].best)
+        self.assertContainsSubset(
+            ["reading the graph", "measuring placements", "explaining the result"], heard.stages
+        )
+        self.assertTrue(any(line.startswith("searching; the log") for line in heard.notes))
+        self.assertFalse(any(line.startswith("[") for line in heard.notes))
+
+    def test_a_callback_ends_the_search_with_the_best_so_far_confirmed(self):
+        given, heard = graphs.two_branches(), Heard(most=5)
+        result = self.optimize(given.graph, given.fetches, [Callback(), heard])
+        self.assertLen(result.trials, 5)
+        self.assertTrue(result.changed)
+        # The same call resumes, and tells nothing of what the log has.
+        later = Heard()
+        whole = self.optimize(graphs.two_branches().graph, given.fetches, [later])
+        self.assertLen(whole.trials, 10)
+        self.assertEqual(tuple(trial for trial, _ in later.trials), whole.trials[5:])
+
+    def test_an_error_of_a_callback_ends_the_search_and_loses_no_trial(self):
+        class Broken(Callback):
+            def on_best(self, trial):
+                raise ZeroDivisionError(trial.index)
+
+        given = graphs.two_branches()
+        with self.assertRaises(ZeroDivisionError):
+            self.optimize(given.graph, given.fetches, [Broken()])
+        self.assertLen(read_log(self.log_dir / "trials.jsonl")[1], 1)
+
+    def test_only_who_wants_lines_gets_them(self):
+        for verbose in (False, True):
+            given, errors = graphs.two_branches(), io.StringIO()
+            with contextlib.redirect_stderr(errors):
+                self.optimize(
+                    given.graph,
+                    given.fetches,
+                    verbose=verbose,
+                    log_dir=self.directory / str(verbose),
+                )
+            lines = errors.getvalue().splitlines()
+            counts = [line for line in lines if re.match(r"tf_placer: \[\d+/10\] trial \d+ ", line)]
+            self.assertLen(counts, 10 * verbose)
+            self.assertEqual(bool(lines), verbose)
 
     def test_placing_twice_changes_nothing_the_second_time(self):
         given = graphs.two_branches()

@@ -16,8 +16,15 @@ from tests.tf_placer.scripted import ORIGINAL_SECS, Script, uses_two_devices
 from tf_placer.inputs.saved_model_files import read_saved_model
 from tf_placer.live import optimization
 from tf_placer.live import run as live_run
-from tf_placer.live.optimization import optimize
+from tf_placer.live.entry_points import (
+    optimize,
+    optimize_function,
+    optimize_model,
+    optimize_saved_model,
+)
+from tf_placer.live.result import FunctionResult, SavedModelResult
 from tf_placer.runs.run_directory import RunDirectory
+from tf_placer.search.config import SearchConfig
 
 X = np.ones([4, 3], np.float32)
 
@@ -45,12 +52,12 @@ class PlacedFunctionsTest(tf.test.TestCase):
         self.is_faster = True
         script = Script(secs=self.secs)
 
-        def search_here(directory, given, report, start_secs, host):
-            del report, host
+        def search_here(directory, given, callback, start_secs, host):
+            del host
             return live_run.run(
                 RunDirectory(given),
                 directory,
-                lambda line: None,
+                callback,
                 script.environment,
                 start_secs=start_secs,
             )
@@ -61,14 +68,16 @@ class PlacedFunctionsTest(tf.test.TestCase):
         faster = self.is_faster and uses_two_devices(assignment)
         return ORIGINAL_SECS / 2 if faster else ORIGINAL_SECS
 
-    def optimize(self, target, **settings):
-        settings = {"machine": MACHINE, "placer": "random", "max_trials": 10, **settings}
-        return optimize(target, log_dir=self.directory / "run", **settings)
+    def place(self, entry, target, *step, **settings):
+        config = SearchConfig(
+            machine=MACHINE, placer="random", max_trials=10, log_dir=self.directory / "run"
+        )
+        return entry(target, *step, config=config, verbose=False, **settings)
 
     def test_a_function_comes_back_on_its_devices(self):
         step, variables = step_function()
         original, same = step_function()
-        result = self.optimize(step, example=(X,))
+        result = self.place(optimize_function, step, (X,))
         self.assertTrue(result.changed)
         self.assertEqual(uses_two_devices(result.placement.assignment), True)
         placed = result.function
@@ -78,20 +87,18 @@ class PlacedFunctionsTest(tf.test.TestCase):
         for ours, theirs in zip(variables, same, strict=True):
             self.assertAllEqual(ours, theirs)
             self.assertIn(ours.device, DEVICES)
-        with self.assertRaisesRegex(ValueError, "of placing a Keras model"):
-            result.apply(keras.Sequential())
 
     def test_the_next_run_of_a_program_does_not_search_again(self):
-        first = self.optimize(step_function()[0], example=(X,))
+        first = self.place(optimize_function, step_function()[0], (X,))
         with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
-            again = self.optimize(step_function()[0], example=(2 * X,))
+            again = self.place(optimize_function, step_function()[0], (2 * X,))
         self.assertTrue(again.changed)
         self.assertEqual(again.placement.assignment, first.placement.assignment)
 
     def test_one_that_cannot_be_faster_is_itself(self):
         self.is_faster = False
         step, _ = step_function()
-        result = self.optimize(step, example=X)
+        result = self.place(optimize_function, step, X)
         self.assertFalse(result.changed)
         self.assertIs(result.function, step)
 
@@ -99,19 +106,17 @@ class PlacedFunctionsTest(tf.test.TestCase):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
         model.compile("sgd", "mse", jit_compile=False)
         before = model.get_weights()
-        result = self.optimize(model, example=(X, np.ones([4, 1], np.float32)))
+        result = self.place(optimize_model, model, (X, np.ones([4, 1], np.float32)))
         self.assertTrue(result.changed)
         result.apply(model)
         for ours, theirs in zip(model.get_weights(), before, strict=True):
             self.assertAllEqual(ours, theirs)
         model.fit(X, np.ones([4, 1], np.float32), verbose=0)
         self.assertNotAllEqual(model.get_weights()[0], before[0])
-        with self.assertRaisesRegex(ValueError, "a model gets them by result.apply"):
-            result.function  # noqa: B018
 
     def test_a_saved_model_is_written_again_with_devices(self):
         path = save_functions(self.directory)
-        result = self.optimize(path, example=REQUEST)
+        result = self.place(optimize_saved_model, path, example=REQUEST)
         self.assertTrue(result.changed)
         result.save(self.directory / "placed")
         expected = tf.saved_model.load(path)(REQUEST)["sum"]
@@ -127,17 +132,16 @@ class PlacedFunctionsTest(tf.test.TestCase):
             },
         )
         with mock.patch.object(optimization, "run_search", side_effect=AssertionError):
-            again = self.optimize(path, feeds={"x": 2 * REQUEST})
+            again = self.place(optimize, path, feeds={"x": 2 * REQUEST})
+        self.assertIsInstance(again, SavedModelResult)
         self.assertEqual(again.placement.assignment, result.placement.assignment)
         with self.assertRaisesRegex(GraphError, "placed' is there already"):
             again.save(self.directory / "placed")
-        with self.assertRaisesRegex(ValueError, "of placing a Keras model"):
-            result.apply(keras.Sequential())
 
     def test_a_saved_model_that_cannot_be_faster_is_as_it_came(self):
         self.is_faster = False
         path = save_functions(self.directory)
-        result = self.optimize(path, example={"x": REQUEST}, signature="serving_default")
+        result = self.place(optimize_saved_model, path, "serving_default", {"x": REQUEST})
         self.assertFalse(result.changed)
         result.save(self.directory / "placed")
         content = [
@@ -149,24 +153,46 @@ class PlacedFunctionsTest(tf.test.TestCase):
 
     def test_what_makes_no_sense_is_refused(self):
         step, _ = step_function()
-        for arguments, message in (
-            ({}, "needs example="),
-            ({"example": X, "fetches": "loss"}, "takes no fetches, feeds"),
-            ({"example": X, "restore_from": "dir"}, "takes no fetches, feeds"),
-            ({"example": X, "signature": "serving_default"}, "has no signature to choose"),
-        ):
-            with self.assertRaisesRegex(ValueError, message):
-                self.optimize(step, **arguments)
-        with self.assertRaisesRegex(ValueError, "a graph takes no example"):
-            self.optimize(tf.Graph(), example=X)
-        with self.assertRaisesRegex(GraphError, "only a SavedModel directory has a signature"):
-            self.optimize(tf.Graph(), signature="serving_default")
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         path = save_functions(self.directory)
-        with self.assertRaisesRegex(ValueError, "an example or feeds, not both"):
-            self.optimize(path, example=REQUEST, feeds={"x": REQUEST})
-        result = self.optimize(step, example=X)
-        with self.assertRaisesRegex(ValueError, "result.save is for the result of placing a Saved"):
-            result.save(self.directory / "placed")
+        restored = {"config": SearchConfig(restore_from="dir")}
+        for entry, arguments, error, message in (
+            (optimize_function, (model, X), ValueError, "a ConcreteFunction is wanted, not Seq"),
+            (optimize_function, (np.sin, X), ValueError, "ConcreteFunction is wanted, not ufunc"),
+            (optimize_function, (step, None), ValueError, "needs example="),
+            (optimize_model, (step, X), ValueError, "a Keras model is wanted, not "),
+            (optimize_saved_model, ("in.pb",), GraphError, "SavedModel is wanted, not 'in.pb'"),
+            (optimize_saved_model, (path, "nope"), GraphError, "no signature 'nope'"),
+            (optimize, (step,), ValueError, "needs example="),
+        ):
+            with self.assertRaisesRegex(error, message):
+                entry(*arguments)
+        with self.assertRaisesRegex(ValueError, "takes no fetches, feeds"):
+            optimize_function(step, X, **restored)
+        with self.assertRaisesRegex(GraphError, "takes no fetches, initializers or restore_from"):
+            optimize_saved_model(path, example=REQUEST, **restored)
+
+    def test_what_was_given_to_optimize_in_former_versions_is_taken_with_a_warning(self):
+        step, _ = step_function()
+        for arguments, error, message in (
+            ({"example": X, "fetches": "loss"}, ValueError, "takes no fetches, feeds"),
+            ({"example": X, "restore_from": "dir"}, ValueError, "takes no fetches, feeds"),
+            ({"example": X, "signature": "default"}, ValueError, "has no signature to choose"),
+            ({"graph": tf.Graph(), "example": X}, ValueError, "a graph takes no example"),
+            ({"graph": tf.Graph(), "signature": "a"}, GraphError, "only a SavedModel directory"),
+        ):
+            with self.assertWarns(DeprecationWarning), self.assertRaisesRegex(error, message):
+                optimize(**{"graph": step, **arguments})
+        path = save_functions(self.directory)
+        with (
+            self.assertWarnsRegex(DeprecationWarning, "no example=: write optimize_saved_model"),
+            self.assertRaisesRegex(ValueError, "an example or feeds, not both"),
+        ):
+            optimize(path, example=REQUEST, feeds={"x": REQUEST})
+        with self.assertWarnsRegex(DeprecationWarning, "write optimize_function.function, example"):
+            result = self.place(optimize, step, example=X)
+        self.assertIsInstance(result, FunctionResult)
+        self.assertTrue(result.changed)
 
 
 if __name__ == "__main__":

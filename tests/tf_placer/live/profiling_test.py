@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import pathlib
 
 import keras
@@ -31,7 +33,10 @@ class ProfilingTest(tf.test.TestCase):
         by_command = self.output.with_name("other.json")
         step = ["--input_graph", str(path), "--fetches", "y:0"]
         main(["profile", *step, "--machine", _MACHINE, "--output", str(by_command)])
-        problem = profile(path, "y:0", machine=_MACHINE, output=self.output)
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            problem = profile(path, "y:0", machine=_MACHINE, output=self.output, verbose=False)
+        self.assertEqual(errors.getvalue(), "")
         self.assertEqual(self.output.read_bytes(), by_command.read_bytes())
         self.assertAllEqual(problem.compute_secs, read_problem(self.output).compute_secs)
 

@@ -32,6 +32,7 @@ from tf_placer.live import job_search, time_plan
 from tf_placer.live import run as live_run
 from tf_placer.machines.lookup import find_machine
 from tf_placer.placers import make_placer
+from tf_placer.report.progress import ProgressPrinter
 from tf_placer.runs import run_directory
 from tf_placer.runs.other_searches import OtherSearches
 from tf_placer.runs.run_directory import RunDirectory
@@ -77,7 +78,7 @@ class RunTest(tf.test.TestCase):
         return live_run.run(
             request_directory(self.create_tempdir().full_path, source, config=config, **changes),
             self.directory,
-            self.lines.append,
+            ProgressPrinter(self.lines.append),
             script.environment,
             start_secs=time.monotonic() - begun_secs,
         )

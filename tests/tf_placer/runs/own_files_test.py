@@ -11,11 +11,13 @@ from tests import graphs
 from tests.tf_placer.scripted import Script, request_directory
 from tf_placer.inputs.sources import read_source
 from tf_placer.live import run as live_run
-from tf_placer.live.optimization import optimize
+from tf_placer.live.entry_points import optimize
 from tf_placer.machines.lookup import find_machine
 from tf_placer.runs.own_files import TRAINED_BY, check_own_run, check_own_step, own_paths
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.scripts.script_run import prepare_script
+from tf_placer.search.callbacks import Callback
+from tf_placer.search.config import SearchConfig
 from tf_placer.search.log_header import LogError
 
 
@@ -32,7 +34,7 @@ class OwnFilesTest(tf.test.TestCase):
     def search(self) -> None:
         source = read_source(graphs.two_branches().graph.as_graph_def(), "result")
         given = request_directory(self.create_tempdir().full_path, source)
-        live_run.run(given, self.run_directory, lambda line: None, Script().environment)
+        live_run.run(given, self.run_directory, Callback(), Script().environment)
 
     def test_any_name_of_a_search_alone_is_refused_before_anything_starts(self):
         graph_def = graphs.two_branches().graph.as_graph_def()
@@ -87,7 +89,7 @@ class OwnFilesTest(tf.test.TestCase):
                 "result",
                 machine=find_machine("local:2"),
                 log_dir=self.run_directory.path,
-                report=self.run_directory.path / "result.json",
+                config=SearchConfig(report=self.run_directory.path / "result.json"),
             )
         self.assertFalse(self.run_directory.path.exists())
 

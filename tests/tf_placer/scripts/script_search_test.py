@@ -6,10 +6,11 @@ import dataclasses
 import json
 from unittest import mock
 
+import tensorflow as tf
 from absl.testing import absltest
 
 from tf_placer.confirmation.outcome import Outcome
-from tf_placer.live import optimization
+from tf_placer.live import entry_points
 from tf_placer.runs.run_directory import RunDirectory
 from tf_placer.runs.run_result import RunResult
 from tf_placer.scripts import kept_step
@@ -55,17 +56,18 @@ class ScriptSearchTest(absltest.TestCase):
         self.assertIsNone(read_refusal(self.directory))
 
     def test_the_machine_is_found_again_as_sessions_of_the_script_see_it(self):
-        request = mock.Mock(max_secs=20.0, max_trials=5)
-        request.machine.spec = "attached"
-        source, config = object(), object()
+        session_config, source = tf.compat.v1.ConfigProto(), object()
+        kept = mock.Mock(max_secs=20.0, max_trials=5, session_config=session_config)
+        kept.found_machine.spec = "attached"
         with (
-            mock.patch.object(kept_step, "kept_source", return_value=(source, request, config)),
-            mock.patch.object(optimization, "optimize", side_effect=OSError("full")) as optimize,
+            mock.patch.object(kept_step, "kept_source", return_value=(source, kept)),
+            mock.patch.object(entry_points, "optimize", side_effect=OSError("full")) as optimize,
         ):
             search_for_step(self.directory, None, self.said.append)
         self.assertEqual(optimize.call_args.args, (source,))
-        self.assertEqual(optimize.call_args.kwargs["machine"], "attached")
-        self.assertIs(optimize.call_args.kwargs["session_config"], config)
+        asked = optimize.call_args.kwargs["config"]
+        self.assertEqual((asked.machine, asked.max_trials, asked.max_secs), ("attached", 5, 20.0))
+        self.assertIs(asked.session_config, session_config)
 
     def test_a_step_that_calls_python_needs_the_script(self):
         self.assertFalse(needs_script(self.directory))

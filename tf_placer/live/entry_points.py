@@ -1,0 +1,426 @@
+"""Entry points of a live search, one for each kind of what is placed."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graph_passes.errors import GraphError
+from tf_placer.functions.keras_models import is_keras_model
+from tf_placer.functions.traced_step import is_traceable
+from tf_placer.inputs.saved_model_files import is_saved_model
+from tf_placer.live.given_step import read_step
+from tf_placer.live.optimization import check_places, place
+from tf_placer.live.result import FunctionResult, ModelResult, OptimizeResult, SavedModelResult
+from tf_placer.machines.machine import Machine
+from tf_placer.report.progress import ProgressPrinter
+from tf_placer.search.callbacks import Callback, Callbacks
+from tf_placer.search.config import SearchConfig
+
+__all__ = [
+    "counted_from",
+    "optimize",
+    "optimize_function",
+    "optimize_model",
+    "optimize_saved_model",
+]
+
+# When the command was called that a search is for; None for a call by a program.
+_call_secs: contextvars.ContextVar[float | None] = contextvars.ContextVar("call", default=None)
+# Keywords that `optimize` had before there was a SearchConfig and an entry point of each kind.
+_OF_CONFIG = (
+    "placer_options",
+    "report",
+    "tensorboard",
+    "session_config",
+    "restore_from",
+    "workers",
+    "num_workers",
+    "controllers",
+)
+_OF_STEP = ("example", "signature")
+
+
+def optimize(
+    graph: Any,
+    fetches: Any = None,
+    feeds: Mapping[Any, Any] | None = None,
+    initializers: Any = None,
+    *,
+    machine: str | Machine | None = None,
+    placer: str | None = None,
+    max_trials: int | None = None,
+    max_secs: float | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    config: SearchConfig | None = None,
+    callbacks: Sequence[Callback] = (),
+    verbose: bool = True,
+    **former: Any,
+) -> OptimizeResult:
+    """Finds a faster placement of a graph by timing real steps, and puts it on the graph.
+
+    Measures the graph as it came, everything on each device, and splits by layer; then lets the
+    placer search: by default it profiles the graph, searches in simulation, measures the best
+    candidates, corrects the costs by that and goes on; `tf_placer.search.driver.drive` is the loop.
+    In a trial a placement takes turns with the original, so that it is compared with that of the
+    same seconds. The fastest are measured again beside the original, in turns, in several sets of
+    fresh processes and under the user's session configuration. Only one that is faster beyond the
+    noise, and computes the same, is put on the graph: where nothing is faster, at most 2.5 % of
+    searches find something. The search runs in processes of its own; this process needs no eager
+    execution and touches no GPU.
+
+    A step that calls Python functions (`tf.py_function`, `tf.numpy_function`, `tf.py_func`,
+    `Dataset.from_generator`) runs only where these functions are. Then the graph must be a tf.Graph
+    and the machine "attached", and the sessions of the search are sessions of this process, in a
+    thread of their own. The functions are called in every step of the search. "Fresh processes" are
+    new sessions then: what else this process does is in the measurements, and a function that
+    never returns is not ended.
+
+    An interrupt from the keyboard ends the search with the best so far, after a short confirmation;
+    a second one breaks that off, and the graph stays as it came. What was measured is in the log.
+
+    Args:
+        graph: a tf.Graph, which is annotated in place through its operations (a session that has
+            already run it does not see that); or a GraphDef, a MetaGraphDef or the path of either
+            (`.pb`, `.pbtxt`, `.meta`), which are not changed; or a `Source`, a graph that was read
+            with its step, to which nothing is added. What `optimize_function`, `optimize_model` and
+            `optimize_saved_model` take is passed on to them.
+        fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
+            tensors. By default the `train_op` collection.
+        feeds: values by placeholder, tensor or name, as `Session.run` takes them; also those that
+            only initializers need; of a SavedModel by the names of the signature's arguments. By
+            default synthetic values of the placeholders' shapes and types.
+        initializers: operations (or names) that initialize everything before the first step, or a
+            tf.compat.v1.train.Scaffold. By default those of the graph's variables, tables and
+            iterators.
+        machine: where to place: "attached", the default, for the CPU and GPUs of this computer,
+            "local:N" for N worker processes on its cores, "grpc://HOST:PORT" for a running
+            TensorFlow cluster.
+        placer: who searches after the baselines, by default "auto"; see
+            `tf_placer.placers.PLACERS`. For one that needs to know what the operations cost, such
+            as "auto", the graph is profiled before.
+        max_trials: trials at most, the graph as it came included; by default 150.
+        max_secs: seconds at most, from the call on, by default 600: starting, profiling and the
+            confirmation included.
+        log_dir: directory for the log. One that holds the log of the same search is gone on with.
+            By default a new temporary directory.
+        seed: of everything random, by default 0.
+        config: all else, and defaults of the keywords above: what is given beside it replaces what
+            it says.
+        callbacks: hear of trials, stages and notes while the search runs, and may end it; see
+            `Callback`.
+        verbose: whether a line per trial and all notes go to the standard error.
+        former: keywords of the time before `config`, which have a DeprecationWarning in this
+            version and are gone in the next.
+
+    Returns:
+        The graph, whether it has changed and why, and all measurements.
+
+    Raises:
+        GraphError: the graph cannot be read or used, or is on devices that the machine lacks.
+        MachineError: there is no such machine, or it is only described.
+        LogError: the log is damaged, in use, or of another search, or `log_dir` has files of
+            somebody else's that a search would replace.
+        SearchError: the graph does not run, or the search died.
+        ImportError: a report or workers are wanted, and what they need is not installed.
+        TypeError: there is no such keyword.
+        ValueError: there is no such placer or setting, or a budget or the seed is out of range.
+        OSError: the log cannot be written.
+
+    Example:
+        >>> result = tf_placer.optimize(tf.compat.v1.get_default_graph(), machine="local:2")
+        >>> print(result.reason, result.table())
+    """
+    _check_former(former, graph)
+    values = {
+        "machine": machine,
+        "placer": placer,
+        "max_trials": max_trials,
+        "max_secs": max_secs,
+        "log_dir": log_dir,
+        "seed": seed,
+        **{name: value for name, value in former.items() if name in _OF_CONFIG},
+    }
+    step = {name: value for name, value in former.items() if name in _OF_STEP}
+    step |= {"fetches": fetches, "feeds": feeds, "initializers": initializers}
+    return _optimize(graph, config, values, callbacks, verbose, **step)
+
+
+def optimize_function(
+    function: Any,
+    example: Any,
+    *,
+    machine: str | Machine | None = None,
+    placer: str | None = None,
+    max_trials: int | None = None,
+    max_secs: float | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    config: SearchConfig | None = None,
+    callbacks: Sequence[Callback] = (),
+    verbose: bool = True,
+) -> FunctionResult:
+    """Finds a faster placement of a function, as one call of it; see `optimize`.
+
+    The function is neither run nor changed. Variables move with what uses them: values, checkpoints
+    and whoever holds them stay as they are.
+
+    Args:
+        function: a tf.function or a ConcreteFunction.
+        example: the arguments of one call, a tuple, or its only argument.
+        machine: see `optimize`, as of all that follow.
+        placer: who searches.
+        max_trials: trials at most.
+        max_secs: seconds at most.
+        log_dir: directory for the log.
+        seed: of everything random.
+        config: all else.
+        callbacks: hear of the search.
+        verbose: whether it prints lines to the standard error.
+
+    Returns:
+        The verdict, and the function with devices: `result.function`.
+
+    Raises:
+        GraphError: the function cannot be traced or used, or is on devices that the machine lacks.
+        ValueError: it is no function; or as of `optimize`, which has all other errors.
+
+    Example:
+        >>> train_step = tf_placer.optimize_function(train_step, (images, labels)).function
+    """
+    if not is_traceable(function) or is_keras_model(function):
+        raise ValueError(f"a tf.function or a ConcreteFunction is wanted, {_not(function)}")
+    result = _optimize(
+        function,
+        config,
+        {
+            "machine": machine,
+            "placer": placer,
+            "max_trials": max_trials,
+            "max_secs": max_secs,
+            "log_dir": log_dir,
+            "seed": seed,
+        },
+        callbacks,
+        verbose,
+        example=example,
+    )
+    assert isinstance(result, FunctionResult)
+    return result
+
+
+def optimize_model(
+    model: Any,
+    example: Any,
+    *,
+    machine: str | Machine | None = None,
+    placer: str | None = None,
+    max_trials: int | None = None,
+    max_secs: float | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    config: SearchConfig | None = None,
+    callbacks: Sequence[Callback] = (),
+    verbose: bool = True,
+) -> ModelResult:
+    """Finds a faster placement of a Keras model, as one training step of it; see `optimize`.
+
+    The step has gradients and the optimizer. The model is neither run nor changed before
+    `result.apply(model)` puts the devices into it.
+
+    Args:
+        model: a Keras model that is built and compiled.
+        example: a batch as `fit` takes it, such as (x, y).
+        machine: see `optimize`, as of all that follow.
+        placer: who searches.
+        max_trials: trials at most.
+        max_secs: seconds at most.
+        log_dir: directory for the log.
+        seed: of everything random.
+        config: all else.
+        callbacks: hear of the search.
+        verbose: whether it prints lines to the standard error.
+
+    Returns:
+        The verdict, and `result.apply`.
+
+    Raises:
+        GraphError: the model cannot be traced or used, or is on devices that the machine lacks.
+        ValueError: it is no Keras model; or as of `optimize`, which has all other errors.
+
+    Example:
+        >>> tf_placer.optimize_model(model, (x, y)).apply(model)
+        >>> model.fit(x, y)
+    """
+    if not is_keras_model(model):
+        raise ValueError(f"a Keras model is wanted, {_not(model)}")
+    result = _optimize(
+        model,
+        config,
+        {
+            "machine": machine,
+            "placer": placer,
+            "max_trials": max_trials,
+            "max_secs": max_secs,
+            "log_dir": log_dir,
+            "seed": seed,
+        },
+        callbacks,
+        verbose,
+        example=example,
+    )
+    assert isinstance(result, ModelResult)
+    return result
+
+
+def optimize_saved_model(
+    directory: str | os.PathLike[str],
+    signature: str | None = None,
+    example: Any = None,
+    *,
+    machine: str | Machine | None = None,
+    placer: str | None = None,
+    max_trials: int | None = None,
+    max_secs: float | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    config: SearchConfig | None = None,
+    callbacks: Sequence[Callback] = (),
+    verbose: bool = True,
+) -> SavedModelResult:
+    """Finds a faster placement of one signature of a SavedModel; see `optimize`.
+
+    It is placed with the operations of all functions that it calls. The directory is not changed.
+
+    Args:
+        directory: of the SavedModel.
+        signature: by default "serving_default" if there is one, or the only one.
+        example: the arguments of one call by name, or the value of the only argument; by default
+            synthetic values of their shapes and types.
+        machine: see `optimize`, as of all that follow.
+        placer: who searches.
+        max_trials: trials at most.
+        max_secs: seconds at most.
+        log_dir: directory for the log.
+        seed: of everything random.
+        config: all else.
+        callbacks: hear of the search.
+        verbose: whether it prints lines to the standard error.
+
+    Returns:
+        The verdict; `result.save(directory)` writes another SavedModel with devices,
+        `result.function` is the signature with them as a function.
+
+    Raises:
+        GraphError: it is no SavedModel or cannot be used, there is no such signature, or it is on
+            devices that the machine lacks.
+        ValueError: as of `optimize`, which has all other errors.
+
+    Example:
+        >>> tf_placer.optimize_saved_model("saved", example={"x": request}).save("placed")
+    """
+    if not isinstance(directory, str | os.PathLike) or not is_saved_model(directory):
+        raise GraphError(f"the directory of a SavedModel is wanted, {_not(directory)}")
+    result = _optimize(
+        directory,
+        config,
+        {
+            "machine": machine,
+            "placer": placer,
+            "max_trials": max_trials,
+            "max_secs": max_secs,
+            "log_dir": log_dir,
+            "seed": seed,
+        },
+        callbacks,
+        verbose,
+        signature=signature,
+        example=example,
+    )
+    assert isinstance(result, SavedModelResult)
+    return result
+
+
+@contextlib.contextmanager
+def counted_from(call_secs: float) -> Iterator[None]:
+    """Has the time of a search begin earlier than `optimize`, with the command that calls it.
+
+    Args:
+        call_secs: when that was called, by `time.monotonic`.
+    """
+    token = _call_secs.set(call_secs)
+    try:
+        yield
+    finally:
+        _call_secs.reset(token)
+
+
+def _optimize(
+    target: Any,
+    config: SearchConfig | None,
+    given: Mapping[str, Any],
+    callbacks: Sequence[Callback],
+    verbose: bool,
+    **step: Any,
+) -> OptimizeResult:
+    """Places whatever there is.
+
+    Args:
+        target: a graph, a function, a model or a SavedModel.
+        config: how to search.
+        given: what replaces fields of the configuration, unless it is None.
+        callbacks: hear of the search.
+        verbose: whether it prints lines.
+        step: the step of the target, as `read_step` takes it.
+    """
+    start_secs = _call_secs.get() or time.monotonic()
+    if not isinstance(config, SearchConfig | None):
+        raise ValueError(f"config is a tf_placer.SearchConfig, {_not(config)}")
+    values = {name: value for name, value in given.items() if value is not None}
+    asked = dataclasses.replace(config or SearchConfig(), **values)
+    for each in callbacks:
+        if not isinstance(each, Callback):
+            raise ValueError(f"callbacks are objects of tf_placer.Callback, {_not(each)}")
+    callback = Callbacks([*([ProgressPrinter()] if verbose else []), *callbacks])
+    check_places(asked, target)
+    read = read_step(target, **step, restore_from=asked.restore_from, seed=asked.seed)
+    return place(read, asked, callback, start_secs)
+
+
+def _check_former(former: Mapping[str, Any], graph: Any) -> None:
+    """Says how to write today what is given as it was in former versions.
+
+    Raises:
+        TypeError: a keyword is none of a former version either.
+    """
+    for name in former:
+        if name not in _OF_CONFIG + _OF_STEP:
+            raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
+    lines = []
+    if names := [name for name in _OF_CONFIG if name in former]:
+        more = ["placer=..."] if "placer_options" in names else []
+        values = ", ".join([*more, *(f"{name}=..." for name in names)])
+        lines.append(f"config=tf_placer.SearchConfig({values})")
+    if any(name in former for name in _OF_STEP):
+        entry = "optimize_saved_model(directory, signature, example)"
+        if is_keras_model(graph):
+            entry = "optimize_model(model, example)"
+        elif is_traceable(graph):
+            entry = "optimize_function(function, example)"
+        lines.append(entry)
+    if lines:
+        given = ", ".join(f"{name}=" for name in former)
+        text = f"the next version of optimize has no {given}: write {' and '.join(lines)}"
+        # Of the caller of `optimize`.
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
+
+
+def _not(value: object) -> str:
+    return f"not {value!r}" if isinstance(value, str) else f"not {type(value).__name__}"
