@@ -31,10 +31,10 @@ class PackageTest(absltest.TestCase):
             self.assertEqual(getattr(tf_placer, name).__name__, name)
 
     def test_optimize_is_the_function_whatever_was_imported_before(self):
-        import tf_placer.live.optimization
+        import tf_placer.live.entry_points
 
         self.assertTrue(callable(tf_placer.optimize))
-        self.assertIs(tf_placer.optimize, tf_placer.live.optimization.optimize)
+        self.assertIs(tf_placer.optimize, tf_placer.live.entry_points.optimize)
 
     def test_other_names_are_refused(self):
         with self.assertRaisesRegex(AttributeError, "'tf_placer' has no attribute 'optimise'"):

@@ -153,7 +153,7 @@ def _refuse_models(path: str) -> None:
     if name.endswith((".keras", ".h5")):
         raise GraphError(
             f"{path!r} is a Keras model: load it, compile it, and pass it with a batch, "
-            "tf_placer.optimize(model, example=(x, y))"
+            "tf_placer.optimize_model(model, (x, y))"
         )
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from absl.testing import absltest
 
 from tests.tf_placer.scripted import confirmation, trial
-from tf_placer.live.result import OptimizeResult
+from tf_placer.functions.placed_signature import PlacedSignature
+from tf_placer.live.result import (
+    FunctionResult,
+    ModelResult,
+    OptimizeResult,
+    SavedModelResult,
+    make_result,
+)
 
 
 class OptimizeResultTest(absltest.TestCase):
@@ -73,6 +82,23 @@ class OptimizeResultTest(absltest.TestCase):
         )
         self.assertIn("failed", result.table())
         self.assertIsNone(result.placed_secs)
+
+    def test_a_result_has_what_fits_what_was_placed(self):
+        values = {"graph_def": "graph", "changed": True, "reason": "faster"}
+        for is_model, kind in ((True, ModelResult), (False, FunctionResult)):
+            step = mock.Mock(spec=["traced", "function", "apply"])
+            step.traced.is_model = is_model
+            result = make_result(step, **values)
+            self.assertIs(type(result), kind)
+            self.assertIsInstance(result, OptimizeResult)
+        self.assertIs(result.function, step.function)
+        self.assertFalse(hasattr(result, "apply"))
+        self.assertEqual(result.to_json(), make_result(None, **values).to_json())
+        signature = mock.create_autospec(PlacedSignature, instance=True)
+        saved = make_result(signature, **values)
+        self.assertIsInstance(saved, SavedModelResult)
+        saved.save("placed")
+        signature.save.assert_called_once_with("placed")
 
 
 if __name__ == "__main__":
