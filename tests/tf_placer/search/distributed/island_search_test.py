@@ -17,7 +17,7 @@ from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
-from tf_placer.search.distributed.pooled_worker import PoolTimes
+from tf_placer.search.distributed.supervision import Timeouts
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -136,8 +136,10 @@ class IslandSearchTest(absltest.TestCase):
 
         whole = self.search(Fleet(self.problem))
         fleet, lines = Hanging(self.problem), []
-        times = PoolTimes(ping=5.0, silence=30.0, start=40.0)
-        result = self.search(fleet, say=lines.append, times=times, clock=lambda: fleet.now_secs)
+        timeouts = Timeouts(ping=5.0, silence=30.0, start=40.0)
+        result = self.search(
+            fleet, say=lines.append, timeouts=timeouts, clock=lambda: fleet.now_secs
+        )
         self.assertEqual(result.best.placement.tolist(), whole.best.placement.tolist())
         self.assertEqual(fleet.started, 3 + 1)
         self.assertRegex(lines[0], "^worker 2 is lost: it has not answered for 40 s; another one")
