@@ -47,7 +47,7 @@ class ProcessFleet:
 
     Attributes:
         actors, started: all of them, and how many there were.
-        calls: methods that were called, in order.
+        calls, asked: methods that were called, in order, and with which arguments.
         deaths: of calls, by number: the actor dies while it does that.
     """
 
@@ -58,6 +58,7 @@ class ProcessFleet:
         self.deaths = set(deaths)
         self.started = 0
         self.calls: list[str] = []
+        self.asked: list[Sequence[Any]] = []
 
     def wanted(self) -> int:
         return 1
@@ -72,6 +73,7 @@ class ProcessFleet:
             if len(self.calls) in self.deaths:
                 actor.is_dead = True
             self.calls.append(method)
+            self.asked.append(args)
         return _Call(actor, method, args)
 
     def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
