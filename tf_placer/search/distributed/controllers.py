@@ -9,6 +9,7 @@ References:
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import os
 import pathlib
@@ -20,18 +21,49 @@ import numpy as np
 
 from tf_placer.environments.environment import Measurement
 from tf_placer.files import write_bytes
+from tf_placer.placers.learned.training_values import Learned
 from tf_placer.placers.update_record import UpdateRecord
 from tf_placer.search.batches import SampledBatch
 from tf_placer.search.concurrent import ConcurrentPlacer
-from tf_placer.search.distributed.controller_place import ControllerPlace
-from tf_placer.search.distributed.fleet import ArgumentLostError, Fleet, WorkerLostError
+from tf_placer.search.distributed.fleet import Fleet
 from tf_placer.search.distributed.kept_weights import KeptBatch, KeptWeights, WeightsKeeper
-from tf_placer.search.distributed.lasting_actor import LastingActor
-from tf_placer.search.distributed.pooled_worker import PoolTimes
+from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
 
 __all__ = ["Controllers"]
 
 _POLL_SECS = 0.2
+
+
+@dataclasses.dataclass(eq=False)
+class _Slot:
+    """A controller, whichever process has its place.
+
+    Attributes:
+        number: from 1.
+        actor: its process.
+        state: what it remembers of its earlier batches.
+        next_batch: number of the batch that it samples next.
+        batch: what it has sampled and not learned yet.
+        kept: the same with its actions.
+        parameters: the call that gave the weights that it was sampled under; None for weights that
+            are gone with an earlier search.
+        asked: the version of the weights that it samples under now.
+        measurements: of its batch; None before all have ended.
+        learned: what came of them, and has not been applied yet.
+        steps: the call that gave that.
+    """
+
+    number: int
+    actor: SupervisedActor
+    state: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    next_batch: int = 0
+    batch: SampledBatch | None = None
+    kept: KeptBatch | None = None
+    parameters: Any = None
+    asked: int = 0
+    measurements: Sequence[Measurement] | None = None
+    learned: Learned | None = None
+    steps: Any = None
 
 
 class Controllers(ConcurrentPlacer):
@@ -41,9 +73,9 @@ class Controllers(ConcurrentPlacer):
     gradients under the weights that it was sampled under, has them applied to the current ones, and
     samples again. No controller waits for another. Each has a baseline of its own.
 
-    A process that is lost is replaced. What it was doing is done again from the same weights and
-    measurements, and an update is applied once: where it is not certain that it was, the parameter
-    server begins again with the weights from before it.
+    Weights, and what is learned, are results of calls, which no process keeps. What one that is
+    lost was doing is done again from the same weights and measurements, so an update is applied
+    once.
 
     Attributes:
         version: how many updates the weights have had.
@@ -60,7 +92,7 @@ class Controllers(ConcurrentPlacer):
         updates: Sequence[UpdateRecord] = (),
         lift: Callable[[np.ndarray], np.ndarray] = lambda placements: placements,
         say: Callable[[str], None] = lambda line: None,
-        times: PoolTimes | None = None,
+        timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the processes and does not wait for them.
@@ -68,13 +100,13 @@ class Controllers(ConcurrentPlacer):
         Args:
             name: of the placer.
             controllers: starts `Controller`s.
-            server: starts a `ParameterServer`, which may have calls of controllers for arguments.
+            server: starts a `ParameterServer`, which takes calls of controllers for arguments.
             count: how many controllers.
             directory: of the run, where the weights are kept; None to keep nothing.
             updates: those of the training log; of a search that goes on.
             lift: turns placements of controllers into those that are measured.
             say: called with a line for people when a process is lost.
-            times: how long to wait for what.
+            timeouts: how long to wait for what.
             clock: gives the time in seconds.
         """
         self.name = name
@@ -86,19 +118,16 @@ class Controllers(ConcurrentPlacer):
         self._say = say
         self._num_samples = 0
         self._has_changed = False
-        # What the server has: None for initial weights, else a call of it, or what was kept.
+        # The call that gave the current weights; None before the first.
         self._parameters: Any = None
-        self._parameters_version: int | None = None
-        self._asked_parameters: Any = None
         self._policy: Mapping[str, bytes] = {}
         self._is_policy_wanted = False
-        self._server = LastingActor(server, "the parameter server", say, times, clock)
-        self._applying: ControllerPlace | None = None
-        self._waiting: collections.deque[ControllerPlace] = collections.deque()
+        self._server = SupervisedActor(server, "the parameter server", say, timeouts, clock)
+        self._waiting: collections.deque[_Slot] = collections.deque()
         self._is_settling = False
         self._controllers = [
-            ControllerPlace(
-                number, LastingActor(controllers, f"controller {number}", say, times, clock)
+            _Slot(
+                number, SupervisedActor(controllers, f"controller {number}", say, timeouts, clock)
             )
             for number in range(1, count + 1)
         ]
@@ -122,7 +151,7 @@ class Controllers(ConcurrentPlacer):
         for controller in self._controllers:
             controller.next_batch = last_batches.get(controller.number, -1) + 1
         if kept is not None:
-            self.version, self._parameters = kept.version, kept.parameters
+            self.version = kept.version
             for controller, state, batch in zip(
                 self._controllers, kept.states, kept.batches, strict=True
             ):
@@ -131,7 +160,7 @@ class Controllers(ConcurrentPlacer):
                     self._has_sampled(controller, batch)
                     controller.next_batch = max(controller.next_batch, batch.number + 1)
             self._say(f"going on with weights that have had {kept.version} updates")
-        self._server.begin("restore", self._parameters)
+        self._server.begin("begin", None if kept is None else kept.parameters)
 
     def advance(self, timeout_secs: float) -> list[SampledBatch]:
         """Lets controllers sample and learn; see `ConcurrentPlacer.advance`."""
@@ -180,7 +209,7 @@ class Controllers(ConcurrentPlacer):
         self._keep()
 
     def _begin_what_can(self) -> None:
-        if self._parameters_version is None:
+        if self._parameters is None:
             return
         for controller in self._controllers:
             if controller.actor.doing or controller.learned is not None:
@@ -196,78 +225,55 @@ class Controllers(ConcurrentPlacer):
                     controller.measurements,
                 )
             elif controller.batch is None and not self._is_settling:
-                controller.asked = self._parameters_version
+                controller.asked = self.version
                 controller.parameters = self._parameters
                 where = controller.number, controller.next_batch
                 controller.actor.begin("sample", self._parameters, *where)
         if self._server.doing:
             return
         if self._waiting:
-            self._applying = self._waiting.popleft()
-            self._server.begin("apply", self._applying.actor.send("steps"))
+            self._server.begin("apply", self._parameters, self._waiting[0].steps)
         elif self._is_policy_wanted:
-            self._server.begin("policy")
+            self._server.begin("policy", self._parameters)
 
     def _server_outcome(self, ended: Sequence[Any]) -> None:
         """Takes in what the parameter server has done."""
-        try:
-            found = self._server.outcome(ended)
-        except WorkerLostError as error:
-            # What was being applied is not in the weights that the next one begins with, or was
-            # lost with its controller.
-            if self._applying is not None:
-                self._applying.learned, self._applying = None, None
-            if not isinstance(error, ArgumentLostError):
-                self._server.begin("restore", self._parameters)
+        done = self._server.outcome(ended)
+        if done is None:
             return
-        if found is None:
-            return
-        method, value = found
-        if method in ("restore", "apply"):
-            self._asked_parameters = self._server.begin("parameters")
-        elif method == "parameters":
-            self._has_parameters()
-        elif method == "policy":
+        method, value, call = done
+        if method == "policy":
             self._policy, self._is_policy_wanted = value, False
-
-    def _has_parameters(self) -> None:
-        """Goes on with the weights that the parameter server has now."""
-        self._parameters = self._asked_parameters
-        if self._applying is not None:
-            controller, self._applying = self._applying, None
-            self._has_learned(controller, is_update=True)
-        self._parameters_version = self.version
+            return
+        self._parameters = call
+        if method == "apply":
+            self._has_learned(self._waiting.popleft(), is_update=True)
+            return
         for controller in self._controllers:
-            if controller.kept is not None and controller.parameters is None:
+            if controller.kept is not None:
                 # Those that it was sampled under are gone with an earlier process.
                 controller.parameters = self._parameters
 
-    def _controller_outcome(self, controller: ControllerPlace, ended: Sequence[Any]) -> None:
+    def _controller_outcome(self, controller: _Slot, ended: Sequence[Any]) -> None:
         """Takes in what a controller has done."""
-        try:
-            found = controller.actor.outcome(ended)
-        except WorkerLostError:
-            if controller in self._waiting:
-                # The steps are gone with it.
-                self._waiting.remove(controller)
-                controller.learned = None
+        done = controller.actor.outcome(ended)
+        if done is None:
             return
-        if found is None:
-            return
-        method, value = found
+        method, value, call = done
         if method == "sample":
             actions, placements = value
             kept = KeptBatch(controller.next_batch, controller.asked, placements, actions)
             controller.next_batch += 1
             self._has_sampled(controller, kept)
         elif method == "learn":
-            controller.learned = value
-            if value.counts:
+            # Views would keep the steps in the store of Ray.
+            controller.learned, controller.steps = copy.deepcopy(value[0]), call
+            if controller.learned.counts:
                 self._waiting.append(controller)
             else:
                 self._has_learned(controller, is_update=False)
 
-    def _has_sampled(self, controller: ControllerPlace, kept: KeptBatch) -> None:
+    def _has_sampled(self, controller: _Slot, kept: KeptBatch) -> None:
         controller.kept = kept
         controller.batch = SampledBatch(
             controller.number, kept.number, kept.version, self._lift(kept.placements)
@@ -275,7 +281,7 @@ class Controllers(ConcurrentPlacer):
         self._sampled.append(controller.batch)
         self._has_changed = True
 
-    def _has_learned(self, controller: ControllerPlace, *, is_update: bool) -> None:
+    def _has_learned(self, controller: _Slot, *, is_update: bool) -> None:
         """Ends a batch whose steps are in the weights."""
         learned, batch = controller.learned, controller.batch
         assert learned is not None and batch is not None
@@ -298,14 +304,14 @@ class Controllers(ConcurrentPlacer):
             )
         self.version += is_update
         controller.batch = controller.kept = controller.learned = None
-        controller.measurements = controller.parameters = None
+        controller.measurements = controller.parameters = controller.steps = None
         self._has_changed = True
 
     def _keep(self, *, at_once: bool = False) -> None:
         """Writes the weights now and then, with where each controller stands."""
         if not (
             self._has_changed
-            and self._parameters_version is not None
+            and self._parameters is not None
             and self._keeper.is_due(at_once=at_once)
         ):
             return

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from tf_placer.environments.environment import Measurement
 
-__all__ = ["ArgumentLostError", "Fleet", "Greeting", "WorkerLostError"]
+__all__ = ["Fleet", "Greeting", "WorkerLostError"]
 
 
 class WorkerLostError(RuntimeError):
@@ -21,10 +21,6 @@ class WorkerLostError(RuntimeError):
     def __init__(self, reason: str, *, has_failed: bool = False) -> None:
         super().__init__(reason)
         self.has_failed = has_failed
-
-
-class ArgumentLostError(WorkerLostError):
-    """What another worker was to give as an argument is lost; the one that was called is there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +57,7 @@ class Fleet(Protocol):
         Args:
             worker: from `start`.
             method: name of the method.
-            args: its arguments.
+            args: its arguments, or calls that have returned them.
 
         Returns:
             The call, which has not ended.
@@ -85,7 +81,6 @@ class Fleet(Protocol):
 
         Raises:
             WorkerLostError: the worker is gone, or the method raised an error.
-            ArgumentLostError: the worker is there, and has not begun for want of an argument.
         """
         ...
 

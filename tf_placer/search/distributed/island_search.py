@@ -17,9 +17,8 @@ from tf_placer.placers.auto.found import Found
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_groups import group_graph
-from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
-from tf_placer.search.distributed.lasting_actor import LastingActor
-from tf_placer.search.distributed.pooled_worker import PoolTimes
+from tf_placer.search.distributed.fleet import Fleet
+from tf_placer.search.distributed.supervision import SupervisedActor, Timeouts
 
 __all__ = ["IslandWorker", "island_search"]
 
@@ -75,7 +74,7 @@ def island_search(
     seed: int = 0,
     report: Callable[[AutoProgress], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
-    times: PoolTimes | None = None,
+    timeouts: Timeouts | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AutoResult:
     """Lets workers search side by side, each with random numbers of its own.
@@ -93,7 +92,7 @@ def island_search(
         seed: of everything random.
         report: called when a worker has ended its part.
         say: called with a line for people when a worker was lost.
-        times: how long to wait for what.
+        timeouts: how long to wait for what.
         clock: gives the time in seconds.
 
     Returns:
@@ -105,7 +104,8 @@ def island_search(
             first part.
     """
     workers = [
-        LastingActor(fleet, f"worker {number}", say, times, clock) for number in range(1, count + 1)
+        SupervisedActor(fleet, f"worker {number}", say, timeouts, clock)
+        for number in range(1, count + 1)
     ]
     return _Islands(fleet, workers, max_secs, max_simulated, seed, report, say, clock).run()
 
@@ -121,7 +121,7 @@ class _Island:
     """
 
     number: int
-    worker: LastingActor
+    worker: SupervisedActor
     best: Found | None = None
 
 
@@ -131,7 +131,7 @@ class _Islands:
     def __init__(
         self,
         fleet: Fleet,
-        workers: Sequence[LastingActor],
+        workers: Sequence[SupervisedActor],
         max_secs: float,
         max_simulated: float,
         seed: int,
@@ -175,29 +175,20 @@ class _Islands:
         return self._joined(interrupted)
 
     def _round(self, number: int, max_secs: float) -> None:
-        """Lets all workers search once; what is lost with one is searched again by another."""
+        """Lets all workers search once."""
         best = self._best.placement if self._found else None
-        arguments = {}
         for island in self._islands:
             own = None if island.best is None else island.best.placement
             starts = [each for each in (best, own) if each is not None]
             seed = self._seed + _SEED_STEP * (number * len(self._islands) + island.number)
-            arguments[island.number] = (seed, starts, max_secs, self._part[1])
-            island.worker.begin("search", *arguments[island.number])
-        searching = set(arguments)
-        while searching:
+            island.worker.begin("search", seed, starts, max_secs, self._part[1])
+        while any(island.worker.doing for island in self._islands):
             calls = [call for each in self._islands for call in each.worker.calls]
             ended = self._fleet.ended(calls, _POLL_SECS)
             for island in self._islands:
-                try:
-                    found = island.worker.outcome(ended)
-                except WorkerLostError:
-                    if island.number in searching:
-                        island.worker.begin("search", *arguments[island.number])
-                    continue
-                if found is not None:
-                    searching.remove(island.number)
-                    self._take(number, island, found[1])
+                done = island.worker.outcome(ended)
+                if done is not None:
+                    self._take(number, island, done[1])
 
     @property
     def _results(self) -> list[AutoResult]:

@@ -1,4 +1,4 @@
-"""The processes of a search with several controllers: those that sample, and the one with weights.
+"""The processes of a search with several controllers: those that learn, and the parameter server.
 
 An update of ColocRL's networks (3.6 million weights) took the server 0.18 s on two cores, and a
 controller 0.23 s for sampling and learning (commit 3f2f361): with trials of 30 s and controllers of
@@ -28,7 +28,7 @@ __all__ = ["Controller", "ParameterServer"]
 
 
 class _Learner:
-    """What both kinds of processes have."""
+    """A process that trains and keeps nothing from call to call: another can take its place."""
 
     def __init__(self, setup: PlacerSetup) -> None:
         """Makes the placer.
@@ -47,15 +47,7 @@ class _Learner:
 
 
 class Controller(_Learner):
-    """Samples placements, and computes gradients from what they were measured to be.
-
-    It keeps nothing from call to call but the last steps, so another one can take its place.
-    """
-
-    def __init__(self, setup: PlacerSetup) -> None:
-        """Makes the placer; see `_Learner`."""
-        super().__init__(setup)
-        self._steps: Steps | None = None
+    """Samples placements, and computes gradients from what they were measured to be."""
 
     def sample(
         self, parameters: Parameters, controller: int, batch: int
@@ -70,47 +62,36 @@ class Controller(_Learner):
         num_updates: int,
         actions: tuple[np.ndarray, ...],
         measurements: Sequence[Measurement],
-    ) -> Learned:
-        """Computes what a batch changes, which `steps` gives; see `Training.learn`."""
-        learned, self._steps = self._training.learn(
-            parameters, state, num_updates, actions, measurements
-        )
-        return learned
-
-    def steps(self) -> Steps:
-        """Gives what `learn` computed, for the parameter server: it is large.
-
-        Raises:
-            RuntimeError: nothing was learned.
-        """
-        if self._steps is None:
-            raise RuntimeError("the controller has learned nothing")
-        return self._steps
+    ) -> tuple[Learned, Steps]:
+        """Computes what a batch changes; see `Training.learn`."""
+        return self._training.learn(parameters, state, num_updates, actions, measurements)
 
 
 class ParameterServer(_Learner):
-    """Holds the weights of the controllers, and nothing else."""
+    """Applies to the weights what controllers have learned."""
 
-    def restore(self, parameters: Parameters | None) -> int:
-        """Takes the weights of another parameter server; None for the initial ones.
+    def begin(self, parameters: Parameters | None) -> Parameters:
+        """Gives the weights to begin with.
 
-        Returns:
-            The id of its process.
+        Args:
+            parameters: those of an earlier search; None for initial ones.
+
+        Raises:
+            ValueError: they are those of another agent.
         """
         if parameters is not None:
             self._training.restore(parameters)
-        return self.ping()
-
-    def apply(self, steps: Steps) -> None:
-        """Applies what a controller has computed; see `Training.apply`."""
-        self._training.apply(steps)
-
-    def parameters(self) -> Parameters:
-        """Copies the weights."""
         return self._training.parameters()
 
-    def policy(self) -> Mapping[str, bytes]:
-        """Gives the files that `Placer.save` writes, by name."""
+    def apply(self, parameters: Parameters, learned: tuple[Learned, Steps]) -> Parameters:
+        """Changes weights by what `Controller.learn` has computed; see `Training.apply`."""
+        self._training.restore(parameters)
+        self._training.apply(learned[1])
+        return self._training.parameters()
+
+    def policy(self, parameters: Parameters) -> Mapping[str, bytes]:
+        """Makes the files that `Placer.save` writes, by name."""
+        self._training.restore(parameters)
         with scratch_directory() as directory:
             self._training.save(directory)
             return {WEIGHTS_FILE: pathlib.Path(directory, WEIGHTS_FILE).read_bytes()}

@@ -14,7 +14,7 @@ from typing import Any
 
 from tf_placer.descriptors import wait_until_readable
 from tf_placer.errors import SearchError
-from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
+from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.own_cluster import OwnCluster, find_own_cluster
 from tf_placer.search.distributed.workers import (
     LOOPBACK,
@@ -221,8 +221,6 @@ class RayFleet:
             return self._ray.get(call)
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None) or error
-            if isinstance(cause, errors.RayError) and cause is not error:
-                raise ArgumentLostError(_why_dead(str(cause))) from None
             is_plain = isinstance(cause, RuntimeError | ValueError)
             text = str(cause) if is_plain else f"{type(cause).__name__}: {cause}"
             raise WorkerLostError(text, has_failed=True) from None

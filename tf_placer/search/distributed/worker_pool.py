@@ -13,11 +13,11 @@ import numpy as np
 
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.live_processes import WorkerStartError
-from tf_placer.search.distributed.alikeness import odd_one
-from tf_placer.search.distributed.attention import Attention
 from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
-from tf_placer.search.distributed.pooled_worker import PooledWorker, PoolTimes, Task
+from tf_placer.search.distributed.straggler_detection import find_straggler
+from tf_placer.search.distributed.supervision import Heartbeat, PauseAwareClock, Timeouts
 from tf_placer.search.distributed.tallies import Tally
+from tf_placer.search.distributed.worker_state import Task, WorkerState
 from tf_placer.search.runner import CompletedTrial
 
 __all__ = ["WorkerPool"]
@@ -50,7 +50,7 @@ class WorkerPool:
         num_before: int = 0,
         should_break: Callable[[], bool] = lambda: False,
         report: Callable[[str], None] = lambda line: None,
-        times: PoolTimes | None = None,
+        timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the workers and does not wait for them.
@@ -65,7 +65,7 @@ class WorkerPool:
             num_before: how many workers the search has had before, whose names are taken.
             should_break: says whether what is under way is of no interest any more.
             report: called with a line for people when a worker comes or goes.
-            times: how long to wait for what.
+            timeouts: how long to wait for what.
             clock: gives the time in seconds.
         """
         self._fleet = fleet
@@ -76,10 +76,10 @@ class WorkerPool:
         self._original: Measurement | None = None
         self._should_break = should_break
         self._report = report
-        self._times = times or PoolTimes()
+        self._timeouts = timeouts or Timeouts()
         self._clock = clock
-        self._attention = Attention(clock)
-        self._workers: list[PooledWorker] = []
+        self._awake = PauseAwareClock(clock)
+        self._workers: list[WorkerState] = []
         self._num_started = num_before
         self._lost: list[Tally] = []
         self._waiting: collections.deque[Task] = collections.deque()
@@ -88,7 +88,7 @@ class WorkerPool:
         self._next_start_secs = -math.inf
         self._reasons: list[str] = []
         self._is_one_enough = False
-        self._had_worker_secs = self._attention()
+        self._had_worker_secs = self._awake()
         self._fill()
 
     # What a search asks for.
@@ -99,7 +99,7 @@ class WorkerPool:
         Raises:
             WorkerStartError: no machine comes.
         """
-        while not (self._should_break() or any(each.doing != "hello" for each in self._workers)):
+        while not (self._should_break() or any(each.has_machine for each in self._workers)):
             self._advance()
 
     def measure_original(self) -> Measurement:
@@ -197,13 +197,13 @@ class WorkerPool:
         self._fleet.close()
         self._workers.clear()
 
-    def _quiet_others(self, worker: PooledWorker) -> None:
+    def _quiet_others(self, worker: WorkerState) -> None:
         """Lets a worker have the computer for itself, which may be that of others, too."""
         self._is_one_enough = True
         for other in list(self._workers):
             if other is worker or other.doing == "release":
                 continue
-            if other.doing:
+            if other.doing or not other.is_ready:
                 self._remove(other, "ended")
             else:
                 self._do(other, "release", "release")
@@ -223,16 +223,17 @@ class WorkerPool:
         """
         self._fill()
         self._dispatch()
-        calls = [each.call for each in self._workers if each.call is not None]
-        pings = [each.ping for each in self._workers if each.ping is not None]
-        poll_secs = max(0.0, min(self._times.poll, timeout_secs))
-        ended = self._fleet.ended([*calls, *pings], poll_secs)
+        calls = [call for each in self._workers for call in (each.call, each.heartbeat.call)]
+        poll_secs = max(0.0, min(self._timeouts.poll, timeout_secs))
+        ended = self._fleet.ended([call for call in calls if call is not None], poll_secs)
         for worker in list(self._workers):
-            if worker.ping is not None and worker.ping in ended:
-                self._heard(worker)
-            if worker.call is not None and worker.call in ended:
-                self._ended_call(worker)
-        self._look_for_silence()
+            try:
+                worker.heartbeat.update(ended)
+                if worker.call is not None and worker.call in ended:
+                    self._ended_call(worker)
+                self._check(worker)
+            except WorkerLostError as error:
+                self._lose(worker, str(error))
         self._give_up_without_workers()
 
     def _fill(self) -> None:
@@ -242,19 +243,23 @@ class WorkerPool:
         wanted = 1 if self._is_one_enough else self._fleet.wanted()
         while len(self._workers) < wanted:
             self._num_started += 1
-            worker = PooledWorker(self._fleet.start(), Tally(f"worker {self._num_started}"))
-            self._workers.append(worker)
-            self._do(worker, "hello", "ping")
+            handle = self._fleet.start()
+            heartbeat = Heartbeat(self._fleet, handle, self._awake, self._timeouts)
+            tally = Tally(f"worker {self._num_started}")
+            self._workers.append(WorkerState(handle, tally, heartbeat))
 
     def _dispatch(self) -> None:
         """Gives placements to workers that wait, and has those set aside look at themselves."""
         now_secs = self._clock()
         is_any_usable = any(each.can_measure for each in self._workers)
         for worker in self._workers:
-            if worker.doing or not worker.is_ready:
+            if worker.doing or not worker.has_machine:
+                continue
+            if not worker.is_ready:
+                self._do(worker, "begin", "begin", self._timeout_secs())
                 continue
             if worker.aside_secs is not None and is_any_usable:
-                is_due = now_secs - worker.aside_secs >= self._times.check
+                is_due = now_secs - worker.aside_secs >= self._timeouts.check
                 if is_due and not self._is_one_enough:
                     worker.aside_secs = now_secs
                     self._do(worker, "check", "measure_original", self._timeout_secs())
@@ -267,30 +272,31 @@ class WorkerPool:
                 limit_secs = self._timeout_secs()
                 self._do(worker, "measure", "measure", assignment, best_secs, limit_secs)
 
-    def _do(self, worker: PooledWorker, doing: str, method: str, *args: Any) -> None:
+    def _do(self, worker: WorkerState, doing: str, method: str, *args: Any) -> None:
         """Calls a method of a worker that does nothing else."""
         worker.doing, worker.since_secs = doing, self._clock()
         worker.limit_secs = math.inf
         if doing in ("begin", "measure", "check"):
-            worker.limit_secs = self._attention() + self._timeout_secs() + self._times.start
+            worker.limit_secs = self._awake() + self._timeout_secs() + self._timeouts.start
         worker.call = self._fleet.call(worker.handle, method, *args)
 
-    def _ended_call(self, worker: PooledWorker) -> None:
-        """Takes in what a call gave."""
+    def _ended_call(self, worker: WorkerState) -> None:
+        """Takes in what a call gave.
+
+        Raises:
+            WorkerLostError: the worker is gone, or cannot do what it must.
+        """
         doing, worker.doing = worker.doing, ""
         call, worker.call = worker.call, None
         try:
             value = self._fleet.result(call)
         except WorkerLostError as error:
-            if error.has_failed and doing == "ask":
-                worker.answer = error
-            else:
-                self._lose(worker, str(error))
+            if not (error.has_failed and doing == "ask"):
+                raise
+            worker.answer = error
             return
-        worker.heard_secs = self._attention()
-        if doing == "hello":
-            self._do(worker, "begin", "begin", self._timeout_secs())
-        elif doing == "begin":
+        worker.heartbeat.hear()
+        if doing == "begin":
             self._begun(worker, value)
         elif doing == "measure":
             self._measured(worker, *value)
@@ -299,8 +305,12 @@ class WorkerPool:
         elif doing == "ask":
             worker.answer = value
 
-    def _begun(self, worker: PooledWorker, greeting: Any) -> None:
-        """Lets a worker measure that has measured the graph as it came."""
+    def _begun(self, worker: WorkerState, greeting: Any) -> None:
+        """Lets a worker measure that has measured the graph as it came.
+
+        Raises:
+            WorkerLostError: that fails there, and not where the search has begun.
+        """
         original = greeting.original
         if self._original is None:
             self._original = original
@@ -309,8 +319,7 @@ class WorkerPool:
         worker.tally.place = greeting.host
         worker.reference_secs = original.median_secs
         if original.failure is not None and self._reference_secs is not None:
-            self._lose(worker, f"the graph as it came fails there: {original.failure.message}")
-            return
+            raise WorkerLostError(f"the graph as it came fails there: {original.failure.message}")
         self._failed_starts = 0
         worker.tally.ready_secs = self._clock()
         if worker.reference_secs is not None:
@@ -325,7 +334,7 @@ class WorkerPool:
         )
 
     def _measured(
-        self, worker: PooledWorker, measurement: Measurement, reference_secs: float | None
+        self, worker: WorkerState, measurement: Measurement, reference_secs: float | None
     ) -> None:
         """Ends a trial, in the seconds of the machine of trial 0."""
         task, worker.task = worker.task, None
@@ -342,14 +351,14 @@ class WorkerPool:
         self._ended.append(CompletedTrial(task.key, measurement, worker.name))
         self._set_aside()
 
-    def _checked(self, worker: PooledWorker, secs: float | None) -> None:
+    def _checked(self, worker: WorkerState, secs: float | None) -> None:
         """Lets a worker measure again that is as fast as the others."""
         if secs is None or self._reference_secs is None:
             return
         worker.slowness.forget()
         for _ in range(3):
             worker.slowness.add(secs / self._reference_secs)
-        odd = odd_one({each.name: each.slowness for each in self._workers if each.is_ready})
+        odd = find_straggler({each.name: each.slowness for each in self._workers if each.is_ready})
         if odd is None or odd[0] != worker.name:
             worker.aside_secs = None
             self._report(f"{worker.name} on {worker.tally.place} is as fast as the others again")
@@ -357,7 +366,7 @@ class WorkerPool:
     def _set_aside(self) -> None:
         """Lets a worker measure no more whose machine is slower than those of the others."""
         measuring = {each.name: each for each in self._workers if each.can_measure}
-        odd = odd_one({name: each.slowness for name, each in measuring.items()})
+        odd = find_straggler({name: each.slowness for name, each in measuring.items()})
         if odd is None:
             return
         name, reason = odd
@@ -367,36 +376,19 @@ class WorkerPool:
 
     # What goes wrong.
 
-    def _heard(self, worker: PooledWorker) -> None:
-        """Takes in that a worker has answered."""
-        ping, worker.ping = worker.ping, None
-        try:
-            self._fleet.result(ping)
-        except WorkerLostError as error:
-            self._lose(worker, str(error))
-            return
-        worker.heard_secs = self._attention()
+    def _check(self, worker: WorkerState) -> None:
+        """Asks a worker whether it is there.
 
-    def _look_for_silence(self) -> None:
-        """Asks workers whether they are there, and gives up those that do not answer."""
-        now_secs = self._attention()
-        for worker in list(self._workers):
-            if worker.heard_secs is None:
-                continue  # There is no machine for it yet.
-            silence_secs = now_secs - worker.heard_secs
-            if worker.doing and worker.ping is None and silence_secs >= self._times.ping:
-                worker.ping = self._fleet.call(worker.handle, "ping")
-                worker.pinged_secs = now_secs
-            if worker.ping is not None and now_secs - worker.pinged_secs >= self._times.silence:
-                self._lose(worker, f"it has not answered for {silence_secs:.0f} s")
-            elif now_secs >= worker.limit_secs:
-                took_secs = self._clock() - worker.since_secs
-                self._lose(worker, f"it has not ended a measurement within {took_secs:.0f} s")
+        Raises:
+            WorkerLostError: it does not answer, or measures for too long.
+        """
+        worker.heartbeat.check()
+        if worker.doing and self._awake() >= worker.limit_secs:
+            took_secs = self._clock() - worker.since_secs
+            raise WorkerLostError(f"it has not ended a measurement within {took_secs:.0f} s")
 
-    def _lose(self, worker: PooledWorker, reason: str) -> None:
+    def _lose(self, worker: WorkerState, reason: str) -> None:
         """Gives a worker up, and its placement to another."""
-        if worker not in self._workers:
-            return
         task = worker.task
         self._reasons.append(reason)
         if not worker.is_ready:
@@ -422,28 +414,27 @@ class WorkerPool:
                 )
         self._report(f"{worker.name}{where} is lost: {reason}{then}")
 
-    def _remove(self, worker: PooledWorker, state: str = "lost") -> None:
+    def _remove(self, worker: WorkerState, state: str = "lost") -> None:
         """Ends a worker."""
         self._workers.remove(worker)
         self._fleet.kill(worker.handle)
         worker.tally.state, worker.doing, worker.task = state, "", None
         # What it may still answer is not heard.
-        worker.call = worker.ping = None
+        worker.call = None
         self._lost.append(worker.tally)
 
     def _give_up_without_workers(self) -> None:
-        now_secs = self._attention()
-        if any(each.is_ready or each.heard_secs is not None for each in self._workers):
+        now_secs = self._awake()
+        if any(each.has_machine for each in self._workers):
             self._had_worker_secs = now_secs
         if any(each.is_ready for each in self._workers):
             return
         if self._failed_starts >= _MOST_FAILED_STARTS:
             raise WorkerStartError(f"no worker can begin: {self._reasons[-1]}")
-        if now_secs - self._had_worker_secs >= self._times.machine:
+        if now_secs - self._had_worker_secs >= self._timeouts.machine:
             why = f"; the last worker was lost: {self._reasons[-1]}" if self._reasons else ""
-            raise WorkerStartError(
-                f"no machine with room for a worker was there for {self._times.machine:.0f} s{why}"
-            )
+            limit = f"{self._timeouts.machine:.0f} s"
+            raise WorkerStartError(f"no machine with room for a worker was there for {limit}{why}")
 
     def _break_off(self) -> None:
         """Ends what is under way, which is of no interest any more."""
@@ -453,7 +444,7 @@ class WorkerPool:
         ]
         self.drop()
 
-    def _factor(self, worker: PooledWorker) -> float:
+    def _factor(self, worker: WorkerState) -> float:
         """How many times as long as in trial 0 the graph as it came takes on a machine."""
         if worker.reference_secs is None or self._reference_secs is None:
             return 1.0

@@ -152,17 +152,25 @@ class ControllersTest(absltest.TestCase):
             [update.mean_reward for update in whole.updates],
         )
 
-    def test_what_a_controller_was_to_give_and_has_not_is_learned_again(self):
+    def test_what_a_controller_has_learned_outlives_it(self):
         whole = self.controllers(1)
         trials = self.search(whole, 21)
         self.directory = self.create_tempdir().full_path
-        broken = self.controllers(1, [2])
+        broken = self.controllers(1, server_deaths=[1])
+        # It dies while the parameter server begins again.
+        call = self.fleets[1].call
+
+        def kill_before_the_update_is_applied(actor, method, *args):
+            if method == "apply" and self.fleets[1].started == 2:
+                self.fleets[0].kill(self.fleets[0].actors[0])
+            return call(actor, method, *args)
+
+        self.fleets[1].call = kill_before_the_update_is_applied
         self.assertEqual(_ordered(self.search(broken, 21)), _ordered(trials))
         controllers, server = self.fleets
-        # That it has died is noticed when it is to learn again.
-        calls = ["sample", "learn", "steps", "learn", "learn", "steps"]
-        self.assertEqual(controllers.calls[:6], calls)
-        self.assertEqual((controllers.started, server.started), (2, 1))
+        self.assertEqual((controllers.started, server.started), (2, 2))
+        self.assertEqual(server.calls[:4], ["begin", "apply", "apply", "apply"])
+        self.assertEqual(controllers.calls[:4], ["sample", "learn", "sample", "sample"])
 
     def test_a_search_that_was_killed_goes_on_from_its_log_and_the_last_weights(self):
         for number in (1, 18, 45):

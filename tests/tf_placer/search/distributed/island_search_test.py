@@ -2,62 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers.problems import task_problem
+from tests.tf_placer.search.distributed.process_fleet import ProcessFleet
 from tf_placer.errors import SearchError
 from tf_placer.placers.auto.auto_config import AutoConfig
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.problem_groups import group_graph
 from tf_placer.search.distributed.fleet import WorkerLostError
 from tf_placer.search.distributed.island_search import IslandWorker, island_search
-from tf_placer.search.distributed.pooled_worker import PoolTimes
+from tf_placer.search.distributed.supervision import Timeouts
 from tf_placer.simulation.simulator import Simulator
 
 
-@dataclasses.dataclass(eq=False)
-class _Call:
-    worker: Any
-    method: str
-    args: Sequence[Any]
-    number: int
-
-
-class Fleet:
+class Fleet(ProcessFleet):
     """Workers of this process, which end in an order of chance and die where they are told to."""
 
     def __init__(self, problem, *, seed: int = 0, deaths: Sequence[int] = ()) -> None:
-        self._problem = problem
-        self._rng = random.Random(seed)
-        self._deaths = set(deaths)
-        self.started = 0
-        self.asked: list[Sequence[Any]] = []
-
-    def start(self) -> IslandWorker:
-        self.started += 1
-        return IslandWorker(self._problem, AutoConfig(), 1)
-
-    def call(self, worker: IslandWorker, method: str, *args: Any) -> _Call:
-        if method == "search":
-            self.asked.append(args)
-        return _Call(worker, method, args, len(self.asked) - 1)
-
-    def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
-        return [self._rng.choice(list(calls))]
-
-    def result(self, call: _Call) -> Any:
-        if call.method == "search" and call.number in self._deaths:
-            raise WorkerLostError("its process died")
-        return getattr(call.worker, call.method)(*call.args)
-
-    def kill(self, worker: IslandWorker) -> None:
-        pass
+        super().__init__(
+            lambda: IslandWorker(problem, AutoConfig(), 1), random.Random(seed), deaths
+        )
 
 
 class IslandSearchTest(absltest.TestCase):
@@ -122,7 +91,7 @@ class IslandSearchTest(absltest.TestCase):
             """The worker that has the second search does not answer from then on."""
 
             now_secs = 0.0
-            hung: IslandWorker | None = None
+            hung = None
 
             def call(self, worker, method, *args):
                 if len(self.asked) == 1 and method == "search":
@@ -131,13 +100,15 @@ class IslandSearchTest(absltest.TestCase):
 
             def ended(self, calls, timeout_secs):
                 self.now_secs += timeout_secs
-                there = [call for call in calls if call.worker is not self.hung]
+                there = [call for call in calls if call.actor is not self.hung]
                 return super().ended(there, timeout_secs) if there else []
 
         whole = self.search(Fleet(self.problem))
         fleet, lines = Hanging(self.problem), []
-        times = PoolTimes(ping=5.0, silence=30.0, start=40.0)
-        result = self.search(fleet, say=lines.append, times=times, clock=lambda: fleet.now_secs)
+        timeouts = Timeouts(ping=5.0, silence=30.0, start=40.0)
+        result = self.search(
+            fleet, say=lines.append, timeouts=timeouts, clock=lambda: fleet.now_secs
+        )
         self.assertEqual(result.best.placement.tolist(), whole.best.placement.tolist())
         self.assertEqual(fleet.started, 3 + 1)
         self.assertRegex(lines[0], "^worker 2 is lost: it has not answered for 40 s; another one")

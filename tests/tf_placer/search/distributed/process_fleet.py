@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tf_placer.search.distributed.fleet import ArgumentLostError, WorkerLostError
+from tf_placer.search.distributed.fleet import WorkerLostError
 
 
 @dataclasses.dataclass(eq=False)
@@ -27,13 +27,13 @@ class _Call:
     error: WorkerLostError | None = None
 
     def run(self) -> Any:
-        """Gives what the method returns; the calls among its arguments are run before."""
+        """Gives what the method returns; calls among its arguments must have ended."""
         if not self.has_ended:
             self.has_ended = True
             try:
-                args = [self._given(each) for each in self.args]
                 if self.actor.is_dead:
                     raise WorkerLostError("its process died")
+                args = [each.run() if isinstance(each, _Call) else each for each in self.args]
                 self.value = getattr(self.actor.made, self.method)(*args)
             except WorkerLostError as error:
                 self.error = error
@@ -41,47 +41,39 @@ class _Call:
             raise self.error
         return self.value
 
-    @staticmethod
-    def _given(arg: Any) -> Any:
-        """Gives an argument; runs the call that is to give it."""
-        if not isinstance(arg, _Call):
-            return arg
-        try:
-            return arg.run()
-        except WorkerLostError as error:
-            raise ArgumentLostError(str(error)) from None
-
 
 class ProcessFleet:
     """Starts actors of this process; see `Fleet`.
 
     Attributes:
-        started: how many there were.
-        calls: methods that were called, in order.
+        actors, started: all of them, and how many there were.
+        calls, asked: methods that were called, in order, and with which arguments.
         deaths: of calls, by number: the actor dies while it does that.
     """
 
     def __init__(self, make: Callable[[], Any], rng: random.Random, deaths: Sequence[int] = ()):
         self._make = make
         self._rng = rng
-        self._actors: list[_Actor] = []
+        self.actors: list[_Actor] = []
         self.deaths = set(deaths)
         self.started = 0
         self.calls: list[str] = []
+        self.asked: list[Sequence[Any]] = []
 
     def wanted(self) -> int:
         return 1
 
     def start(self) -> _Actor:
         self.started += 1
-        self._actors.append(_Actor(self._make()))
-        return self._actors[-1]
+        self.actors.append(_Actor(self._make()))
+        return self.actors[-1]
 
     def call(self, actor: _Actor, method: str, *args: Any) -> _Call:
         if method != "ping":
             if len(self.calls) in self.deaths:
                 actor.is_dead = True
             self.calls.append(method)
+            self.asked.append(args)
         return _Call(actor, method, args)
 
     def ended(self, calls: Sequence[_Call], timeout_secs: float) -> list[_Call]:
@@ -98,5 +90,5 @@ class ProcessFleet:
         actor.is_dead = True
 
     def close(self) -> None:
-        for actor in self._actors:
+        for actor in self.actors:
             self.kill(actor)

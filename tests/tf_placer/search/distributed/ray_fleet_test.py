@@ -22,8 +22,8 @@ from absl.testing import absltest
 from tests.tf_placer.search.distributed import fake_fleet
 from tests.tf_placer.search.distributed.waiting_worker import WaitingWorker
 from tf_placer.search.distributed.fleet import WorkerLostError
-from tf_placer.search.distributed.pooled_worker import PoolTimes
 from tf_placer.search.distributed.ray_fleet import RayFleet, connected
+from tf_placer.search.distributed.supervision import Timeouts
 from tf_placer.search.distributed.worker_pool import WorkerPool
 from tf_placer.search.distributed.workers import Workers
 
@@ -51,13 +51,13 @@ class RayFleetTest(absltest.TestCase):
         return fleet
 
     def pool(self, fleet: RayFleet, **changes) -> WorkerPool:
-        times = PoolTimes(poll=0.05, ping=0.5, silence=2.0)
+        timeouts = Timeouts(poll=0.05, ping=0.5, silence=2.0)
         return WorkerPool(
             fleet,
             fake_fleet.assign,
             timeout_secs=lambda: 60.0,
             report=self.lines.append,
-            times=times,
+            timeouts=timeouts,
             **changes,
         )
 

@@ -1,4 +1,4 @@
-"""Whether the machines of equal workers are equally fast."""
+"""Detection of workers that are slower than others on machines that are alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import collections
 import statistics
 from collections.abc import Mapping
 
-__all__ = ["Slowness", "odd_one"]
+__all__ = ["RelativeStepTime", "find_straggler"]
 
 # How many of the latest measurements say how slow a machine is, and how many are enough to judge.
 _LATEST, _ENOUGH = 5, 3
@@ -14,8 +14,8 @@ _LATEST, _ENOUGH = 5, 3
 _LIMIT = 1.5
 
 
-class Slowness:
-    """How many times as slow as at the start of the search the graph as it came runs on a machine.
+class RelativeStepTime:
+    """The step time of the graph as it came on a machine, relative to that in trial 0.
 
     Attributes:
         first: when the worker was new; None before.
@@ -56,7 +56,7 @@ class Slowness:
         return len(self._latest) >= _ENOUGH
 
 
-def odd_one(workers: Mapping[str, Slowness]) -> tuple[str, str] | None:
+def find_straggler(workers: Mapping[str, RelativeStepTime]) -> tuple[str, str] | None:
     """Finds the worker that is slower than the others, for a reason that nobody knows.
 
     The machines are alike, so what slows down one and not the others is no property of theirs. All
