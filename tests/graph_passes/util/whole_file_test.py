@@ -15,7 +15,7 @@ from graph_passes.util.whole_file import check_takes_files, remove_what_is_left,
 
 _WRITER = """
 import os, sys
-from graph_passes import whole_file
+from graph_passes.util import whole_file
 whole_file.os.replace = lambda *paths: (print("here", flush=True), sys.stdin.read())
 whole_file.write_whole(sys.argv[1], b"new")
 """
