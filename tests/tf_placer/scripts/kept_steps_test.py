@@ -70,7 +70,7 @@ class KeptStepsTest(tf.test.TestCase):
 
     def place(self) -> Placement:
         """Keeps a placement of the step that was found, without a search."""
-        source, request, _ = kept_source(self.directory)
+        source, request = kept_source(self.directory)
         self.assertEqual(request.max_secs, 60.0)
         placement = next(random_placements(source, 1))
         write_placement(placement, self.directory.placement)
@@ -95,7 +95,7 @@ class KeptStepsTest(tf.test.TestCase):
             self.assertRaises(BeginAgainError),
         ):
             self.seeker.function_called(train, (tf.ones([2, 2]),), {})
-        self.assertEqual(kept_source(self.directory)[2], config)
+        self.assertEqual(kept_source(self.directory)[1].session_config, config)
 
     def test_a_step_of_a_session_is_found_with_what_it_is_fed_and_placed_in_another_one(self):
         def build(width: int = 2) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(
             self.said[0], "found the training step: the session that runs 'Adam' and 1 more"
         )
-        source, _, _ = kept_source(self.directory)
+        source, _ = kept_source(self.directory)
         self.assertEqual(list(source.step.feeds), ["x:0"])
         self.assertAllEqual(source.step.feeds["x:0"], 2 * values)
         self.assertAllEqual(source.step.restored["weights"], np.ones([3, 2]))
