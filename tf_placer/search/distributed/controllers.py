@@ -160,7 +160,7 @@ class Controllers(ConcurrentPlacer):
                     self._has_sampled(controller, batch)
                     controller.next_batch = max(controller.next_batch, batch.number + 1)
             self._say(f"going on with weights that have had {kept.version} updates")
-        self._server.begin("begin", None if kept is None else kept.parameters)
+        self._server.begin("initial", None if kept is None else kept.parameters)
 
     def advance(self, timeout_secs: float) -> list[SampledBatch]:
         """Lets controllers sample and learn; see `ConcurrentPlacer.advance`."""

@@ -70,7 +70,7 @@ class Controller(_Learner):
 class ParameterServer(_Learner):
     """Applies to the weights what controllers have learned."""
 
-    def begin(self, parameters: Parameters | None) -> Parameters:
+    def initial(self, parameters: Parameters | None) -> Parameters:
         """Gives the weights to begin with.
 
         Args:

@@ -169,7 +169,7 @@ class ControllersTest(absltest.TestCase):
         self.assertEqual(_ordered(self.search(broken, 21)), _ordered(trials))
         controllers, server = self.fleets
         self.assertEqual((controllers.started, server.started), (2, 2))
-        self.assertEqual(server.calls[:4], ["begin", "apply", "apply", "apply"])
+        self.assertEqual(server.calls[:4], ["initial", "apply", "apply", "apply"])
         self.assertEqual(controllers.calls[:4], ["sample", "learn", "sample", "sample"])
 
     def test_a_search_that_was_killed_goes_on_from_its_log_and_the_last_weights(self):
