@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pathlib
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
@@ -15,6 +16,7 @@ from tests.tf_placer.small_problem import small_problem
 from tests.tf_placer.two_chains import two_chain_problem
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import write_problem
+from tf_placer.search.distributed import workers
 from tf_placer.simulation.simulator import Simulator
 
 
@@ -107,7 +109,10 @@ class PlanTest(absltest.TestCase):
             tf_placer.plan(small_problem(), max_trials=0)
         with self.assertRaisesRegex(ValueError, "missing.json"):
             tf_placer.plan(os.fspath(self.directory / "missing.json"))
-        with self.assertRaisesRegex(ValueError, "to workers"):
+        with (
+            mock.patch.object(workers, "require_ray"),
+            self.assertRaisesRegex(ValueError, "to workers"),
+        ):
             config = tf_placer.SearchConfig(placer="random", workers="ray", num_workers=2)
             tf_placer.plan(small_problem(), config=config)
 
