@@ -112,6 +112,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.placers.registry",
     "tf_placer.placers.systems",
     "tf_placer.planning.plan",
+    "tf_placer.planning.explanation",
     "tf_placer.planning.simulated_step",
     "tf_placer.problem",
     "tf_placer.report",

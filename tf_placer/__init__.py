@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from tf_placer.machines.local_cluster import LocalCluster
     from tf_placer.machines.lookup import find_machine
     from tf_placer.machines.machine import Machine, MachineError
+    from tf_placer.planning.explanation import explain
     from tf_placer.planning.plan import plan
     from tf_placer.planning.plan_result import PlanResult
-    from tf_placer.planning.simulated_step import explain, simulate
+    from tf_placer.planning.simulated_step import simulate
     from tf_placer.problem.problem_file import read_problem
     from tf_placer.runs.run_page import write_report
     from tf_placer.search.callbacks import Callback
@@ -101,7 +102,7 @@ _MODULES = {
 _PLANNING_MODULES = {
     "PlanResult": "tf_placer.planning.plan_result",
     "SearchConfig": "tf_placer.search.config",
-    "explain": "tf_placer.planning.simulated_step",
+    "explain": "tf_placer.planning.explanation",
     "plan": "tf_placer.planning.plan",
     "read_problem": "tf_placer.problem.problem_file",
     "simulate": "tf_placer.planning.simulated_step",

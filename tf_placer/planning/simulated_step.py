@@ -1,4 +1,4 @@
-"""One simulated step of a placement, what happens in it, and what bounds it."""
+"""One simulated step of a placement, and what happens in it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ import numpy as np
 from tf_placer.environments.environment import Failure, FailureKind
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.problem.problem_groups import group_graph
-from tf_placer.report.auto_table import changes_table, limits_table
-from tf_placer.report.limits import Limits, limits_of
 from tf_placer.report.step_table import step_table
-from tf_placer.report.what_if import WhatIf, what_if
 from tf_placer.simulation.lower_bounds import LowerBounds, lower_bounds
 from tf_placer.simulation.simulator import StepTrace
 from tf_placer.simulation.step_report import step_report
 
-__all__ = ["PlacementExplanation", "SimulatedStep", "explain", "simulate"]
+__all__ = ["SimulatedStep", "check_assignment", "simulate"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +69,7 @@ def simulate(problem: PlacementProblem, assignment: Sequence[int] | np.ndarray) 
     Raises:
         ValueError: there are not as many indices as groups, or no such device.
     """
-    placement = _check_assignment(problem, assignment)
+    placement = check_assignment(problem, assignment)
     environment = SimulatedEnvironment(problem, threads=1)
     [measurement] = environment.measure(placement[None])
     failure, trace = measurement.failure, None
@@ -82,56 +78,14 @@ def simulate(problem: PlacementProblem, assignment: Sequence[int] | np.ndarray) 
     return SimulatedStep(failure, trace, lower_bounds(problem))
 
 
-@dataclasses.dataclass(frozen=True)
-class PlacementExplanation:
-    """What keeps a placement from being faster.
-
-    Attributes:
-        limits: what bounds its step.
-        changes: what other machines would bring; empty where there was no time for it.
-    """
-
-    limits: Limits
-    changes: tuple[WhatIf, ...]
-
-    def table(self) -> str:
-        """Shows the limits and the changes, without a final newline."""
-        parts = [limits_table(self.limits, "the placement")]
-        if self.changes:
-            parts.append(changes_table(self.changes, self.limits.step_secs))
-        return "\n\n".join(parts)
-
-
-def explain(
-    problem: PlacementProblem,
-    assignment: Sequence[int] | np.ndarray,
-    *,
-    max_secs: float = 20.0,
-    seed: int = 0,
-) -> PlacementExplanation:
-    """Explains what bounds the simulated step of a placement, and what would help it.
-
-    Args:
-        problem: what is placed.
-        assignment: a device index for each group, [num_groups].
-        max_secs: seconds for searches of what other machines would bring.
-        seed: of these searches.
-
-    Raises:
-        ValueError: the placement does not fit, or is none of the problem.
-    """
-    placement = _check_assignment(problem, assignment)
-    [measurement] = SimulatedEnvironment(problem, threads=1).measure(placement[None])
-    if measurement.failure is not None:
-        raise ValueError(f"the placement does not run: {measurement.failure.message}")
-    groups = group_graph(problem)
-    changes = what_if(problem, groups, placement, search_secs=max_secs, seed=seed)
-    return PlacementExplanation(limits_of(problem, placement), changes)
-
-
-def _check_assignment(
+def check_assignment(
     problem: PlacementProblem, assignment: Sequence[int] | np.ndarray
 ) -> np.ndarray:
+    """Makes an array of an assignment, int32 [num_groups].
+
+    Raises:
+        ValueError: there are not as many indices as groups, or no such device.
+    """
     placement = np.asarray(assignment)
     if placement.shape != (problem.num_groups,) or placement.dtype.kind not in "iu":
         raise ValueError(

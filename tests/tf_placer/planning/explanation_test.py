@@ -1,0 +1,31 @@
+"""Tests of explaining a placement."""
+
+from __future__ import annotations
+
+import numpy as np
+from absl.testing import absltest
+
+import tf_placer
+from tests.tf_placer.small_problem import small_problem
+from tests.tf_placer.two_chains import two_chain_problem
+
+
+class ExplainTest(absltest.TestCase):
+    def test_says_what_bounds_the_step_and_what_would_help(self):
+        problem = two_chain_problem(2)
+        explanation = tf_placer.explain(problem, [0, 0, 0, 0], max_secs=2.0)
+        compute = {limit.where: limit.share for limit in explanation.limits.limits[:2]}
+        self.assertEqual([*compute.values()], [1.0, 0.0])
+        self.assertNotEmpty(explanation.changes)
+        for change in explanation.changes:
+            self.assertLessEqual(change.step_secs, explanation.limits.step_secs)
+        self.assertIn("what if", explanation.table())
+
+    def test_what_does_not_run_is_not_explained(self):
+        problem = small_problem(cpu_bytes=31, gpu_bytes=5)
+        with self.assertRaisesRegex(ValueError, "does not run: .* has room for 31"):
+            tf_placer.explain(problem, np.zeros(problem.num_groups, np.int32))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,65 @@
+"""The explanation of a placement: what bounds its simulated step, and what would help it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_placer.environments.simulated import SimulatedEnvironment
+from tf_placer.planning.simulated_step import check_assignment
+from tf_placer.problem.placement_problem import PlacementProblem
+from tf_placer.problem.problem_groups import group_graph
+from tf_placer.report.auto_table import changes_table, limits_table
+from tf_placer.report.limits import Limits, limits_of
+from tf_placer.report.what_if import WhatIf, what_if
+
+__all__ = ["PlacementExplanation", "explain"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacementExplanation:
+    """What keeps a placement from being faster.
+
+    Attributes:
+        limits: what bounds its step.
+        changes: what other machines would bring; empty where there was no time for it.
+    """
+
+    limits: Limits
+    changes: tuple[WhatIf, ...]
+
+    def table(self) -> str:
+        """Shows the limits and the changes, without a final newline."""
+        parts = [limits_table(self.limits, "the placement")]
+        if self.changes:
+            parts.append(changes_table(self.changes, self.limits.step_secs))
+        return "\n\n".join(parts)
+
+
+def explain(
+    problem: PlacementProblem,
+    assignment: Sequence[int] | np.ndarray,
+    *,
+    max_secs: float = 20.0,
+    seed: int = 0,
+) -> PlacementExplanation:
+    """Explains what bounds the simulated step of a placement, and what would help it.
+
+    Args:
+        problem: what is placed.
+        assignment: a device index for each group, [num_groups].
+        max_secs: seconds for searches of what other machines would bring.
+        seed: of these searches.
+
+    Raises:
+        ValueError: the placement does not fit, or is none of the problem.
+    """
+    placement = check_assignment(problem, assignment)
+    [measurement] = SimulatedEnvironment(problem, threads=1).measure(placement[None])
+    if measurement.failure is not None:
+        raise ValueError(f"the placement does not run: {measurement.failure.message}")
+    groups = group_graph(problem)
+    changes = what_if(problem, groups, placement, search_secs=max_secs, seed=seed)
+    return PlacementExplanation(limits_of(problem, placement), changes)
