@@ -1,4 +1,4 @@
-"""What is found out about every graph before it is placed."""
+"""The analysis of every graph before it is placed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def group_operations(op_graph: OpGraph, granularity: str = _COARSE) -> GroupedGr
     if granularity == _COARSE:
         return coarse
     grouping = single_groups(op_graph, colocation)
-    # What shares variables is found by the rules.
+    # The rules find groups that share variables.
     layers = coarse.group_graph.layers[_clusters(grouping, coarse.grouping)]
     return dataclasses.replace(_grouped(op_graph, colocation, grouping, layers), coarse=coarse)
 

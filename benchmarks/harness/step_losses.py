@@ -1,4 +1,4 @@
-"""What a simulated step loses above the lower bound, in seconds.
+"""The seconds that a simulated step loses above the lower bound.
 
 The same placement is simulated again on machines that lack one obstacle:
 

@@ -1,4 +1,4 @@
-"""How long the first answer of each command takes, with empty caches and with what that left.
+"""The time to the first answer of each command, with empty caches and with what that left.
 
 Every command runs twice in a process of its own: cold, with empty folders for everything that the
 package keeps between runs, and warm, with what the first run has left there. Not counted is what

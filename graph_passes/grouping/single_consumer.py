@@ -58,7 +58,7 @@ def merge_single_consumers(
     readers = _readers(graph, of_operation, placed, count)
     sets = UnionFind(count)
     members = [[i] for i in range(count)]
-    # How much of what is light a group may take beyond the limit.
+    # The sum of light groups that a group may take beyond the limit.
     spare = [limit] * count
     sealed = grouping.sealed.tolist()
     alone = [kind == LEFT_ALONE for kind in grouping.kinds]
@@ -73,7 +73,7 @@ def merge_single_consumers(
             target = _only_reader(i, members[i], readers, sets)
             if target is None or alone[target] or types[i] != types[target]:
                 continue
-            # What is light follows its reader, but what many light ones weigh counts as well.
+            # A light group may exceed the limit to join its consumer; `spare` bounds their sum.
             light = 0.0
             if weight[i] + weight[target] > limit:
                 if weight[i] > _LIGHT_SHARE * limit or weight[i] > spare[target]:

@@ -38,7 +38,7 @@ def topological_order(
     before, after = edges.T
     if prefers == "lowest" and (before < after).all():
         return np.arange(count, dtype=np.int32)
-    # What is pushed last is the newest.
+    # The node that was pushed last is the newest.
     by_before = np.lexsort((-after if prefers == "newest" else after, before))
     followers = after[by_before].tolist()
     start = np.searchsorted(before[by_before], np.arange(count + 1)).tolist()

@@ -47,7 +47,7 @@ class PassTestCase(tf.test.TestCase):
         self.assertEqual(graph_def, before)
 
     def modified(self, graph_pass: GraphPass, graph_def: tf1.GraphDef) -> tf1.GraphDef:
-        """What a pass makes of a graph, which stays as it is."""
+        """Runs a pass on a graph, and makes sure that the graph stays as it is."""
         before = copy_of(graph_def)
         result = graph_pass.run(graph_def)
         self.assertIsNot(result, graph_def)

@@ -8,7 +8,7 @@ __all__ = ["Outcome"]
 
 
 class Outcome(enum.Enum):
-    """How a search ends."""
+    """The outcome of a search."""
 
     NOTHING_TO_PLACE = "nothing_to_place"
     NOTHING_RUNS = "nothing_runs"

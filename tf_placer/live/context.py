@@ -1,4 +1,4 @@
-"""What runs when a live search does: all that its parts share, and nothing that they do."""
+"""The state that the parts of a live search share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Measurer(Protocol):
 
     @property
     def runner(self) -> Runner:
-        """What measures placements."""
+        """The runner that measures placements."""
         ...
 
     def measure_original(self) -> Measurement:
@@ -109,7 +109,7 @@ class Measurers(Protocol):
 
 @dataclasses.dataclass
 class SearchContext:
-    """What runs: one live search.
+    """A live search that runs.
 
     Attributes:
         config: how to search, on a machine that was looked up.

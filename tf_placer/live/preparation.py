@@ -1,4 +1,4 @@
-"""What is found out about a machine and a step before anything is measured."""
+"""Checks of a machine and a step before anything is measured."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ __all__ = ["PlacementExplanation", "explain"]
 
 @dataclasses.dataclass(frozen=True)
 class PlacementExplanation:
-    """What keeps a placement from being faster.
+    """The limits of a placement, and what would help it.
 
     Attributes:
         limits: what bounds its step.

@@ -1,4 +1,4 @@
-"""What a search asks of the placer of a stage, be it one placer or several controllers."""
+"""The batches that the driver gets from one placer, or from several controllers."""
 
 from __future__ import annotations
 

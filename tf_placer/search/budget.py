@@ -36,7 +36,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Where a search stands after a trial.
+    """The state of a search after a trial.
 
     Attributes:
         trial_count: trials so far.

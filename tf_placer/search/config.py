@@ -1,4 +1,4 @@
-"""How to search, live or planned: one value that checks itself once and is passed along."""
+"""The settings of a search, live or planned, which check themselves once."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SearchConfig", "check_machine", "check_seed", "read_settings", "starting_options"]
 
-# Of NumPy's generators, of TensorFlow's and of the native core.
+# The limit of the generators of NumPy, of TensorFlow and of the native core.
 _MOST = 2**63
 _CONFIG_PROTO = "tensorflow.ConfigProto"
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-    """How to search. A plan has no use for a machine and what measures on it.
+    """The settings of a search; a plan has no use for those of the machine.
 
     Numbers become Python's own, and the values of options those of their settings.
 

@@ -137,7 +137,7 @@ def drive(
 
 
 class _History:
-    """What a log has of the stages of a search that goes on."""
+    """The trials of a log, by the stages of a search that resumes."""
 
     def __init__(self, log: TrialLog | None, names: Sequence[str]) -> None:
         if len({ORIGINAL, *names}) <= len(names):

@@ -1,4 +1,4 @@
-"""What of a search is under way: its budget, its log, and the batches that are not whole."""
+"""The record of a search: its budget, its log, and the batches that are not whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_BATCH = SampledBatch(0, 0, 0, np.zeros([0, 0], np.int32))
 
 
 class TrialRecorder:
-    """What the stages of one search share: its log, and what of its budget is left.
+    """The log of one search, and what of its budget is left.
 
     Attributes:
         num_trials: how many trials there were.

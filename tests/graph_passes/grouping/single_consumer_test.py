@@ -55,7 +55,7 @@ def grouped_dag(inputs: Sequence[Collection[int]], sealed: Collection[int] = ())
 
 
 def merged(grouped: Grouped, max_work_share: float = 1) -> Parts:
-    """What becomes of the groups, by the numbers in the names of their operations."""
+    """Merges groups, and names the results by the numbers of their operations."""
     grouping = grouped.merged(max_work_share)
     parts: dict[int, set[int]] = {}
     for name, group in zip(

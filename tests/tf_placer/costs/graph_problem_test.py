@@ -262,7 +262,7 @@ class FactoriesTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
-    """What is said of groups is the same, whoever says it."""
+    """Groups of a graph and of its problem are the same."""
 
     @parameterized.product(name=list(graphs.FACTORIES), granularity=GRANULARITIES)
     def test_a_graph_and_its_problem_have_the_same_groups(self, name, granularity):
@@ -291,7 +291,7 @@ class GroupGraphTest(tf.test.TestCase, parameterized.TestCase):
             values = [tf.exp(tf.zeros(s)) for s in ([2, 3], [5], [3, 2], [3, 4], [1, 6])]
             tf.group(*map(tf.negative, values), name="all")
         graph_def = graph.as_graph_def()
-        # Where operations stand in a graph says nothing.
+        # The order of operations in a graph carries no meaning.
         graph_def.node.sort(key=lambda node: node.name, reverse=True)
         op_graph = OpGraph.from_graph_def(graph_def, ["all"])
         groups = op_graph.has_type(["Neg", "NoOp"]).astype(np.int32)

@@ -1,8 +1,7 @@
 """The processes of a search with several controllers: those that learn, and the parameter server.
 
-An update of ColocRL's networks (3.6 million weights) took the server 0.18 s on two cores, and a
-controller 0.23 s for sampling and learning (commit 3f2f361): with trials of 30 s and controllers of
-eight workers the server is busy all the time from about 200 controllers on.
+The server has little to do: measured at commit 3f2f361, whose processes kept the weights, it was
+busy all the time from about 200 controllers of eight workers on, with trials of 30 s.
 
 References:
     Mirhoseini et al., Device Placement Optimization with Reinforcement Learning, ICML 2017,

@@ -17,8 +17,7 @@ from tf_placer.search.distributed.fleet import Fleet, WorkerLostError
 
 __all__ = ["Heartbeat", "PauseAwareClock", "SupervisedActor", "Timeouts"]
 
-# So many losses in a row, without a call that has ended between, end the search.
-_MOST_LOSSES = 5
+_MOST_LOSSES_IN_A_ROW = 5
 # A search looks several times a second. What is longer between two looks was spent elsewhere.
 _MOST_PAUSE_SECS = 1.0
 
@@ -227,7 +226,7 @@ class SupervisedActor:
 
     def _replace(self, reason: str) -> None:
         self._losses += 1
-        if self._losses >= _MOST_LOSSES:
+        if self._losses >= _MOST_LOSSES_IN_A_ROW:
             raise SearchError(f"{self.name} was lost {self._losses} times in a row: {reason}")
         self._say(f"{self.name} is lost: {reason}; another one takes its place")
         self._fleet.kill(self._handle)
