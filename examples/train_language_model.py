@@ -1,6 +1,6 @@
 """A training script of the TF1 kind, made faster with one added line.
 
-Everything here is what such scripts have: variables, an input that is fed, an optimiser, summaries,
+Everything here is what such scripts have: variables, an input that is fed, an optimizer, summaries,
 checkpoints and a MonitoredTrainingSession. The line that was added is marked.
 
 On a computer with GPUs run it as it is. To see it work on two CPU cores, start two worker processes

@@ -128,7 +128,7 @@ def operation_groups(
 ) -> np.ndarray:
     """Finds the group whose device each operation gets.
 
-    Beside the operations of the step these are the rest of their colocation groups (initialisers
+    Beside the operations of the step these are the rest of their colocation groups (initializers
     of variables, say) and, outside the step, what only one group reads: an initial value is made
     where its variable lives.
 

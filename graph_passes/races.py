@@ -86,7 +86,7 @@ def find_races(graph: OpGraph) -> list[Race]:
         linear in the size of the graph, times its writes divided by the bits of a word.
     """
     if graph.needed.all():
-        return []  # No step is known: one that needs its variables' initialisers makes no sense.
+        return []  # No step is known: one that needs its variables' initializers makes no sense.
     needed = graph.needed[graph.edge_consumer]
     of_variants = graph.tensor_dtypes[graph.edge_tensor] == types_pb2.DT_VARIANT
     takers = _readers(graph, graph.edge_is_handle & ~of_variants & needed)

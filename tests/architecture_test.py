@@ -80,7 +80,7 @@ SIMULATING = ("tf_placer.placers.auto", "tf_placer.placers.learned.pretraining")
 # TensorFlow, however indirectly.
 WITHOUT_TENSORFLOW = (
     "benchmarks.problems.experts",
-    "benchmarks.models.catalogue",
+    "benchmarks.models.catalog",
     "benchmarks.models.training_model",
     "graph_passes.grouping.fluid_communities",
     "graph_passes.grouping.group_graph",
@@ -95,7 +95,7 @@ WITHOUT_TENSORFLOW = (
     "tf_placer.inputs.step",
     "tf_placer.machines.attached_machine",
     "tf_placer.machines.backends",
-    "tf_placer.machines.catalogue",
+    "tf_placer.machines.catalog",
     "tf_placer.machines.cluster_machine",
     "tf_placer.machines.device_classes",
     "tf_placer.machines.emulated_machine",

@@ -1,6 +1,6 @@
 """Small training graphs of every kind that users have, for the tests of everything.
 
-Every graph is deterministic: in a fresh session, after its initialisers, the same number of runs
+Every graph is deterministic: in a fresh session, after its initializers, the same number of runs
 fetches the same values. Fetched tensors are float32 scalars.
 """
 
@@ -72,7 +72,7 @@ def cond_v2() -> TestGraph:
 
 
 def tf_data_iterators() -> TestGraph:
-    """Features from an initialisable iterator and labels from a one-shot one."""
+    """Features from an initializable iterator and labels from a one-shot one."""
     random = np.random.default_rng(parts.SEED)
     features = random.standard_normal([24, 8]).astype(np.float32)
     labels = random.integers(0, 4, 24, dtype=np.int32)
@@ -186,7 +186,7 @@ def matmul_chain(n: int = 32, depth: int = 3) -> TestGraph:
 
 
 def small_convnet() -> TestGraph:
-    """An Inception block of four branches with batch normalisation, trained with momentum."""
+    """An Inception block of four branches with batch normalization, trained with momentum."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([4, 8, 8, 3], 5)
         stem = parts.convolution(x, 8, 3, "stem")
@@ -207,7 +207,7 @@ def small_convnet() -> TestGraph:
 
 
 def residual_convnet() -> TestGraph:
-    """Two residual blocks with batch normalisation, trained with momentum."""
+    """Two residual blocks with batch normalization, trained with momentum."""
     with parts.new_graph() as graph:
         x, y, feeds = parts.inputs([4, 8, 8, 3], 5)
         value = parts.convolution(x, 8, 3, "stem")

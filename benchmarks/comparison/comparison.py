@@ -1,6 +1,6 @@
 """Every placer against every other on every problem, with equal time or with equal samples.
 
-A problem is a model of the catalogue on a described machine, such as "nmt_2:4xK80". `COMPARISONS`
+A problem is a model of the catalog on a described machine, such as "nmt_2:4xK80". `COMPARISONS`
 has what is compared. Each has a folder of results with a page: the winner of each problem and every
 placer's distance to it. Beside it is kept every run that ended, with its curve: those that are
 there are not repeated.
@@ -63,7 +63,7 @@ class Comparison:
     """A named set of problems, placers, seeds and a budget.
 
     Attributes:
-        problems: each a model of the catalogue and a described machine, as in "nmt_2:4xK80".
+        problems: each a model of the catalog and a described machine, as in "nmt_2:4xK80".
         placers: each with its options behind it, as in "hierarchical:grouper=metis".
         budget: of each run.
         seeds: of placers that are random.

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.provenance import provenance
-from benchmarks.models.catalogue import build_model
+from benchmarks.models.catalog import build_model
 from graph_passes.pipeline import group_operations
 from tf_placer.costs.analytic import analytic_costs
 from tf_placer.costs.costed_graph import CostedGraph
 from tf_placer.files import write_json, write_text
 from tf_placer.inputs.sources import read_source
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.markdown import markdown_table
@@ -47,7 +47,7 @@ def measure_model(name: str, machine_name: str) -> dict[str, Any]:
     """Measures and simulates one model with everything on the first GPU.
 
     Args:
-        name: of the catalogue of models.
+        name: of the catalog of models.
         machine_name: the described machine with one GPU that the GPU is like.
 
     Returns:
@@ -139,7 +139,7 @@ def _page(machine: str, rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Measures the models that are not in the file yet, and writes the numbers and the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--machine", required=True, help="the catalogue's, such as 1xH200")
+    parser.add_argument("--machine", required=True, help="the catalog's, such as 1xH200")
     parser.add_argument("--models", default=_MODELS, help=f"by comma (default {_MODELS})")
     parser.add_argument("--out_dir", default="benchmarks/results/gpu_model")
     parser.add_argument("--model", help=argparse.SUPPRESS)

@@ -43,7 +43,7 @@ class RunKey:
     """Which run.
 
     Attributes:
-        model: of the catalogue.
+        model: of the catalog.
         machine: name of a described machine.
         placer: one of `run_placers.ALL_PLACERS`.
         options: of the placer, name and value, sorted.

@@ -44,7 +44,7 @@ def make_run_placer(
         name: one of `ALL_PLACERS`.
         options: of the placer. That of "model_expert" is `rule`, one of the rules for the model;
             without it, all are tried.
-        model: of the catalogue.
+        model: of the catalog.
         problem: the model on a machine.
         seed: of everything random.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import tf_placer
 from benchmarks.harness.provenance import provenance
-from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.models.catalog import MODELS, build_model
 from graph_passes.placement import Placement
 from tf_placer.costs.costed_graph import CostedGraph, cost_graph
 from tf_placer.environments.environment import FailureKind

@@ -61,7 +61,7 @@ class Trained:
         build: makes it.
         steps: of a run.
         search_secs: how long to look for a placement.
-        expert: the model of the catalogue whose expert places it; None if experts use towers.
+        expert: the model of the catalog whose expert places it; None if experts use towers.
         towers: makes its towers, asynchronous or not; None without any.
     """
 
@@ -224,12 +224,12 @@ def _variants(
     if found.devices:
         variants[FOUND] = (model, found.devices)
     if trained.towers is not None:
-        for name, catalogue, asynchronous in (
+        for name, catalog, asynchronous in (
             (SYNCHRONOUS, "inception_v3_towers", False),
             (ASYNCHRONOUS, "inception_v3_async_towers", True),
         ):
             towers = trained.towers(asynchronous)
-            variants[name] = (towers, _expert(towers, catalogue, devices))
+            variants[name] = (towers, _expert(towers, catalog, devices))
     return variants
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live.training_curves import Curve
-from tf_placer.report.colours import DEVICE_COLOURS
+from tf_placer.report.colors import DEVICE_COLORS
 
 __all__ = ["draw_training"]
 
-# The order of the curves is the same in all pictures, and so are their colours.
+# The order of the curves is the same in all pictures, and so are their colors.
 _DASHES = ("-", "--", "-.", ":", (0, (3, 1, 1, 1, 1, 1)))
 
 
@@ -23,19 +23,19 @@ def draw_training(
 
     Args:
         axes: of matplotlib.
-        runs: by placement; one without runs keeps its colour.
+        runs: by placement; one without runs keeps its color.
         perplexity: its exponential instead of the loss.
     """
-    for (name, curves), colour, dashes in zip(runs.items(), DEVICE_COLOURS, _DASHES, strict=False):
+    for (name, curves), color, dashes in zip(runs.items(), DEVICE_COLORS, _DASHES, strict=False):
         if not curves:
             continue
         first_secs, last_secs = max(c.secs[0] for c in curves), min(c.secs[-1] for c in curves)
         grid = np.linspace(first_secs, last_secs, 400)
         losses = np.array([np.interp(grid, curve.secs, curve.losses) for curve in curves])
         values = np.exp(losses) if perplexity else losses
-        axes.plot(grid, values.mean(axis=0), color=colour, linestyle=dashes, label=name)
+        axes.plot(grid, values.mean(axis=0), color=color, linestyle=dashes, label=name)
         axes.fill_between(
-            grid, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0
+            grid, values.min(axis=0), values.max(axis=0), color=color, alpha=0.15, linewidth=0
         )
     axes.set_xlabel("seconds")
     axes.set_ylabel("perplexity" if perplexity else "loss")

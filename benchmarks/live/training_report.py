@@ -39,7 +39,7 @@ original at {_TARGET_AT:.0%} of its steps. What is saved is against the original
 with 95 % intervals over the runs. "search said" is what the confirmation of the search promised for
 a step. "differs by" is the largest relative difference of a loss to that of the original in the
 same step: it comes from the order in which numbers are added. Towers compute something else: each
-normalises its own part of a batch.
+normalizes its own part of a batch.
 """
 _HEADERS = ["model", "placement", "runs", "time per batch", "saved", "search said"]
 _HEADERS += ["time to loss", "saved", "differs by"]

@@ -2,7 +2,7 @@
 
 Two of the graphs are the plainest with a known answer: two independent branches of matrix products,
 which a split runs almost twice as fast, and a chain, which no placement can speed up. Every run is
-a whole search with a log of its own. With `--neighbour` a process that takes one core every other
+a whole search with a log of its own. With `--neighbor` a process that takes one core every other
 three seconds runs beside. In the end all that was placed is measured again, alone: for some minutes
 all take turns with the graph as it came, in fresh processes each round. No placement should be
 slower. Runs that are in the log directory already are not repeated.
@@ -39,7 +39,7 @@ from tf_placer.search.trial_log import ORIGINAL
 from tf_placer.text.table import table
 from tf_placer.text.units import format_duration
 
-__all__ = ["GRAPHS", "main", "neighbour", "summary_table"]
+__all__ = ["GRAPHS", "main", "neighbor", "summary_table"]
 
 tf1 = tf.compat.v1
 
@@ -88,7 +88,7 @@ def _chain() -> tuple[Any, ...]:
     return graph, "y:0"
 
 
-#: What is placed, by name: a graph, its fetches, and feeds and initialisers where it has them.
+#: What is placed, by name: a graph, its fetches, and feeds and initializers where it has them.
 GRAPHS: Mapping[str, Callable[[], tuple[Any, ...]]] = {
     "language_model": lambda: _trained(language_model.build()),
     "translation": lambda: _trained(small.small_translation()),
@@ -99,7 +99,7 @@ GRAPHS: Mapping[str, Callable[[], tuple[Any, ...]]] = {
 
 
 @contextlib.contextmanager
-def neighbour(is_there: bool) -> Iterator[None]:
+def neighbor(is_there: bool) -> Iterator[None]:
     """Runs a process beside that takes one core every other three seconds."""
     child = subprocess.Popen([sys.executable, "-c", _BUSY]) if is_there else None
     try:
@@ -117,7 +117,7 @@ def _search(directory: pathlib.Path, seed: int, args: argparse.Namespace) -> dic
         value: dict[str, Any] = read_json(done)
         return value
     start_secs = time.monotonic()
-    with neighbour(args.neighbour):
+    with neighbor(args.neighbor):
         result = tf_placer.optimize(
             *GRAPHS[args.graph](),
             machine=_MACHINE,
@@ -204,7 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graph", choices=GRAPHS, default="language_model")
     parser.add_argument("--runs", type=int, default=10, help="default 10")
-    parser.add_argument("--neighbour", action="store_true", help="disturb the searches")
+    parser.add_argument("--neighbor", action="store_true", help="disturb the searches")
     parser.add_argument("--max_trials", type=int, default=150, help="default 150")
     parser.add_argument("--max_secs", type=float, default=180.0, help="default 180")
     parser.add_argument(
@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("--log_dir", default="runs/live_verdicts")
     parser.add_argument("--out_dir", default="benchmarks/results/live_verdicts")
     args = parser.parse_args()
-    name = f"{args.graph}_{'disturbed' if args.neighbour else 'quiet'}"
+    name = f"{args.graph}_{'disturbed' if args.neighbor else 'quiet'}"
     values, placed = [], {}
     for seed in range(args.runs):
         directory = pathlib.Path(args.log_dir, name, str(seed))

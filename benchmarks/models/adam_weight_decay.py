@@ -18,7 +18,7 @@ class AdamWeightDecay(tf.compat.v1.train.Optimizer):
     """Adam whose weights shrink by themselves, and not through the gradients.
 
     As in the training of BERT, the moments are not corrected for their start at 0, and biases and
-    the scales of normalisations, which are vectors, do not decay. Gradients with respect to some
+    the scales of normalizations, which are vectors, do not decay. Gradients with respect to some
     rows of a variable count as zero for the others: all rows are updated.
 
     References:

@@ -18,7 +18,7 @@ _BATCH_NORM_EPSILON = 1e-3
 
 
 class ConvolutionLayers:
-    """Convolutions with batch normalisation, and what is made of them."""
+    """Convolutions with batch normalization, and what is made of them."""
 
     def __init__(self, width: float = 1.0) -> None:
         """Makes no variables yet.
@@ -96,7 +96,7 @@ def convolve(
 
 
 def batch_norm(value: tf.Tensor, *, scale: bool = False) -> tf.Tensor:
-    """Normalises over the batch, with variables in the current variable scope.
+    """Normalizes over the batch, with variables in the current variable scope.
 
     The updates of the moving averages are in the UPDATE_OPS collection.
 

@@ -102,7 +102,7 @@ def _blocks_of_35(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
 
 
 def _blocks_of_17(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
-    """Reduces 35 x 35 pixels to 17 x 17, then applies four blocks with factorised convolutions."""
+    """Reduces 35 x 35 pixels to 17 x 17, then applies four blocks with factorized convolutions."""
     with tf1.variable_scope("mixed_6a"):
         branches = [
             layers.shrinking_chain(value, "branch_0", (384, 3)),

@@ -149,7 +149,7 @@ def _squeezed(value: tf.Tensor, filters: int, name: str) -> tf.Tensor:
 
 
 def _separable(value: tf.Tensor, filters: int, size: int, name: str, stride: int = 1) -> tf.Tensor:
-    """Applies two separable convolutions in a row, each activated before and normalised after."""
+    """Applies two separable convolutions in a row, each activated before and normalized after."""
     with tf1.variable_scope(name):
         for i, step in enumerate((stride, 1)):
             with tf1.variable_scope(f"separable_{i}"):

@@ -99,7 +99,7 @@ def _stages(
 
 
 def _block(value: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
-    """Convolutions that are normalised, a sum, and its activation."""
+    """Convolutions that are normalized, a sum, and its activation."""
     shortcut = value
     if stride > 1 or value.shape[-1] != _EXPANSION * channels:
         with tf1.variable_scope("shortcut"):
@@ -116,7 +116,7 @@ def _block(value: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
 def _pre_activation_block(
     value: tf.Tensor, activated: tf.Tensor, channels: int, stride: int
 ) -> tf.Tensor:
-    """Adds convolutions of the activated value to a sum that nothing normalises or activates."""
+    """Adds convolutions of the activated value to a sum that nothing normalizes or activates."""
     shortcut = value
     if stride > 1 or value.shape[-1] != _EXPANSION * channels:
         with tf1.variable_scope("shortcut"):

@@ -31,7 +31,7 @@ def train_towers(
     """Trains with one part of the batch per tower.
 
     A tower's operations, those of its gradients among them, are in the name scope `tower_0`,
-    `tower_1` and so on; the variables are not. Batches are normalised per tower.
+    `tower_1` and so on; the variables are not. Batches are normalized per tower.
 
     Synchronous towers make one update with their mean gradients, and the moving averages are those
     of the first tower. Asynchronous ones update variables and moving averages each for themselves

@@ -52,7 +52,7 @@ def dense(value: tf.Tensor, units: int, name: str) -> tf.Tensor:
 
 
 def layer_norm(value: tf.Tensor, name: str = "norm") -> tf.Tensor:
-    """Normalises each row to mean 0 and variance 1, then scales and shifts it by variables."""
+    """Normalizes each row to mean 0 and variance 1, then scales and shifts it by variables."""
     with tf1.variable_scope(name):
         units = value.shape[-1]
         scale = tf1.get_variable("scale", [units], initializer=tf1.ones_initializer())

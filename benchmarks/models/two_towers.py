@@ -5,7 +5,7 @@ product says how well they match.
 
 References:
     Yi, Yang, Hong, Cheng, Heldt, Kumthekar, Zhao, Wei, Chi: Sampling-Bias-Corrected Neural Modeling
-    for Large Corpus Item Recommendations, 2019 (section 3: towers, normalised vectors with a
+    for Large Corpus Item Recommendations, 2019 (section 3: towers, normalized vectors with a
     temperature, softmax over the items of the batch).
     Covington, Adams, Sargin: Deep Neural Networks for YouTube Recommendations, 2016 (averaged
     embeddings of what was watched and searched for).

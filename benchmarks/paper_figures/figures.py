@@ -32,7 +32,7 @@ from benchmarks.problems.paper import ProblemKey, make_problems, read_paper_prob
 from tf_placer.files import write_bytes, write_json
 from tf_placer.placers.auto.refined_search import refined_search
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.colours import DEVICE_COLOURS
+from tf_placer.report.colors import DEVICE_COLORS
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 from tf_placer.report.page.run_view import StepView, view_step
 from tf_placer.report.pictures.placement_picture import placement_bytes
@@ -180,8 +180,8 @@ def _draw_learning(
                 if (run.key.model, run.key.machine) == (model, machine)
             }
             shown = [name for name in placers if name in of_problem]
-            colours = [DEVICE_COLOURS[placers.index(name)] for name in shown]
-            draw_curves(row, [of_problem[name] for name in shown], colours)
+            colors = [DEVICE_COLORS[placers.index(name)] for name in shown]
+            draw_curves(row, [of_problem[name] for name in shown], colors)
             row[0].set_title(f"{model} on {machine}, simulated", fontsize=9, loc="left")
 
     _write(path, (11, 3.2 * len(problems) + 0.4), draw)
@@ -217,7 +217,7 @@ def _draw_steps(path: pathlib.Path, models: list[_Model]) -> None:
     def draw(figure: Any) -> None:
         for axes, (model, label) in zip(figure.subplots(len(rows), 1), rows, strict=True):
             trace = model.steps[label].trace
-            by_layer = len(model.kinds.layer_names) <= len(DEVICE_COLOURS) + 4
+            by_layer = len(model.kinds.layer_names) <= len(DEVICE_COLORS) + 4
             end_secs = max(view.trace.step_secs for view in model.steps.values())
             draw_gantt(axes, trace, model.kinds, "layer" if by_layer else "kind", end_secs)
             axes.set_title(f"{model.title}: {label}, simulated", fontsize=9, loc="left")

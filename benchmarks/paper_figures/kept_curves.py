@@ -51,26 +51,26 @@ def curve_points(run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return samples, secs, np.array(found.mean_secs, np.float64)
 
 
-def draw_curves(panels: Sequence[Any], runs: Sequence[Run], colours: Sequence[str]) -> None:
+def draw_curves(panels: Sequence[Any], runs: Sequence[Run], colors: Sequence[str]) -> None:
     """Draws curves against samples, and against time.
 
     Args:
         panels: two axes of matplotlib.
         runs: a line each: points are means of what was sampled, thin lines the best so far.
-        colours: of the curves.
+        colors: of the curves.
     """
     for column, (axes, label) in enumerate(
         zip(panels, ("samples", "s of processor time"), strict=True)
     ):
-        for run, colour in zip(runs, colours, strict=True):
+        for run, color in zip(runs, colors, strict=True):
             *points, means = curve_points(run)
             x = points[column]
-            axes.plot(x, means, marker=".", color=colour, label=run.key.label)
+            axes.plot(x, means, marker=".", color=color, label=run.key.label)
             if run.found is not None and run.found.curve:
                 *reached, steps = zip(*run.found.curve, strict=True)
                 at = reached[column]
                 axes.step(
-                    [*at, max(x[-1], at[-1])], [*steps, steps[-1]], where="post", color=colour,
+                    [*at, max(x[-1], at[-1])], [*steps, steps[-1]], where="post", color=color,
                     linewidth=0.8, linestyle=":",
                 )  # fmt: skip
         axes.set_yscale("log")

@@ -1,7 +1,7 @@
-"""What is in the models of the catalogue: operations, groups, parameters, and a step on one GPU.
+"""What is in the models of the catalog: operations, groups, parameters, and a step on one GPU.
 
 Builds each model at full size in a process of its own, computes what a step costs on a machine of
-the catalogue, and simulates it with everything on the first GPU, and on the CPU what has no kernel
+the catalog, and simulates it with everything on the first GPU, and on the CPU what has no kernel
 there. Prints a Markdown table beside the numbers that the papers print, and writes it with the
 reasons for the differences. table.json keeps what was counted: delete it when models change.
 """
@@ -23,10 +23,10 @@ from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.harness.table_file import write_table
-from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.models.catalog import MODELS, build_model
 from benchmarks.paper_tables.published import COLOCRL, find_published
 from tf_placer.files import read_json, write_json
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_bytes, format_step
 
@@ -44,7 +44,7 @@ _REASONS: Mapping[str, str] = {
     "softmax steps, a lookup for each side and what is between them. The rules of the paper give "
     "320 with a lookup for each step, but it has 280, so that something is together there that is "
     "not here. It says that the model does not fit on a GPU; here it does.",
-    "inception_v3": "batch normalisation is one fused operation here and a dozen in code of that "
+    "inception_v3": "batch normalization is one fused operation here and a dozen in code of that "
     "time, forward and backward, and there are neither summaries nor a reader of images. The "
     "groups, branches above all, are as many.",
     "gnmt_4": "EAGLE reports 1.4 s at best on four P100 and that it does not fit on one. With the "
@@ -60,7 +60,7 @@ class ModelCounts:
     """What is in a model.
 
     Attributes:
-        name: of the catalogue.
+        name: of the catalog.
         operations: of the graph.
         step_operations: of these, those that a step needs.
         colocation_groups: of operations that must share a device, among those of a step.
@@ -91,8 +91,8 @@ def count_model(name: str, machine_name: str, *, small: bool = False) -> ModelCo
     """Builds a model and counts.
 
     Args:
-        name: of the catalogue.
-        machine_name: of the catalogue of machines; with a GPU.
+        name: of the catalog.
+        machine_name: of the catalog of machines; with a GPU.
         small: the small size.
 
     Raises:

@@ -25,7 +25,7 @@ class Row:
 
     Attributes:
         title: of the model, as the paper prints it.
-        model: of the catalogue.
+        model: of the catalog.
         machine: name of a described machine.
         num_gpus: of the machine, as the published numbers say it; None where they do not.
         expert: placer and options of what the paper calls the expert for this model; None if it

@@ -1,4 +1,4 @@
-"""Where people place the models of the catalogue: the Expert of the papers, by name scopes.
+"""Where people place the models of the catalog: the Expert of the papers, by name scopes.
 
 Gradients and updates have the scope of their layer in their names ("gradients/layer_0/step_3/...",
 "train/update_layer_0/kernel/..."), so that they go where the layer is. With L layers and G GPUs,
@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from benchmarks.models.catalogue import MODELS
+from benchmarks.models.catalog import MODELS
 
 __all__ = ["expert_placements"]
 

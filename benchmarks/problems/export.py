@@ -1,4 +1,4 @@
-"""Writes the models of the catalogue on described machines as problem files.
+"""Writes the models of the catalog on described machines as problem files.
 
 A problem file says everything about a problem that `tf_placer search` and `tf_placer simulate` need
 and is described in `tf_placer/problem/README.md`, so that other tools can be tried on it, too.
@@ -14,9 +14,9 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from benchmarks.models.catalogue import MODELS
+from benchmarks.models.catalog import MODELS
 from benchmarks.problems.paper import ProblemKey, make_problems, problem_path
-from tf_placer.machines.catalogue import catalogue_names
+from tf_placer.machines.catalog import catalog_names
 from tf_placer.machines.machine import MachineError
 
 __all__ = ["main"]
@@ -26,12 +26,12 @@ def main() -> None:
     """Makes the problems that are missing and copies them; the status is 1 if some could not be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--models", default=",".join(MODELS), help="by comma (default: all of the catalogue)"
+        "--models", default=",".join(MODELS), help="by comma (default: all of the catalog)"
     )
     parser.add_argument(
         "--machines",
         default="4xK80,4xP100",
-        help=f"by comma, of {catalogue_names()} (default 4xK80,4xP100)",
+        help=f"by comma, of {catalog_names()} (default 4xK80,4xP100)",
     )
     parser.add_argument("--granularity", choices=("fine", "coarse"), default="fine")
     parser.add_argument("--small", action="store_true", help="models of small size")

@@ -1,4 +1,4 @@
-"""The models of the catalogue on described machines, as problems that placers are given.
+"""The models of the catalog on described machines, as problems that placers are given.
 
 A problem is a folder: `problem.json`, `groups.json` (what a placer sees of the groups) and
 `about.json` (where the problem is from). It is made once, in a process of its own, because the
@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks.harness.provenance import package_versions
 from benchmarks.harness.run_pool import Call, run_calls
-from benchmarks.models.catalogue import MODELS
+from benchmarks.models.catalog import MODELS
 from benchmarks.problems.group_graph_file import read_group_graph, write_group_graph
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.files import read_json, write_json
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.placers import Granularity
 from tf_placer.problem.placement_problem import PlacementProblem
 from tf_placer.problem.problem_file import read_problem, write_problem
@@ -58,7 +58,7 @@ class ProblemKey:
     """Which problem.
 
     Attributes:
-        model: of the catalogue.
+        model: of the catalog.
         machine: name of a described machine.
         granularity: what a group is; see `tf_placer.placers.granularity_of`.
         small: whether the model has its small size.
@@ -230,7 +230,7 @@ def _sources_digest() -> str:
 def _make_model(keys: Sequence[ProblemKey], problems_dir: str) -> None:
     """Makes problems of one model; in a process of its own."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from benchmarks.models.catalogue import build_model
+    from benchmarks.models.catalog import build_model
     from graph_passes.pipeline import group_operations
     from tf_placer.costs.analytic import analytic_costs
     from tf_placer.costs.costed_graph import CostedGraph

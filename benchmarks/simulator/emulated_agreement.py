@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.harness.provenance import provenance
 from benchmarks.harness.statistics import spearman
-from benchmarks.models.catalogue import MODELS, build_model
+from benchmarks.models.catalog import MODELS, build_model
 from benchmarks.problems.experts import expert_placements
 from benchmarks.simulator.fidelity import kept_placements
 from graph_passes.pipeline import GroupedGraph, group_operations

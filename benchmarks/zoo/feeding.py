@@ -93,7 +93,7 @@ def ragged_placeholder() -> StepGraph:
 
 @KINDS.v1
 def one_shot_iterator() -> StepGraph:
-    """Reads a data set that needs no initialiser, with a function in it."""
+    """Reads a data set that needs no initializer, with a function in it."""
     data = tf1.data.Dataset.range(100).map(
         lambda i: (tf.cast([i, i % 3, i % 5, 1], tf.float32), tf.cast(i % 3, tf.int32))
     )
@@ -104,7 +104,7 @@ def one_shot_iterator() -> StepGraph:
 
 @KINDS.v1
 def iterator_of_fed_arrays() -> StepGraph:
-    """Feeds arrays to the initialiser of an iterator, and nothing to a step."""
+    """Feeds arrays to the initializer of an iterator, and nothing to a step."""
     features, labels = _examples()
     x = tf1.placeholder(tf.float32, features.shape, name="features")
     y = tf1.placeholder(tf.int32, labels.shape, name="labels")
@@ -165,10 +165,10 @@ def dataset_with_state() -> StepGraph:
 
 @KINDS.v1
 def parsed_examples() -> StepGraph:
-    """Parses serialised examples, numbers in bytes and lists of words."""
+    """Parses serialized examples, numbers in bytes and lists of words."""
     features, labels = _examples(4)
 
-    def serialised(row: np.ndarray, label: int) -> bytes:
+    def serialized(row: np.ndarray, label: int) -> bytes:
         values = {
             "row": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row.tobytes()])),
             "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
@@ -192,7 +192,7 @@ def parsed_examples() -> StepGraph:
     found = tf.nn.embedding_lookup(weight_variable("table", [5, 4]), hashed)
     sums = tf.math.unsorted_segment_sum(found, parsed["words"].indices[:, 0], 4)
     loss = classifier_loss(value + sums, tf.cast(parsed["label"], tf.int32))
-    rows = [serialised(row, int(label)) for row, label in zip(features, labels, strict=True)]
+    rows = [serialized(row, int(label)) for row, label in zip(features, labels, strict=True)]
     return trained(loss, feeds={texts: np.array(rows, object)})
 
 

@@ -46,7 +46,7 @@ class StepGraph:
     Attributes:
         graph: the graph.
         fetches: names of the operations and tensors that a step runs.
-        feeds: what a step is fed, and what its initialisers are fed, as `Session.run` takes it.
+        feeds: what a step is fed, and what its initializers are fed, as `Session.run` takes it.
         initializers: names of the operations that a script runs before the first step, one after
             the other.
         has_runners: whether the graph has queue runners, without which a step waits for ever.
@@ -171,7 +171,7 @@ def dense(value: tf.Tensor, units: int, name: str) -> tf.Tensor:
 
 
 def convolution(value: tf.Tensor, filters: int, size: int, name: str) -> tf.Tensor:
-    """Applies a convolution, batch normalisation with moving averages, and ReLU."""
+    """Applies a convolution, batch normalization with moving averages, and ReLU."""
     with tf1.variable_scope(name):
         kernel = weight_variable("weights", [size, size, int(value.shape[-1]), filters])
         value = tf1.nn.conv2d(value, kernel, strides=1, padding="SAME")

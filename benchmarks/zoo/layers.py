@@ -47,7 +47,7 @@ def _moved(variable: tf.Variable, value: tf.Tensor) -> None:
 
 @KINDS.both
 def fused_batch_norm() -> StepGraph:
-    """Normalises batches with the fused operation."""
+    """Normalizes batches with the fused operation."""
     x, y, feeds = inputs([2, 4, 4, 2])
     value = tf.reduce_mean(convolution(x, 3, 3, "convolution"), axis=[1, 2])
     return classified(value, y, feeds)
@@ -55,7 +55,7 @@ def fused_batch_norm() -> StepGraph:
 
 @KINDS.both
 def batch_norm_by_moments() -> StepGraph:
-    """Normalises with the moments of a batch or with averages, as a placeholder says."""
+    """Normalizes with the moments of a batch or with averages, as a placeholder says."""
     x, y, feeds = inputs([4, 6])
     is_training = tf1.placeholder_with_default(True, [], name="is_training")
     value = dense(x, 5, "hidden")
@@ -71,7 +71,7 @@ def batch_norm_by_moments() -> StepGraph:
 
 
 @KINDS.v1
-def batch_renormalisation() -> StepGraph:
+def batch_renormalization() -> StepGraph:
     """Corrects the moments of a batch towards averages, within bounds."""
     x, y, feeds = inputs([4, 6])
     value = dense(x, 5, "hidden")
@@ -90,7 +90,7 @@ def batch_renormalisation() -> StepGraph:
 
 @KINDS.v1
 def convolutions() -> StepGraph:
-    """Convolves in three ways, normalises locally, and pools."""
+    """Convolves in three ways, normalizes locally, and pools."""
     x, y, feeds = inputs([2, 6, 6, 2])
     value = tf.nn.conv2d(x, weight_variable("first", [3, 3, 2, 4]), 1, "SAME")
     value = tf.nn.local_response_normalization(tf.nn.relu(value), 2, 1.0, 1e-2, 0.75)
@@ -119,7 +119,7 @@ def dropout() -> StepGraph:
 
 @KINDS.v1
 def image_augmentation() -> StepGraph:
-    """Flips, crops, resizes and standardises images at random, and convolves them."""
+    """Flips, crops, resizes and standardizes images at random, and convolves them."""
     x, y, feeds = inputs([2, 6, 6, 3])
 
     def augmented(image: tf.Tensor) -> tf.Tensor:
@@ -152,7 +152,7 @@ def candidate_sampling() -> StepGraph:
 
 
 @KINDS.v1
-def fake_quantisation() -> StepGraph:
+def fake_quantization() -> StepGraph:
     """Rounds weights and activations as 8-bit arithmetic would, in ranges that it learns."""
     x, y, feeds = inputs([4, 6])
     value = tf.nn.relu6(dense(x, 5, "hidden"))
@@ -171,7 +171,7 @@ def fake_quantisation() -> StepGraph:
 
 
 @KINDS.default
-def spectral_normalisation() -> StepGraph:
+def spectral_normalization() -> StepGraph:
     """Divides weights by their norm, which a vector kept from step to step estimates."""
     x, y, feeds = inputs([4, 6])
     weights = weight_variable("weights", [6, 5])
@@ -300,7 +300,7 @@ def frozen_inference() -> StepGraph:
 
 @KINDS.v1
 def summaries_and_checks() -> StepGraph:
-    """Summarises, prints and asserts on the way to the update."""
+    """Summarizes, prints and asserts on the way to the update."""
     x, y, feeds = inputs([4, 6])
     value = dense(x, 5, "hidden")
     check = tf1.Assert(tf.reduce_all(tf.math.is_finite(value)), [value])

@@ -64,7 +64,7 @@ def variable_values(graph: tf.Graph) -> dict[str, str]:
 
 @contextlib.contextmanager
 def script_session(made: StepGraph) -> Iterator[tf.compat.v1.Session]:
-    """Opens a session of the graph itself, initialised as its script does it."""
+    """Opens a session of the graph itself, initialized as its script does it."""
     with tf1.Session(graph=made.graph, config=_config(1)) as session:
         for name in made.initializers:
             session.run(name, made.feeds)
@@ -98,7 +98,7 @@ class PlacedGraph:
     """A graph as tf_placer reads and groups it, to be run under many placements.
 
     Attributes:
-        source: the graph and its step; the initialisers are those that tf_placer finds.
+        source: the graph and its step; the initializers are those that tf_placer finds.
         grouped: its groups.
         devices: names of the devices.
         legal: bool [num_groups, num_devices], where each group may go.
@@ -151,7 +151,7 @@ class PlacedGraph:
         return keys.argmax(axis=1).astype(np.int32)
 
     def values(self, placement: np.ndarray) -> Values:
-        """Runs steps under a placement, in a new session after the initialisers.
+        """Runs steps under a placement, in a new session after the initializers.
 
         Args:
             placement: int32 [num_groups], a device for each group.

@@ -72,7 +72,7 @@ def count_kind(kind: str, placements: int, path: str) -> None:
     """
     import tensorflow as tf
 
-    from benchmarks.zoo.catalogue import KINDS
+    from benchmarks.zoo.catalog import KINDS
     from benchmarks.zoo.placed_runs import PlacedGraph, script_values
     from graph_passes.errors import GraphError
     from tf_placer.confirmation.equal_values import describe_difference
@@ -167,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", default="benchmarks/results/zoo", metavar="DIR")
     args = parser.parse_args(argv)
 
-    from benchmarks.zoo.catalogue import KINDS
+    from benchmarks.zoo.catalog import KINDS
 
     kinds = args.kinds.split(",") if args.kinds else [*KINDS]
     if unknown := set(kinds) - KINDS.keys():

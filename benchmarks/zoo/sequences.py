@@ -143,7 +143,7 @@ def ctc() -> StepGraph:
 
 @KINDS.default
 def attention() -> StepGraph:
-    """Attends with two heads, a mask, dropout and layer normalisation."""
+    """Attends with two heads, a mask, dropout and layer normalization."""
     heads, width = 2, 4
     x, y, feeds = inputs([_BATCH, _STEPS, heads * width])
     mask = tf.sequence_mask(tf.constant([2, 3]), _STEPS, tf.float32)

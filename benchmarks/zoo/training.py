@@ -1,4 +1,4 @@
-"""Optimisers and what is wrapped around them, and other assignments to variables."""
+"""Optimizers and what is wrapped around them, and other assignments to variables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = Kinds()
 
 @KINDS.both
 def adam_weight_decay() -> StepGraph:
-    """Trains with an optimiser written by hand, with a rate that warms up and decays."""
+    """Trains with an optimizer written by hand, with a rate that warms up and decays."""
     loss, feeds = perceptron()
     step = tf1.train.get_or_create_global_step()
     rate = tf1.train.polynomial_decay(0.1, step, 10, end_learning_rate=0.0)
@@ -70,7 +70,7 @@ def accumulated_gradients() -> StepGraph:
 
     with tf.control_dependencies([each.op for each in added]):
         number = tf1.assign_add(count, 1)
-    # What an optimiser makes for a variable cannot be made in a branch.
+    # What an optimizer makes for a variable cannot be made in a branch.
     trainer._create_slots(variables)
     is_due = tf1.cond(tf.equal(number % 2, 0), applied, lambda: tf.constant(False))
     return step_graph(is_due, loss, feeds=feeds)
@@ -209,7 +209,7 @@ def adversaries() -> StepGraph:
 
 @KINDS.both
 def sparse_gradients() -> StepGraph:
-    """Trains embeddings with the sparse updates of seven optimisers."""
+    """Trains embeddings with the sparse updates of seven optimizers."""
     optimizers = (
         tf1.train.AdagradOptimizer(0.1),
         tf1.train.AdamOptimizer(0.1),

@@ -31,8 +31,8 @@ def fluid_groups(
 
     A community has density 1, shared evenly by its members. In random order, each group joins the
     community that is densest around it, itself included; this is repeated until nothing moves.
-    Weighted, a neighbour counts in proportion to the bytes that the two send each other (at least
-    1), the group itself like an average neighbour, and the last member of a community stays. With
+    Weighted, a neighbor counts in proportion to the bytes that the two send each other (at least
+    1), the group itself like an average neighbor, and the last member of a community stays. With
     equal weights the result is that of networkx, and so is the unweighted one.
 
     Communities lie within connected components, which get parts in proportion to their size.
@@ -61,7 +61,7 @@ def fluid_groups(
     if num_parts >= groups.num_groups:
         return np.arange(groups.num_groups, dtype=np.int32)
     graph = undirected_graph(groups)
-    neighbours = _rows(graph, graph.neighbours)
+    neighbors = _rows(graph, graph.neighbors)
     weights = _rows(graph, np.maximum(graph.pair_bytes, 1)) if weighted else None
     source = random.Random(seed)
     part = [-1] * groups.num_groups
@@ -70,13 +70,13 @@ def fluid_groups(
         if share == 1:
             found = [0] * len(vertices)
         elif weights is None:
-            found = _networkx_communities(neighbours, vertices, share, source)
+            found = _networkx_communities(neighbors, vertices, share, source)
         else:
-            found = _weighted_communities(neighbours, weights, vertices, share, source)
+            found = _weighted_communities(neighbors, weights, vertices, share, source)
         for vertex, community in zip(vertices, found, strict=True):
             part[vertex] = next_part + community if community >= 0 else -1
         next_part += share
-        _fill(part, neighbours, vertices)
+        _fill(part, neighbors, vertices)
     return in_order(np.array(part))
 
 
@@ -128,7 +128,7 @@ def _shared_out(components: list[list[int]], num_parts: int) -> list[tuple[list[
 
 
 def _networkx_communities(
-    neighbours: Sequence[Sequence[int]],
+    neighbors: Sequence[Sequence[int]],
     vertices: Sequence[int],
     count: int,
     source: random.Random,
@@ -136,14 +136,14 @@ def _networkx_communities(
     """Finds a community per vertex with networkx; -1 where none has reached it."""
     graph = nx.Graph()
     graph.add_nodes_from(vertices)
-    graph.add_edges_from((v, n) for v in vertices for n in neighbours[v] if v < n)
+    graph.add_edges_from((v, n) for v in vertices for n in neighbors[v] if v < n)
     communities = nx.algorithms.community.asyn_fluidc(graph, count, _MAX_SWEEPS, source)
     found = {vertex: number for number, each in enumerate(communities) for vertex in each}
     return [found.get(vertex, -1) for vertex in vertices]
 
 
 def _weighted_communities(
-    neighbours: Sequence[Sequence[int]],
+    neighbors: Sequence[Sequence[int]],
     weights: Sequence[Sequence[int]],
     vertices: Sequence[int],
     count: int,
@@ -172,8 +172,8 @@ def _weighted_communities(
             if own >= 0 and sizes[own] == 1:
                 continue
             density = {own: 1.0 / sizes[own]} if own >= 0 else {}
-            for neighbour, weight in zip(neighbours[vertex], relative[vertex], strict=True):
-                other = community[neighbour]
+            for neighbor, weight in zip(neighbors[vertex], relative[vertex], strict=True):
+                other = community[neighbor]
                 if other >= 0:
                     density[other] = density.get(other, 0.0) + weight / sizes[other]
             if not density:
@@ -192,12 +192,12 @@ def _weighted_communities(
     return [community[vertex] for vertex in vertices]
 
 
-def _fill(part: list[int], neighbours: Sequence[Sequence[int]], vertices: Sequence[int]) -> None:
+def _fill(part: list[int], neighbors: Sequence[Sequence[int]], vertices: Sequence[int]) -> None:
     """Lets the vertices without a part join that of the nearest vertex that has one."""
     reached = collections.deque(vertex for vertex in vertices if part[vertex] >= 0)
     while reached:
         vertex = reached.popleft()
-        for neighbour in neighbours[vertex]:
-            if part[neighbour] < 0:
-                part[neighbour] = part[vertex]
-                reached.append(neighbour)
+        for neighbor in neighbors[vertex]:
+            if part[neighbor] < 0:
+                part[neighbor] = part[vertex]
+                reached.append(neighbor)

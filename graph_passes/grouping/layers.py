@@ -84,7 +84,7 @@ def _is_scalar(graph: OpGraph, variable: int) -> bool:
 
 
 def _spread(graph: OpGraph, of_operation: np.ndarray, layers: np.ndarray) -> None:
-    """Gives the groups without a layer one of a neighbour's."""
+    """Gives the groups without a layer one of a neighbor's."""
     consumers = of_operation[graph.edge_consumer]
     producers = of_operation[graph.edge_producer]
     live = (producers >= 0) & (consumers >= 0) & (producers != consumers)
@@ -99,7 +99,7 @@ def _spread(graph: OpGraph, of_operation: np.ndarray, layers: np.ndarray) -> Non
 def _spread_along(
     pairs: np.ndarray, layers: np.ndarray, best: Callable[[Iterable[int]], int]
 ) -> None:
-    """Spreads layers breadth first; of neighbours reached at once, the best layer counts."""
+    """Spreads layers breadth first; of neighbors reached at once, the best layer counts."""
     after: list[list[int]] = [[] for _ in layers]
     for source, target in pairs.tolist():
         after[source].append(target)

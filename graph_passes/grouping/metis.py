@@ -22,7 +22,7 @@ _NUM_SEEDS = 1 << 31
 def metis_groups(groups: GroupGraph, num_parts: int, seed: int) -> np.ndarray:
     """Cuts the graph of groups into parts of about equally many groups.
 
-    METIS minimises the bytes between parts. An edge weighs the bytes of both directions, at least
+    METIS minimizes the bytes between parts. An edge weighs the bytes of both directions, at least
     1; where all edges together weigh more than 2^30, all bytes are divided by the same number and
     rounded down first. More than 8 parts are made at once or, if that leaves any empty, as it may
     with few groups per part, by recursive bisection.
@@ -53,7 +53,7 @@ def metis_groups(groups: GroupGraph, num_parts: int, seed: int) -> np.ndarray:
     for recursive in (num_parts <= _FEW_PARTS, True):
         _, parts = pymetis.part_graph(
             num_parts,
-            pymetis.CSRAdjacency(graph.start, graph.neighbours),
+            pymetis.CSRAdjacency(graph.start, graph.neighbors),
             eweights=weights,
             recursive=recursive,
             options=pymetis.Options(seed=seed % _NUM_SEEDS),

@@ -64,7 +64,7 @@ def _join_uses(
     of_operation: np.ndarray,
     sets: UnionFind,
 ) -> None:
-    """Joins what is computed from one variable alone, such as its regulariser, to the variable."""
+    """Joins what is computed from one variable alone, such as its regularizer, to the variable."""
     is_variable = graph.has_type(VARIABLES) & graph.needed
     carries = carries_data(graph, regions.region)
     variable: list[int] = [-1] * graph.num_operations

@@ -15,17 +15,17 @@ __all__ = ["UndirectedGraph", "undirected_graph"]
 class UndirectedGraph:
     """Who sends to whom, whichever way, in compressed rows.
 
-    The neighbours of group g are `neighbours[start[g]:start[g + 1]]`, in ascending order. Every
-    pair of neighbours is there twice, once for each of them.
+    The neighbors of group g are `neighbors[start[g]:start[g + 1]]`, in ascending order. Every
+    pair of neighbors is there twice, once for each of them.
 
     Attributes:
         start: int32 [num_groups + 1].
-        neighbours: int32 [2 * num_pairs].
+        neighbors: int32 [2 * num_pairs].
         pair_bytes: int64 [2 * num_pairs], what the two send each other, both directions summed.
     """
 
     start: np.ndarray
-    neighbours: np.ndarray
+    neighbors: np.ndarray
     pair_bytes: np.ndarray
 
 

@@ -38,7 +38,7 @@ def run_steps(graph_def: tf1.GraphDef, made: TestGraph, *, devices: int, steps: 
 
     Args:
         graph_def: the graph of `made`, perhaps with devices.
-        made: what to fetch, feed and initialise.
+        made: what to fetch, feed and initialize.
         devices: how many logical CPU devices there are.
         steps: how many.
 

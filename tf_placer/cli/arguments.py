@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tf_placer.machines.catalogue import catalogue_names
+from tf_placer.machines.catalog import catalog_names
 from tf_placer.placers import PLACERS, check_options
 from tf_placer.search.config import SearchConfig
 
@@ -35,7 +35,7 @@ MACHINE_HELP = (
     "where to place: 'attached' (the CPU and GPUs of this computer), 'local:N' (N worker processes "
     "on its cores; 'local:N,memory_mb=M' limits each), 'grpc://HOST:PORT' (a running cluster), or "
     "a machine that is not there: a machine file (.json) or a name with a number of GPUs for N, of "
-    f"{catalogue_names()}"
+    f"{catalog_names()}"
 )
 
 
@@ -64,7 +64,7 @@ def add_step(parser: argparse._ActionsContainer) -> None:
         "--restore_from",
         metavar="CHECKPOINT",
         help="what variables begin with: a checkpoint (what the names of its files start with), or "
-        "a directory whose latest checkpoint is taken; by default what initialisers give them",
+        "a directory whose latest checkpoint is taken; by default what initializers give them",
     )
     add_signature(parser)
 

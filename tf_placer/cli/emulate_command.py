@@ -20,7 +20,7 @@ __all__ = ["DESCRIPTION", "TAKES_COMMAND", "add_arguments", "run"]
 TAKES_COMMAND = True
 DESCRIPTION = (
     "Runs a command, such as 'emulate 4xK80 -- python train.py', whose TensorFlow has the GPUs of "
-    "a machine of the catalogue or of a machine file, emulated on the CPU: with their memory, "
+    "a machine of the catalog or of a machine file, emulated on the CPU: with their memory, "
     "kernels, copies and times. Without a command, prints the environment variables that do it, "
     "for eval."
 )
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "machine",
         metavar="MACHINE",
-        help="a name of the catalogue ('4xK80') or a machine file; ',values' behind it has kernels "
+        help="a name of the catalog ('4xK80') or a machine file; ',values' behind it has kernels "
         "compute values, which otherwise they do only where control flow may depend on them; "
         "',slowdown=F' makes everything F times as slow",
     )

@@ -53,7 +53,7 @@ def cost_graph_file(
         fetches: what a step fetches; as `read_source` finds it when None.
         feeds_path: a file with what it feeds; as `read_source` makes it up when None.
         initializers: what runs before the first step; as `read_source` finds it when None.
-        restore_from: what variables begin with; as their initialisers say when None.
+        restore_from: what variables begin with; as their initializers say when None.
         signature: of a SavedModel; as `read_graph` finds it when None.
         steps: how many steps to trace on each kind of device.
         granularity: how fine groups are.

@@ -1,16 +1,16 @@
-"""The command `machines`: prints the catalogue of machines."""
+"""The command `machines`: prints the catalog of machines."""
 
 from __future__ import annotations
 
 import argparse
 
 from tf_placer.cli.answer import add_json, answer
-from tf_placer.machines.catalogue import catalogue_table, catalogue_values
+from tf_placer.machines.catalog import catalog_table, catalog_values
 
 __all__ = ["DESCRIPTION", "add_arguments", "run"]
 
 DESCRIPTION = (
-    "Prints the catalogue of machines: their devices, memory and links, and where the numbers come "
+    "Prints the catalog of machines: their devices, memory and links, and where the numbers come "
     "from."
 )
 
@@ -21,5 +21,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the catalogue."""
-    answer(args, catalogue_table(), catalogue_values())
+    """Prints the catalog."""
+    answer(args, catalog_table(), catalog_values())

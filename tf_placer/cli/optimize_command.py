@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Optimises a graph file, writes the result and prints what came of it.
+    """Optimizes a graph file, writes the result and prints what came of it.
 
     Raises:
         GraphError, ValueError, OSError, SearchError: as `optimize` raises them.

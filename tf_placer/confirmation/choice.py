@@ -187,7 +187,7 @@ def _may_be_rounding(expected: Mapping[str, np.ndarray], actual: Mapping[str, np
     """Says whether all fetched tensors and most variables are the same.
 
     Adam makes a full step of any gradient, however small. Where a gradient is nothing but rounding
-    (of a bias before a batch normalisation, say), a variable follows the rounding of the kernels.
+    (of a bias before a batch normalization, say), a variable follows the rounding of the kernels.
     """
     if expected.keys() != actual.keys():
         return False

@@ -300,7 +300,7 @@ def _graph(
     """Builds what is timed between pairs of devices.
 
     Returns:
-        The graph, and the name of its initialiser; by (source, destination, bytes), a device and
+        The graph, and the name of its initializer; by (source, destination, bytes), a device and
         itself included, the name of the operation that makes `_TRIPS` round trips; and the names of
         those that make tensors at the source while both devices multiply matrices, from each device
         to the next, if they are wanted.

@@ -19,7 +19,7 @@ import importlib.resources
 from collections.abc import Iterator
 
 from graph_passes.kernel_work import kernel_rule
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.machines.emulated_machine import emulation_options
 from tf_placer.machines.machine import Device, Machine
 

@@ -46,7 +46,7 @@ class Measurement:
     Attributes:
         step_secs: seconds of every counted step, in the order they ran; None after a failure.
         failure: None, or why the placement could not be timed.
-        setup_secs: seconds spent before the first counted step (session, initialisers, warm-up).
+        setup_secs: seconds spent before the first counted step (session, initializers, warm-up).
         peak_bytes: the most memory that was held at once on each device; None where not known. A
             placement that ran out of memory may have it, too.
         reference_secs: seconds of the steps of the graph as it came that took turns with

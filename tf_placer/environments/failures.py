@@ -38,7 +38,7 @@ _MEMORY_WORDS = (
     "_ALLOC_FAILED",
     "Dst tensor is not initialized",
 )
-_UNINITIALISED_WORDS = (
+_UNINITIALIZED_WORDS = (
     "uninitialized",
     "not been initialized",
     "not initialized",
@@ -101,7 +101,7 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
     Args:
         error_type: name of the exception's class, "InvalidArgumentError".
         message: what it says.
-        stage: what was being done, "the initialisers".
+        stage: what was being done, "the initializers".
         steps_done: steps that ran before it.
 
     Returns:
@@ -124,10 +124,10 @@ def failure_of_error(error_type: str, message: str, stage: str, steps_done: int)
     if error_type == "OutOfRangeError":
         short = f"the input ended after {steps_done} steps: {short}"
     elif error_type == "FailedPreconditionError" and any(
-        words in message for words in _UNINITIALISED_WORDS
+        words in message for words in _UNINITIALIZED_WORDS
     ):
         short = (
-            f"in {stage}: {short}; pass initializers= with the operations that initialise "
+            f"in {stage}: {short}; pass initializers= with the operations that initialize "
             "variables, tables and iterators"
         )
     elif re.search(r"callback (with key=)?pyfunc_", message):
@@ -153,7 +153,7 @@ def failure_of_death(death: ChildDied, stage: str, oom_kills: int) -> Failure:
 
     Args:
         death: which process ended.
-        stage: what was being done, "the initialisers".
+        stage: what was being done, "the initializers".
         oom_kills: processes that the kernel has killed for memory since the trial began.
 
     Returns:

@@ -1,4 +1,4 @@
-"""In which order initialisers have to run."""
+"""In which order initializers have to run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["initializer_order"]
 
 
 def initializer_order(initializers: Sequence[tf.Operation]) -> list[list[tf.Operation]]:
-    """Sorts initialisers by what they read, as of a variable that begins as a multiple of another.
+    """Sorts initializers by what they read, as of a variable that begins as a multiple of another.
 
     TensorFlow runs all global variables' and then all local variables'. This is finer.
 
@@ -51,7 +51,7 @@ def _state(initializer: tf.Operation) -> tf.Operation:
 def _read(
     initializer: tf.Operation, states: dict[tf.Operation, list[tf.Operation]]
 ) -> set[tf.Operation]:
-    """Finds the states that an initialiser reads, however indirectly."""
+    """Finds the states that an initializer reads, however indirectly."""
     seen, waiting, found = {initializer}, [initializer], set()
     while waiting:
         operation = waiting.pop()

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tf_placer.environments.initializer_order import initializer_order
 from tf_placer.environments.queue_threads import QueueThreads, wait_until_filled
 from tf_placer.environments.restored_variables import assignments_of
-from tf_placer.environments.step_stats import summarise
+from tf_placer.environments.step_stats import summarize
 from tf_placer.environments.variable_state import assigned_variable, variable_assignments
 from tf_placer.inputs.iterator_handles import fed_iterators
 from tf_placer.inputs.step import QueueRunner
@@ -26,7 +26,7 @@ __all__ = ["LoadedGraph", "OpenSession", "SessionFailed"]
 
 _PLACING = "placing the operations"
 _OPENING = "opening the session"
-_INITIALISING = "the initialisers"
+_INITIALIZING = "the initializers"
 _FILLING = "filling the queues"
 _TIMED_ALONE = 2
 # Rounds of timed operations that say something, beside those that do not count.
@@ -59,7 +59,7 @@ class SessionFailed(Exception):
 
 
 class OpenSession:
-    """A session that has run the initialisers.
+    """A session that has run the initializers.
 
     Attributes:
         session: the session; another one after an input that queues took from has ended.
@@ -75,7 +75,7 @@ class OpenSession:
         fetches: Sequence[Any],
         feeds: Mapping[tf.Tensor, np.ndarray],
         handles: Mapping[tf.Tensor, tf.Tensor],
-        initialise: Callable[[tf.compat.v1.Session], None],
+        initialize: Callable[[tf.compat.v1.Session], None],
         fill_queues: Callable[[tf.compat.v1.Session], QueueThreads] | None,
         report_stage: Callable[[str], None],
     ) -> None:
@@ -86,20 +86,20 @@ class OpenSession:
             fetches: what a step runs.
             feeds: what a step is fed.
             handles: of these what a session itself has the values for, and where.
-            initialise: runs all initialisers in a session.
+            initialize: runs all initializers in a session.
             fill_queues: starts the threads that fill the queues of a session behind that; None if
                 there are none.
             report_stage: called with what comes next.
         """
         self.steps_done = 0
         self.stage = _OPENING
-        self.is_as_initialised = False
+        self.is_as_initialized = False
         self.threads: QueueThreads | None = None
         self._make_session = make_session
         self._fetches = fetches
         self.feeds = dict(feeds)
         self._handles = handles
-        self._initialise = initialise
+        self._initialize = initialize
         self._fill_queues = fill_queues
         self._report_stage = report_stage
         self._closing = contextlib.ExitStack()
@@ -143,9 +143,9 @@ class OpenSession:
             return self._timed_step()
         except tf.errors.OpError as error:
             self._raise_what_ended_the_threads()
-            if self.is_as_initialised or not isinstance(error, _ERRORS_OF_STATE):
+            if self.is_as_initialized or not isinstance(error, _ERRORS_OF_STATE):
                 raise
-        self.initialise()
+        self.initialize()
         try:
             return self._timed_step()
         except tf.errors.OpError:
@@ -159,18 +159,18 @@ class OpenSession:
             self.stage = _FILLING
             raise error
 
-    def initialise(self) -> None:
-        """Runs all initialisers, and has the queues filled."""
+    def initialize(self) -> None:
+        """Runs all initializers, and has the queues filled."""
         if self.threads is not None:
             # A queue that is closed, as at the end of an input, cannot be opened again.
             self.close()
             self.open()
-        self._initialise(self.session)
+        self._initialize(self.session)
         if self._fill_queues is not None:
             self.threads = self._fill_queues(self.session)
             self._closing.callback(self.threads.stop)
             self.wait_for_input()
-        self.is_as_initialised = True
+        self.is_as_initialized = True
 
     def wait_for_input(self) -> None:
         """Waits until its queues are full, if it has any, but not for long."""
@@ -182,7 +182,7 @@ class OpenSession:
         fetched = self._run_step()
         secs = time.perf_counter() - start
         self.steps_done += 1
-        self.is_as_initialised = False
+        self.is_as_initialized = False
         return secs, fetched
 
     @contextlib.contextmanager
@@ -220,11 +220,11 @@ class LoadedGraph:
             initializers: names of the operations to run before the first step.
             target: the server to run on; empty for the devices of this process.
             config: the configuration of every session.
-            initializer_feeds: values that the initialisers are fed, by name of the tensor.
+            initializer_feeds: values that the initializers are fed, by name of the tensor.
             queue_runners: what fills queues while a session is open.
-            restored: values that variables get behind the initialisers, by name of the operation.
+            restored: values that variables get behind the initializers, by name of the operation.
             share_variables: whether sessions on the server share their variables where these are
-                all the state that the graph has, so that each is initialised once on each device.
+                all the state that the graph has, so that each is initialized once on each device.
 
         Raises:
             KeyError, ValueError: a name is not in the graph, or a value cannot be fed.
@@ -251,7 +251,7 @@ class LoadedGraph:
         # The import moves operations with a loc:@ to a device that another one there asks for.
         self._current = {op.name: op.device for op in self._graph.get_operations()}
         # Where they are shared, which variables have a value on which device.
-        self._initialised: set[tuple[str, str]] = set()
+        self._initialized: set[tuple[str, str]] = set()
         self._open: dict[str, tuple[OpenSession, contextlib.ExitStack]] = {}
         # Those in `_open`, and those that something runs in.
         self._active: list[OpenSession] = []
@@ -303,7 +303,7 @@ class LoadedGraph:
         report_stage: Callable[[str], None],
         alone_on: Sequence[int] | None = None,
     ) -> Iterator[OpenSession]:
-        """Opens a session under a placement and runs the initialisers.
+        """Opens a session under a placement and runs the initializers.
 
         Args:
             assignment: full device names by operation name; the others have the device they came
@@ -348,7 +348,7 @@ class LoadedGraph:
                     self._fetches,
                     self._feeds,
                     self._handles,
-                    self._run_initialisers,
+                    self._run_initializers,
                     self._fill_queues if self._queue_runners else None,
                     report_stage,
                 )
@@ -357,7 +357,7 @@ class LoadedGraph:
                 cleanup.callback(opened.close)
                 opened.open()
                 # What other processes hold is no state of a session in this one.
-                self._initialise(opened, shares_variables=target == self._target)
+                self._initialize(opened, shares_variables=target == self._target)
                 yield opened
         except SessionFailed:
             raise
@@ -365,7 +365,7 @@ class LoadedGraph:
             stage, steps_done = (opened.stage, opened.steps_done) if opened else (_PLACING, 0)
             raise SessionFailed(error, stage, steps_done) from None
 
-    def _run_initialisers(self, session: tf.compat.v1.Session) -> None:
+    def _run_initializers(self, session: tf.compat.v1.Session) -> None:
         for together in self._initializers:
             session.run(together, self._initializer_feeds)
         for assignments, values in self._restored:
@@ -374,10 +374,10 @@ class LoadedGraph:
     def _fill_queues(self, session: tf.compat.v1.Session) -> QueueThreads:
         return QueueThreads(self._graph, self._queue_runners, session)
 
-    def _initialise(self, opened: OpenSession, *, shares_variables: bool) -> None:
-        """Runs the initialisers, unless each variable has a value on its device."""
+    def _initialize(self, opened: OpenSession, *, shares_variables: bool) -> None:
+        """Runs the initializers, unless each variable has a value on its device."""
         if not (self._initializers or self._restored or self._queue_runners):
-            opened.is_as_initialised = True
+            opened.is_as_initialized = True
             return
         here: set[tuple[str, str]] = set()
         if self._shares_variables and shares_variables:
@@ -385,11 +385,11 @@ class LoadedGraph:
             variables = map(assigned_variable, itertools.chain(*assignments))
             here = {(variable.name, variable.device) for variable in variables if variable}
             # Without a device nobody knows where TensorFlow has put it before.
-            if here <= self._initialised and all(device for _, device in here):
+            if here <= self._initialized and all(device for _, device in here):
                 return
-        opened.enter(_INITIALISING)
-        opened.initialise()
-        self._initialised |= here
+        opened.enter(_INITIALIZING)
+        opened.initialize()
+        self._initialized |= here
 
     def open_session(
         self,
@@ -465,7 +465,7 @@ class LoadedGraph:
         """Opens all further sessions on another server, where no variable has a value."""
         self.close_sessions()
         self._target = target
-        self._initialised.clear()
+        self._initialized.clear()
 
     def trace(
         self,
@@ -489,7 +489,7 @@ class LoadedGraph:
 
         Returns:
             `step_secs` of the counted steps without a trace, and `operations`: what the counted
-            traces say of each (see `summarise`).
+            traces say of each (see `summarize`).
 
         Raises:
             SessionFailed: anything went wrong.
@@ -513,7 +513,7 @@ class LoadedGraph:
                 opened.session.run(self._fetches, opened.feeds, options, metadata)
                 opened.steps_done += 1
                 traces.append(metadata.step_stats)
-        return {"step_secs": step_secs[dropped:], "operations": summarise(traces[dropped:])}
+        return {"step_secs": step_secs[dropped:], "operations": summarize(traces[dropped:])}
 
     def run_with(
         self, session: tf.compat.v1.Session, tensors: Sequence[str]

@@ -28,7 +28,7 @@ class _VariableProbe:
     """How to read a variable: tensors that say whether it has a value, and which."""
 
     name: str
-    initialised: str
+    initialized: str
     value: str
 
 
@@ -90,8 +90,8 @@ class ProbedGraph(LoadedGraph):
                     values[f"{name}@{number}"] = fetched[index]
             opened.enter("reading the variables")
             session = opened.session
-            initialised = session.run([probe.initialised for probe in self._probes])
-            readable = [p for p, ready in zip(self._probes, initialised, strict=True) if ready]
+            initialized = session.run([probe.initialized for probe in self._probes])
+            readable = [p for p, ready in zip(self._probes, initialized, strict=True) if ready]
             read = session.run([probe.value for probe in readable])
             values.update((p.name, value) for p, value in zip(readable, read, strict=True))
             write_tensors(path, values)
@@ -184,18 +184,18 @@ def _add_probes(graph_def: tf.compat.v1.GraphDef, fetches: Sequence[str]) -> lis
         total_bytes += _variable_bytes(node)
         if total_bytes > _MAX_VARIABLE_BYTES:
             break
-        initialised = graph_def.node.add(name=f"{node.name}/tf_placer_initialised")
-        initialised.input.append(node.name)
+        initialized = graph_def.node.add(name=f"{node.name}/tf_placer_initialized")
+        initialized.input.append(node.name)
         if node.op == "VarHandleOp":
-            initialised.op = "VarIsInitializedOp"
+            initialized.op = "VarIsInitializedOp"
             value = graph_def.node.add(name=f"{node.name}/tf_placer_value", op="ReadVariableOp")
             value.input.append(node.name)
             value.attr["dtype"].CopyFrom(node.attr["dtype"])
         else:
-            initialised.op = "IsVariableInitialized"
-            initialised.attr["dtype"].CopyFrom(node.attr["dtype"])
+            initialized.op = "IsVariableInitialized"
+            initialized.attr["dtype"].CopyFrom(node.attr["dtype"])
             value = node
-        probes.append(_VariableProbe(node.name, initialised.name + ":0", value.name + ":0"))
+        probes.append(_VariableProbe(node.name, initialized.name + ":0", value.name + ":0"))
     return probes
 
 

@@ -34,7 +34,7 @@ class QueueThreads:
         Args:
             graph: of the session.
             runners: what the threads run.
-            session: it has run its initialisers.
+            session: it has run its initializers.
         """
         self._coordinator = tf.compat.v1.train.Coordinator()
         self._threads: list[Any] = []

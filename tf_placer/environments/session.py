@@ -40,7 +40,7 @@ class MeasuringProtocol:
     """How many steps a measurement takes.
 
     Attributes:
-        steps: how many steps run after the initialisers.
+        steps: how many steps run after the initializers.
         dropped: how many of them, the first ones, are warm-up and not counted.
 
     Raises:
@@ -78,12 +78,12 @@ EAGLE = MeasuringProtocol(steps=15, dropped=5)
 class SessionEnvironment:
     """Times the steps of a graph under placements, in sessions on a machine.
 
-    A session is opened with the devices of a placement, runs the initialisers and
+    A session is opened with the devices of a placement, runs the initializers and
     `protocol.dropped` steps that do not count. Then it runs steps whenever it is asked to, each
     timed with a monotonic clock around one call; several can be open and take turns. A measurement
     opens one for itself and runs the steps of the protocol. On a "local" machine without a limit of
     memory, sessions share the variables of graphs that have no other state, so that each is
-    initialised once on each device.
+    initialized once on each device.
 
     Sessions run in a worker process, on a "local" machine as a client of one server process per
     device. The processes start with the first session and serve all that follow. After a failure
@@ -115,7 +115,7 @@ class SessionEnvironment:
 
         Args:
             graph_path: a GraphDef file (".pb").
-            step: what a step fetches, feeds and needs initialised.
+            step: what a step fetches, feeds and needs initialized.
             machine: where to run.
             assign: turns a placement, int32 [num_groups] with a device index per group, into full
                 device names by operation name. Operations that it leaves out keep the device that
@@ -123,7 +123,7 @@ class SessionEnvironment:
             protocol: how many steps run and count.
             timeout_secs: seconds that a measurement may take.
             session_config: the ConfigProto of the user's sessions; None for TensorFlow's default.
-            meta_optimizer: whether Grappler optimises the graph as in the user's sessions. Without
+            meta_optimizer: whether Grappler optimizes the graph as in the user's sessions. Without
                 it a measurement costs less and every operation runs where it was put.
             work_dir: directory for logs and exchange files, made if missing; the system's temporary
                 directory when None. They go when the environment is closed.

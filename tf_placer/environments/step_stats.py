@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["summarise"]
+__all__ = ["summarize"]
 
 # What constant folding leaves of an operation: "softmax/Reshape/_42__cf__42".
 _FOLDED = re.compile(r"/_\d+__cf__\d+$")
@@ -23,7 +23,7 @@ _OTHERS = re.compile(r"/(memcpy|stream:.*|sync)$")
 _TRANSFER = re.compile(r" = _(Host)?(Send|Recv)\(")
 
 
-def summarise(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def summarize(traces: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Sums up what traced steps did, by operation.
 
     On a CPU an operation takes from its start to its end. On a GPU it takes the time of its kernels

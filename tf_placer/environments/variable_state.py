@@ -19,9 +19,9 @@ _STAGES = frozenset({"MapStage", "OrderedMapStage", "Stage"})
 def variable_assignments(
     graph: tf.Graph, initializers: Sequence[tf.Operation]
 ) -> list[tf.Operation] | None:
-    """Finds the assignments behind the initialisers of a graph whose only state is variables.
+    """Finds the assignments behind the initializers of a graph whose only state is variables.
 
-    Sessions of such a graph may share its variables, so that these are initialised once. An
+    Sessions of such a graph may share its variables, so that these are initialized once. An
     iterator or a queue, which one session would empty for another, may not be shared.
 
     Args:

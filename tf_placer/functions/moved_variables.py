@@ -46,7 +46,7 @@ def variables_behind(handles: Collection[tf.Tensor]) -> dict[int, tf.Variable]:
     """Finds the variables that handles belong to.
 
     Functions list those that they read. Others only their operations know, such as the slots of
-    optimisers of Keras up to 2.10.
+    optimizers of Keras up to 2.10.
 
     Args:
         handles: tensors that functions have captured.
@@ -135,6 +135,6 @@ def _exchange_graph_captures(
 
 
 def _has_value(variable: tf.Variable) -> bool:
-    """Says whether a variable is one of this process, not of a graph, and was initialised."""
+    """Says whether a variable is one of this process, not of a graph, and was initialized."""
     handle = getattr(variable, "_handle", None)
     return isinstance(handle, EagerTensor) and bool(tf.raw_ops.VarIsInitializedOp(resource=handle))

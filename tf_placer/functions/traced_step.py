@@ -150,7 +150,7 @@ def _trace(
         try:
             concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
             if is_keras_model(target):
-                # That may have made variables, such as the optimiser's.
+                # That may have made variables, such as the optimizer's.
                 concrete = place(_nowhere, inline=inline).get_concrete_function(*arguments)
             break
         except Exception as error:
@@ -271,7 +271,7 @@ def _merge_arguments(graph_def: tf.compat.v1.GraphDef, twice: Mapping[str, str])
 def _leave_process(graph_def: tf.compat.v1.GraphDef) -> None:
     """Has no operation bound to a device of this process.
 
-    Nobody writes such a name: it is where a variable is, to whose device `tf.group` and optimisers
+    Nobody writes such a name: it is where a variable is, to whose device `tf.group` and optimizers
     bind what they compute. Variables move.
     """
     for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):

@@ -19,7 +19,7 @@ from tf_placer.inputs.step import QueueRunner
 __all__ = ["TRAIN_OP", "Collections", "VariableSlice", "read_collections"]
 
 _KEYS = tf.compat.v1.GraphKeys
-#: The collection that TensorFlow's v1 optimisers put their updates into.
+#: The collection that TensorFlow's v1 optimizers put their updates into.
 TRAIN_OP = "train_op"
 
 

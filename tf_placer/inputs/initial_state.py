@@ -1,4 +1,4 @@
-"""What a step begins with: which initialisers run, what they are fed, what variables then get."""
+"""What a step begins with: which initializers run, what they are fed, what variables then get."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def initial_state(
     Args:
         graph: the graph, with what the step needs marked.
         fetches: what the step fetches.
-        feeds: values by tensor name, also those that only initialisers need.
+        feeds: values by tensor name, also those that only initializers need.
         collections: of the graph.
         runners: what fills the queues that the step takes from.
         initializers: as of `read_source`.
@@ -76,7 +76,7 @@ def initial_state(
         What the step begins with.
 
     Raises:
-        GraphError: a name is not in the graph, an initialiser cannot be fed, the step waits for a
+        GraphError: a name is not in the graph, an initializer cannot be fed, the step waits for a
             queue that nothing fills, or there is nothing to restore.
     """
     scaffold = None
@@ -120,12 +120,12 @@ def _with(graph: OpGraph, operations: Sequence[str], runners: Sequence[QueueRunn
 def _needed_variables(
     graph: OpGraph, initializers: Sequence[str], runners: Sequence[QueueRunner]
 ) -> list[str]:
-    """Finds the variables that a step needs, its queue runners, or what initialisers make."""
+    """Finds the variables that a step needs, its queue runners, or what initializers make."""
     of_step = _with(graph, (), runners).needed
     needed = _with(graph, initializers, runners).needed
     names = []
     for i in np.flatnonzero(needed & graph.has_type(VARIABLES)).tolist():
-        # Most initialisers only set their variable, whoever needs it.
+        # Most initializers only set their variable, whoever needs it.
         readers = [j for j in graph.consumers[i] if needed[j]]
         if of_step[i] or any(graph.type_of(j) not in _ASSIGNMENTS for j in readers):
             names.append(graph.names[i])
@@ -140,18 +140,18 @@ def _initializer_feeds(
     own_feeds: Mapping[str, Any],
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Chooses what is fed when the initialisers run, and makes up what is missing.
+    """Chooses what is fed when the initializers run, and makes up what is missing.
 
     Args:
         graph: the graph, with what the step needs marked.
         fetches: what the step fetches.
         initializers: what runs before the first step.
         feeds: what is fed, by tensor name.
-        own_feeds: values that only the initialisers are fed.
+        own_feeds: values that only the initializers are fed.
         seed: of synthetic values.
 
     Returns:
-        Of the feeds those that initialisers read: placeholders, and what no step reads.
+        Of the feeds those that initializers read: placeholders, and what no step reads.
 
     Raises:
         GraphError: no value can be made up for a placeholder that they need.

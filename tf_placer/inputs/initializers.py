@@ -34,10 +34,10 @@ _INTO_CONTROL_FLOW = frozenset(["Switch", "RefSwitch", "Enter", "RefEnter"])
 
 
 def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str]:
-    """Finds the operations that initialise the state that a step needs.
+    """Finds the operations that initialize the state that a step needs.
 
     What a step runs under a condition or in a loop, such as an assignment in a v1 conditional, is
-    no initialiser.
+    no initializer.
 
     Args:
         graph: the graph, with what the step needs marked.
@@ -46,12 +46,12 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
 
     Returns:
         The collected operations that the graph has, instead of groups what these group, and for
-        each variable, table and iterator that the step or an initialiser needs and that none of
-        them initialises, the operation that does: its assignment by TensorFlow's naming
-        ("w/Assign"), or its initialiser.
+        each variable, table and iterator that the step or an initializer needs and that none of
+        them initializes, the operation that does: its assignment by TensorFlow's naming
+        ("w/Assign"), or its initializer.
 
     Raises:
-        GraphError: a needed variable has nothing that initialises it.
+        GraphError: a needed variable has nothing that initializes it.
     """
     present = (name for name in operation_names(collected) if name in graph.index)
     names = ungrouped(graph, present)
@@ -68,7 +68,7 @@ def find_initializers(graph: OpGraph, collected: Iterable[str] = ()) -> list[str
     for i, state in states.items():
         if not _is_in_control_flow(graph, i):
             by_state.setdefault(state, []).append(i)
-    # What an initialiser reads has to be initialised, too.
+    # What an initializer reads has to be initialized, too.
     while missing := sorted(set(held.user_state[needed[held.user]].tolist()) - settled):
         settled.update(missing)
         found = [
@@ -153,11 +153,11 @@ def _where(flags: np.ndarray) -> list[int]:
 
 
 def _set_by_calls(graph: OpGraph, initialized: np.ndarray) -> set[int]:
-    """Finds the variables and tables that initialisers set in functions, as in a conditional.
+    """Finds the variables and tables that initializers set in functions, as in a conditional.
 
     Args:
         graph: the graph.
-        initialized: bool [num_operations], the operations that initialisers run.
+        initialized: bool [num_operations], the operations that initializers run.
     """
     functions = FunctionLibrary(graph.graph_def)
     found = set()
@@ -179,7 +179,7 @@ def _takes_handle(graph: OpGraph) -> np.ndarray:
 
 
 def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int]) -> str | None:
-    """Chooses the operation that initialises a variable, table or iterator; None if none need.
+    """Chooses the operation that initializes a variable, table or iterator; None if none need.
 
     Args:
         graph: the graph.
@@ -194,7 +194,7 @@ def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int])
         # Mutable tables are usable from the start: what imports into them restores checkpoints.
         if graph.type_of(state).startswith("Mutable") or not setters:
             return None
-        # An iterator that can be initialised with several data sets gets the first.
+        # An iterator that can be initialized with several data sets gets the first.
         return graph.names[setters[0]]
     assigns = [i for i in setters if graph.type_of(i) in _ASSIGNMENTS]
     by_name = {f"{graph.names[handle]}/Assign" for handle in handles}
@@ -204,11 +204,11 @@ def _initializer(graph: OpGraph, handles: Sequence[int], setters: Sequence[int])
     for i in assigns:
         if not graph.needed[i]:
             return graph.names[i]
-    raise GraphError(f"nothing initialises the variable {graph.names[state]!r}: pass initializers")
+    raise GraphError(f"nothing initializes the variable {graph.names[state]!r}: pass initializers")
 
 
 def _states(graph: OpGraph) -> dict[int, int]:
-    """Finds by assignment or initialiser the variable, table or iterator that it sets."""
+    """Finds by assignment or initializer the variable, table or iterator that it sets."""
     states = {}
     for i in range(graph.num_operations):
         handle = _handle_of(graph, i)

@@ -44,7 +44,7 @@ class Restored:
         if not self.missing:
             return text
         others = "the other one" if len(self.missing) == 1 else f"the other {len(self.missing)}"
-        keep = "keeps its initialiser" if len(self.missing) == 1 else "keep their initialisers"
+        keep = "keeps its initializer" if len(self.missing) == 1 else "keep their initializers"
         return f"{text}; {others} ({self.missing[0]!r}{', ...' * (len(self.missing) > 1)}) {keep}"
 
 

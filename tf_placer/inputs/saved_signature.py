@@ -45,13 +45,13 @@ class SavedSignature:
         name: of the signature.
         saved_model: its graphs.
         number: of the one that the signature is of.
-        inlined: what a call of the signature needs of this graph, and what initialises it, without
+        inlined: what a call of the signature needs of this graph, and what initializes it, without
             calls of functions.
         arguments: by name of an argument the tensor that it is given in; of a sparse argument "x"
             there are three, from "x/values" on.
         defaults: values of arguments that need not be given.
         initializers: names of the operations that run before the first call.
-        assets: paths of files by name of the tensor that initialisers read them from.
+        assets: paths of files by name of the tensor that initializers read them from.
     """
 
     directory: str
@@ -94,7 +94,7 @@ class SavedSignature:
             values: by name of an argument; None for no values.
 
         Returns:
-            Values by name of a tensor, files for initialisers among them.
+            Values by name of a tensor, files for initializers among them.
 
         Raises:
             GraphError: an argument is not known, or has neither a value nor a shape that one can

@@ -22,7 +22,7 @@ def scaffold_initializers(
     """Lists what a scaffold runs before the first step.
 
     Args:
-        scaffold: it need not be finalised.
+        scaffold: it need not be finalized.
         collections: of its graph: what it leaves open is done for what they name.
 
     Returns:
@@ -39,7 +39,7 @@ def scaffold_initializers(
 
 
 def scaffold_feeds(scaffold: tf.compat.v1.train.Scaffold) -> dict[str, Any]:
-    """Lists what a scaffold feeds to its initialisers, by tensor name."""
+    """Lists what a scaffold feeds to its initializers, by tensor name."""
     # The second came with a later TensorFlow.
     both = (scaffold.init_feed_dict, getattr(scaffold, "local_init_feed_dict", None))
     return {name: value for feeds in both for name, value in feeds_by_name(feeds).items()}

@@ -31,7 +31,7 @@ def apply_placement(
     see later changes.
 
     Args:
-        graph: the graph; it may be finalised, and it may have been built anew since.
+        graph: the graph; it may be finalized, and it may have been built anew since.
         placement: the placement.
         fetches: what the step fetches that the placement is of, if that is known.
         may_grow: whether operations that the graph lacks are to come, and not worth a warning.

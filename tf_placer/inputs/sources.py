@@ -66,7 +66,7 @@ class Source:
 
     Attributes:
         op_graph: the graph in columns, with what the step needs marked.
-        step: what a step fetches, feeds and needs initialised.
+        step: what a step fetches, feeds and needs initialized.
         live: the tf.Graph that the graph came as, or None.
         notes: what people should know about it, a line each.
     """
@@ -150,10 +150,10 @@ def read_source(
         fetches: what a step fetches: whatever `Session.run` takes, or names of operations and
             tensors. By default the `train_op` collection.
         feeds: values by placeholder, tensor or name, as `Session.run` takes them; of a SavedModel
-            by the names of the signature's arguments. Those that only initialisers need are fed to
+            by the names of the signature's arguments. Those that only initializers need are fed to
             these. Placeholders that are needed and not given get
             synthetic values.
-        initializers: operations (or names) that initialise everything before the first step, or a
+        initializers: operations (or names) that initialize everything before the first step, or a
             tf.compat.v1.train.Scaffold; by default those of the graph's variables, tables and
             iterators.
         restore_from: a checkpoint, a directory whose latest checkpoint is taken, or a session: the

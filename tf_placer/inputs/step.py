@@ -1,4 +1,4 @@
-"""What one step of a graph runs: fetches, feeds and initialisers, all by name."""
+"""What one step of a graph runs: fetches, feeds and initializers, all by name."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Step:
         fetches: names of the operations ("train") and tensors ("loss:0") that a step runs.
         feeds: the value of each fed tensor, by tensor name ("x:0").
         initializers: names of the operations that run once, together, before the first step.
-        initializer_feeds: the value of each tensor that is fed when the initialisers run.
-        queue_runners: what fills the queues that the step takes from, behind the initialisers.
-        restored: values that variables get behind the initialisers, by name of the variable's
+        initializer_feeds: the value of each tensor that is fed when the initializers run.
+        queue_runners: what fills the queues that the step takes from, behind the initializers.
+        restored: values that variables get behind the initializers, by name of the variable's
             operation.
     """
 

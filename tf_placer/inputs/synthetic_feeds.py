@@ -88,7 +88,7 @@ def _converted(value: Any, dtype: np.dtype[Any]) -> np.ndarray:
         NotImplementedError, TypeError, ValueError: it cannot; the message says which value.
     """
     given = np.asarray(value)
-    # Quantised numbers are structures.
+    # Quantized numbers are structures.
     if dtype == np.object_ or dtype.names is not None or given.dtype == dtype:
         return np.asarray(value, dtype)
     if given.dtype.kind not in "biufcV" and given.size:

@@ -69,7 +69,7 @@ class Crew:
         """Connects to nothing yet.
 
         Args:
-            graph: the serialised graph of the request.
+            graph: the serialized graph of the request.
             directory: of the run.
             say: called with lines of text for people.
             make_fleet: connects to the machines.

@@ -48,7 +48,7 @@ def read_step(
     """Reads a step; see `optimize` for what the arguments may be.
 
     Raises:
-        GraphError: the graph, the step or an initialiser cannot be found or built, or there is
+        GraphError: the graph, the step or an initializer cannot be found or built, or there is
             nothing to restore.
         ValueError: arguments that are not for such a graph.
     """

@@ -53,7 +53,7 @@ def profile(
         signature: see `optimize`.
         restore_from: see `optimize`.
         machine: "attached" (the default), "local:N", "grpc://HOST:PORT", a machine of the
-            catalogue, a machine file, or a Machine.
+            catalog, a machine file, or a Machine.
         steps: steps to trace on each kind of device.
         granularity: "fine", groups of operations that TensorFlow must have on one device, or
             "coarse", the groups that `optimize` finds.

@@ -35,7 +35,7 @@ _MOST_CANDIDATES = 4
 _MOST_RESERVED = 0.5
 # What opening a session of the confirmation takes, by what it took in the search: that of the graph
 # as it came ran the first steps of new processes, too; those of placements found variables with
-# values, and now Grappler optimises them as for the user.
+# values, and now Grappler optimizes them as for the user.
 _OPENING_ORIGINAL, _OPENING = 0.5, 1.5
 # For comparing what the graphs compute, three sessions are opened.
 _SESSIONS_FOR_VALUES = 3

@@ -90,7 +90,7 @@ BACKENDS: Mapping[Kind, MachineBackend] = {
     # A machine that is not there.
     "described": MachineBackend(
         "a machine file (.json) or a name with a number of GPUs for N, of",
-        "tf_placer.machines.catalogue",
+        "tf_placer.machines.catalog",
         is_timed=False,
         is_described=True,
     ),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graph_passes.util.messages import quoted
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.machines.computer_memory import with_memory_of_computer
 from tf_placer.machines.gpu_memory import usable_bytes
 from tf_placer.machines.machine import Device, Machine, MachineError

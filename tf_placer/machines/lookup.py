@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_passes.util.messages import quoted
 from tf_placer.machines.backends import BACKENDS
-from tf_placer.machines.catalogue import catalogue_names
+from tf_placer.machines.catalog import catalog_names
 from tf_placer.machines.machine import Machine, MachineError
 
 __all__ = ["find_machine"]
@@ -24,8 +24,8 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
             process may use, with "local:N,memory_mb=M" at most M MiB of tensors in each;
             "grpc://HOST:PORT": the TensorFlow cluster of which a server listens there, and
             "grpc://HOST:PORT,HOST:PORT,...": the same with the addresses of all its tasks in their
-            order, which functions need; a name of the catalogue ("4xK80") or the path of a machine
-            file (".json"): a machine that is not there, see `tf_placer.machines.catalogue`;
+            order, which functions need; a name of the catalog ("4xK80") or the path of a machine
+            file (".json"): a machine that is not there, see `tf_placer.machines.catalog`;
             "emulated:4xK80": the same with its GPUs emulated, so that steps can be timed, see
             `tf_placer.machines.emulated_machine`.
         session_config: the ConfigProto of the sessions, which may see fewer devices and take less
@@ -45,4 +45,4 @@ def find_machine(spec: str | None = None, session_config: Any = None) -> Machine
         if found is not None:
             return found
     names = ", ".join(backend.names for backend in BACKENDS.values())
-    raise MachineError(f"unknown machine {quoted(spec)}: expected {names} {catalogue_names()}")
+    raise MachineError(f"unknown machine {quoted(spec)}: expected {names} {catalog_names()}")

@@ -1,6 +1,6 @@
 // Small changes of a placement, drawn at random.
 //
-// A move takes one cluster of a level; a cluster and its neighbours; a stretch of clusters in the
+// A move takes one cluster of a level; a cluster and its neighbors; a stretch of clusters in the
 // order of the graph; one end of a transfer to where the other is; or it exchanges two clusters.
 
 #ifndef TF_PLACER_NATIVE_MOVES_H_
@@ -40,8 +40,8 @@ struct MoveTables {
   const int32_t* members;           // [num_levels, num_groups]
   const int32_t* order;             // [num_levels, num_groups]
   const int32_t* position;          // [num_levels, num_groups]
-  const int64_t* neighbours_start;  // [num_levels, num_groups + 1], of all levels
-  const int32_t* neighbours;        // of all levels
+  const int64_t* neighbors_start;  // [num_levels, num_groups + 1], of all levels
+  const int32_t* neighbors;        // of all levels
   const uint8_t* legal;             // [num_groups, num_devices]
   const double* cumulated;          // [num_groups], how often a group is drawn, added up
   int64_t num_levels;
@@ -83,13 +83,13 @@ class MoveDrawer {
   }
 
  private:
-  enum Kind { kOne, kNeighbours, kStretch, kJoin, kSwap, kNumKinds };
+  enum Kind { kOne, kNeighbors, kStretch, kJoin, kSwap, kNumKinds };
 
   // How often a move starts from what the step waits for, where that is known.
   static constexpr double kHotShare = 0.8;
   // How often a move takes along only what is where it starts.
   static constexpr double kSameDeviceShare = 0.6;
-  // How often neighbours of neighbours come along, and of how many neighbours.
+  // How often neighbors of neighbors come along, and of how many neighbors.
   static constexpr double kFurtherShare = 0.5;
   static constexpr int64_t kMaxFurther = 8;
   // The longest stretch of single groups; more are moved as clusters.
@@ -114,15 +114,15 @@ class MoveDrawer {
   int64_t member(int64_t level, int64_t at) const {
     return tables_.members[level * tables_.num_groups + at];
   }
-  int64_t neighbours_start(int64_t level, int64_t cluster) const {
-    return tables_.neighbours_start[level * (tables_.num_groups + 1) + cluster];
+  int64_t neighbors_start(int64_t level, int64_t cluster) const {
+    return tables_.neighbors_start[level * (tables_.num_groups + 1) + cluster];
   }
   int64_t num_near(int64_t level, int64_t cluster) const {
-    return neighbours_start(level, cluster + 1) - neighbours_start(level, cluster);
+    return neighbors_start(level, cluster + 1) - neighbors_start(level, cluster);
   }
   // Returns, by its number, one of the clusters that a cluster exchanges tensors with.
   int32_t near(int64_t level, int64_t cluster, int64_t number) const {
-    return tables_.neighbours[neighbours_start(level, cluster) + number];
+    return tables_.neighbors[neighbors_start(level, cluster) + number];
   }
 
   // Draws a place, weighed by what was added up.
@@ -217,9 +217,9 @@ class MoveDrawer {
     }
     const int64_t source = placement[anchor], cluster = cluster_of(level, anchor);
     int64_t count = add_cluster(static_cast<int32_t>(cluster), 0);
-    if (kind == kNeighbours) {
-      const int64_t num_neighbours = num_near(level, cluster);
-      for (int64_t number = 0; number < num_neighbours; ++number) {
+    if (kind == kNeighbors) {
+      const int64_t num_neighbors = num_near(level, cluster);
+      for (int64_t number = 0; number < num_neighbors; ++number) {
         count = add_cluster(near(level, cluster, number), count);
       }
       if (!is_coarse && random_.draw() < kFurtherShare) {

@@ -182,7 +182,7 @@ _HEURISTICS = (
     ),
     PlacerEntry(
         "m_sct",
-        "m_etf with devices that wait for favourite children, found by a linear program",
+        "m_etf with devices that wait for favorite children, found by a linear program",
         "Baechi (Jeon et al. 2020)",
         "tf_placer.placers.heuristics.m_sct:MSct",
         needs_problem=True,

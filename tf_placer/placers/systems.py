@@ -99,7 +99,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         | _COLOCRL_SIGNAL,
     ),
     "post": System(
-        "a softmax per group, trained by PPO and cross-entropy minimisation",
+        "a softmax per group, trained by PPO and cross-entropy minimization",
         "Post 2018",
         "coarse",
         "softmax",
@@ -107,7 +107,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         _POST_OPTIMIZER | _POST_SIGNAL,
     ),
     "post_ppo": System(
-        "Post without cross-entropy minimisation",
+        "Post without cross-entropy minimization",
         "Post 2018, figure 2",
         "coarse",
         "softmax",
@@ -115,7 +115,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         _POST_OPTIMIZER | _POST_SIGNAL,
     ),
     "post_ce": System(
-        "Post with cross-entropy minimisation only",
+        "Post with cross-entropy minimization only",
         "Post 2018, figure 2",
         "coarse",
         "softmax",
@@ -178,7 +178,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "ppo",
         {"batch_size": 10, "optimizer": "adam", "learning_rate": 0.1, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.0, "start": "best"}
-        | {"signal": "sqrt", "baseline": "batch", "normalise": True},
+        | {"signal": "sqrt", "baseline": "batch", "normalize": True},
     ),
     "graph_neural": System(
         "a graph network that was trained on other graphs and machines, and learns on",
@@ -188,7 +188,7 @@ _TO_THE_LETTER: Mapping[str, System] = {
         "ppo",
         {"batch_size": 16, "optimizer": "adam", "learning_rate": 3e-3, "clip_norm": 1.0}
         | {"entropy_coefficient": 0.01, "initial_weights": "shipped"}
-        | {"signal": "sqrt", "baseline": "batch", "normalise": True},
+        | {"signal": "sqrt", "baseline": "batch", "normalize": True},
     ),
 }
 

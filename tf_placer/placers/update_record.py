@@ -37,7 +37,7 @@ class UpdateRecord:
         baseline: what the rewards were compared with.
         entropy: mean entropy of a decision in nats, before the update.
         divergence: mean divergence of a decision's distribution, D(before || after), in nats.
-        loss: what was minimised, before its first step; None for an update without one.
+        loss: what was minimized, before its first step; None for an update without one.
         gradient_norm: global norm of the first gradient before clipping, or of one that is not
             finite, whose step was not taken; None without one.
         best_step_secs: the fastest placement observed so far; None while all have failed.

@@ -23,7 +23,7 @@ _OF_TYPES = (
     ("pooling", r"Pool"),
     ("softmax", r"Softmax|CrossEntropy"),
     ("concat and split", r"^Concat|^Split|^Pack$|^Unpack$|Slice"),
-    ("normalisation", r"BatchNorm|^LRN"),
+    ("normalization", r"BatchNorm|^LRN"),
     ("lookup", r"Gather|UnsortedSegment"),
 )
 # Where types are unknown, the first pattern that is in the last part of a name decides.
@@ -34,7 +34,7 @@ _OF_NAMES = (
     ("pooling", r"Pool"),
     ("softmax", r"Softmax|CrossEntropy"),
     ("concat and split", r"[Cc]oncat|[Ss]plit|^Pack|^[Ss]tack|Slice$"),
-    ("normalisation", r"Norm"),
+    ("normalization", r"Norm"),
     ("lookup", r"Gather|[Ll]ookup|UnsortedSegment"),
 )
 # Gradients and updates that are not in a scope of their own. Conv2DBackpropInput is not among them:
@@ -55,7 +55,7 @@ class OperationKinds:
     """What each operation of a problem is.
 
     Attributes:
-        kinds: of each operation, a key of `colours.KIND_COLOURS`.
+        kinds: of each operation, a key of `colors.KIND_COLORS`.
         backward: bool [num_operations], whether it is of the backward pass or an update.
         clusters: int [num_operations], the coarse group, or the group where there is none.
         layers: int [num_operations], its layer, counted from the inputs.

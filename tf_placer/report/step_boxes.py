@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.colours import (
-    DEVICE_COLOURS,
-    GREY,
-    KIND_COLOURS,
-    device_colours,
-    layer_colours,
+from tf_placer.report.colors import (
+    DEVICE_COLORS,
+    GRAY,
+    KIND_COLORS,
+    device_colors,
+    layer_colors,
 )
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
@@ -88,14 +88,14 @@ def box_colors(
     trace: StepTrace, kinds: OperationKinds, operations: np.ndarray
 ) -> dict[str, list[str]]:
     """Chooses colors of operations, by what they stand for; `color_legends` explains them."""
-    of_layers = layer_colours(len(kinds.layer_names))
+    of_layers = layer_colors(len(kinds.layer_names))
     of_devices = _device_colors(trace.problem)
     return {
-        "kind": [KIND_COLOURS[kinds.kinds[i]] for i in operations.tolist()],
+        "kind": [KIND_COLORS[kinds.kinds[i]] for i in operations.tolist()],
         "layer": [of_layers[layer] for layer in kinds.layers[operations].tolist()],
         "device": [of_devices[i] for i in trace.operation_devices[operations].tolist()],
         "direction": [
-            DEVICE_COLOURS[int(backward)] for backward in kinds.backward[operations].tolist()
+            DEVICE_COLORS[int(backward)] for backward in kinds.backward[operations].tolist()
         ],
     }
 
@@ -111,22 +111,22 @@ def color_legends(
         most_layers: of more layers only the first, the middle and the last one are named.
     """
     used = set(kinds.kinds)
-    layers = list(zip(kinds.layer_names, layer_colours(len(kinds.layer_names)), strict=True))
+    layers = list(zip(kinds.layer_names, layer_colors(len(kinds.layer_names)), strict=True))
     if len(layers) > most_layers:
         layers = [layers[0], layers[len(layers) // 2], layers[-1]]
     labels = device_labels([device.name for device in problem.devices])
     names = [labels[device.name] for device in problem.devices]
     return {
-        "kind": [(kind, color) for kind, color in KIND_COLOURS.items() if kind in used],
+        "kind": [(kind, color) for kind, color in KIND_COLORS.items() if kind in used],
         "layer": layers,
         "device": list(zip(names, _device_colors(problem), strict=True)),
-        "direction": [("forward", DEVICE_COLOURS[0]), ("backward and update", DEVICE_COLOURS[1])],
+        "direction": [("forward", DEVICE_COLORS[0]), ("backward and update", DEVICE_COLORS[1])],
     }
 
 
 def _device_colors(problem: PlacementProblem) -> list[str]:
-    """Gives a CPU beside other devices, which has no color in a placement, a grey one."""
-    return [color if color.startswith("#") else GREY for color in device_colours(problem.devices)]
+    """Gives a CPU beside other devices, which has no color in a placement, a gray one."""
+    return [color if color.startswith("#") else GRAY for color in device_colors(problem.devices)]
 
 
 def to_ms(secs: np.ndarray) -> np.ndarray:

@@ -128,7 +128,7 @@ def request_digest(config: SearchConfig, workload: Source) -> str:
         workload: the graph and its step.
 
     Returns:
-        64 hexadecimal digits. Requests with the same have the same header; another serialisation of
+        64 hexadecimal digits. Requests with the same have the same header; another serialization of
         a graph has the same, too.
     """
     graph_def = workload.graph_def

@@ -88,7 +88,7 @@ def check_sent_whole(
             raise GraphError(
                 f"a session ran {operations[early[0]].name!r} before "
                 f"{operations[places[-1]].name!r} was in the graph: make the whole step before the "
-                "first run, that of the initialisers included"
+                "first run, that of the initializers included"
             )
 
 

@@ -108,7 +108,7 @@ class StepSeeker:
 
         def read() -> Source:
             self._check_may_move(session, trained_by)
-            # What other runs were given may be for initialisers, but not for this step.
+            # What other runs were given may be for initializers, but not for this step.
             needed = operations_behind(graph, names)
             given = {n: v for n, v in earlier.items() if n.partition(":")[0] not in needed}
             source = read_source(graph, names, {**given, **fed}, restore_from=session)

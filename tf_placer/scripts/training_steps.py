@@ -1,7 +1,7 @@
 """Whether what a script runs is a step of its training.
 
 A training step changes trainable variables by what it computes from their values and from data, or
-gives back their gradients, for the script to do so. That tells it from initialisers, restored
+gives back their gradients, for the script to do so. That tells it from initializers, restored
 checkpoints, counters, copies of variables, and metrics.
 """
 

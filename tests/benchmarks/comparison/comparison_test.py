@@ -7,8 +7,8 @@ from absl.testing import absltest, parameterized
 from benchmarks.comparison.comparison import COMPARISONS, Comparison
 from benchmarks.harness.run_placers import ALL_PLACERS
 from benchmarks.harness.timed_search import SearchBudget
-from benchmarks.models.catalogue import MODELS
-from tf_placer.machines.catalogue import described_machine
+from benchmarks.models.catalog import MODELS
+from tf_placer.machines.catalog import described_machine
 from tf_placer.placers import PLACERS, check_options
 
 

@@ -7,7 +7,7 @@ import pathlib
 
 from absl.testing import absltest
 
-from benchmarks.live.verdicts import neighbour, summary_table
+from benchmarks.live.verdicts import neighbor, summary_table
 
 _RUN = {
     "seed": 3,
@@ -35,12 +35,12 @@ class LiveVerdictsTest(absltest.TestCase):
             r"3 +placed +1\.250x +1\.200 to 1\.300 +12 +5 +3 min 05 s +1\.250x +1\.000 to 1\.562",
         )
 
-    def test_the_neighbour_is_there_only_while_it_is_wanted(self):
+    def test_the_neighbor_is_there_only_while_it_is_wanted(self):
         before = _children()
-        with neighbour(True):
+        with neighbor(True):
             self.assertLen(_children(), len(before) + 1)
         self.assertEqual(_children(), before)
-        with neighbour(False):
+        with neighbor(False):
             self.assertEqual(_children(), before)
 
 

@@ -9,7 +9,7 @@ tf1 = tf.compat.v1
 
 
 class ConvolutionLayersTest(tf.test.TestCase):
-    def test_convolution_is_normalised_over_the_batch_and_rectified(self):
+    def test_convolution_is_normalized_over_the_batch_and_rectified(self):
         random = np.random.default_rng(0)
         value = random.standard_normal((3, 5, 5, 4)).astype(np.float32)
         with tf.Graph().as_default(), tf1.Session() as session:
@@ -29,7 +29,7 @@ class ConvolutionLayersTest(tf.test.TestCase):
         self.assertAllClose(averages[0], 0.0003 * mean)
         self.assertAllClose(averages[1], 1 + 0.0003 * (variance * 75 / 74 - 1))
 
-    def test_scale_of_normalised_channels_is_learnt_if_wanted(self):
+    def test_scale_of_normalized_channels_is_learned_if_wanted(self):
         value = np.random.default_rng(0).standard_normal((3, 5, 5, 4)).astype(np.float32)
         with tf.Graph().as_default(), tf1.Session() as session:
             result = batch_norm(tf.constant(value), scale=True)

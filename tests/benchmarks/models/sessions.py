@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.catalogue import build_model
+from benchmarks.models.catalog import build_model
 from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
@@ -38,7 +38,7 @@ def plain_session(graph: tf.Graph) -> tf.compat.v1.Session:
 
 @functools.cache
 def small_model(name: str) -> TrainingModel:
-    """A model of the catalogue in its small size, one for all tests of a process."""
+    """A model of the catalog in its small size, one for all tests of a process."""
     return build_model(name, small=True)
 
 

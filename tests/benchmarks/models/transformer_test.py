@@ -112,8 +112,8 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_layer_norm_is_that_of_numpy(self):
         weights = {name: self.random.standard_normal(UNITS) for name in ("scale", "offset")}
-        centred = self.value - self.value.mean(axis=1, keepdims=True)
-        expected = centred / self.value.std(axis=1, keepdims=True)
+        centered = self.value - self.value.mean(axis=1, keepdims=True)
+        expected = centered / self.value.std(axis=1, keepdims=True)
         expected = expected * weights["scale"] + weights["offset"]
         found = computed(
             self.value, layer_norm, {f"norm/{name}": each for name, each in weights.items()}

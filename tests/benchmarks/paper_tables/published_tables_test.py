@@ -7,10 +7,10 @@ import collections
 from absl.testing import absltest
 
 from benchmarks.harness.run_placers import ALL_PLACERS
-from benchmarks.models.catalogue import MODELS
+from benchmarks.models.catalog import MODELS
 from benchmarks.paper_tables.published import published_results
 from benchmarks.paper_tables.published_tables import TABLES
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 
 
 class PublishedTablesTest(absltest.TestCase):
@@ -40,7 +40,7 @@ class PublishedTablesTest(absltest.TestCase):
                     if column.method is not None:
                         self.assertIsNotNone(table.published(row, column), f"{table.name} {row}")
 
-    def test_batches_are_those_of_the_catalogue(self):
+    def test_batches_are_those_of_the_catalog(self):
         for table in TABLES.values():
             for row in table.rows:
                 for column in table.columns:

@@ -8,7 +8,7 @@ import re
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from benchmarks.models import catalogue
+from benchmarks.models import catalog
 from benchmarks.problems import experts
 from graph_passes.pipeline import group_operations
 from tf_placer.inputs.sources import read_source
@@ -19,7 +19,7 @@ GPUS = 4
 @functools.cache
 def grouped_model(name: str):
     """Names and groups of the operations of a small model."""
-    model = catalogue.build_model(name, small=True)
+    model = catalog.build_model(name, small=True)
     source = read_source(model.graph, [model.train_op, model.loss])
     grouped = group_operations(source.op_graph)
     return source.op_graph.names, grouped.grouping.of_operations(grouped.colocation)
@@ -48,7 +48,7 @@ class ExpertsTest(parameterized.TestCase):
         ("rnnlm_4", 2, [1, 1, 2, 2]),
         ("rnnlm_4", 3, [1, 1, 2, 3]),
     )
-    def test_rnnlm_has_layers_in_order_and_ends_with_their_neighbours(self, name, gpus, layers):
+    def test_rnnlm_has_layers_in_order_and_ends_with_their_neighbors(self, name, gpus, layers):
         devices = expert_devices(name, "expert", gpus)
         for layer, device in enumerate(layers):
             # The steps, their gradients, and the update of the weights.
@@ -140,7 +140,7 @@ class ExpertsTest(parameterized.TestCase):
         self.assertEqual(placement.tolist(), [2, 1, 0, 2])
 
     def test_every_model_has_a_rule_or_none_on_purpose(self):
-        for name in catalogue.MODELS:
+        for name in catalog.MODELS:
             legal = np.ones([1, 5], bool)
             rules = experts.expert_placements(name, ["loss"], np.zeros(1, np.int32), legal, 4)
             self.assertEqual(not rules, name == "bert_base", name)

@@ -60,7 +60,7 @@ class PaperProblemsTest(absltest.TestCase):
         (self.folder / _KEY.folder / "about.json").write_text("{")
         self.assertFalse(paper_problems._is_made(_KEY, self.folder))
 
-    def test_a_model_of_the_catalogue_is_built_and_costed(self):
+    def test_a_model_of_the_catalog_is_built_and_costed(self):
         keys = [ProblemKey("rnnlm_2", "2xK80", each, small=True) for each in ("coarse", "fine")]
         self.assertEqual(make_problems(keys, self.folder), {})
         coarse, fine = (read_paper_problem(key, self.folder) for key in keys)

@@ -11,7 +11,7 @@ import unittest
 
 from absl.testing import absltest
 
-from benchmarks.zoo.catalogue import KINDS
+from benchmarks.zoo.catalog import KINDS
 from tests.tf_placer.native_pass.built import in_cache_of_tests
 from tf_placer import emulated
 from tf_placer.library_build import LibraryError

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from benchmarks.zoo.catalogue import KINDS
+from benchmarks.zoo.catalog import KINDS
 from benchmarks.zoo.graph_parts import StepGraph
 from benchmarks.zoo.placed_runs import (
     PlacedGraph,
@@ -45,7 +45,7 @@ NAMED_FOR: dict[str, tuple[list[str], list[str]]] = {
     "fused_batch_norm_v1": (["FusedBatchNormV3", "AssignSub"], []),
     "convolutions": (["LRN", "Conv2DBackpropInput"], []),
     "candidate_sampling": (["LogUniformCandidateSampler"], []),
-    "fake_quantisation": (["FakeQuantWithMinMaxVars"], []),
+    "fake_quantization": (["FakeQuantWithMinMaxVars"], []),
     "nested_functions": (["StatefulPartitionedCall"], []),
     "defuns": (["layer", "SymbolicGradient"], ["PartitionedCall"]),
     "summaries_and_checks": (["Assert", "Print", "HistogramSummary"], []),

@@ -29,12 +29,12 @@ class PlacementsTest(absltest.TestCase):
         self.assertGreater(counts.operations, counts.groups)
 
     def test_counts_what_fails_and_what_differs(self):
-        failure = SessionFailed(ValueError("it fails\nat length"), "the initialisers", 0)
+        failure = SessionFailed(ValueError("it fails\nat length"), "the initializers", 0)
         answers = [failure, {"x": np.zeros(2)}]
         with unittest.mock.patch.object(placed_runs.PlacedGraph, "values", side_effect=answers):
             counts = self.count(2)
         self.assertEqual((counts.placements, counts.accepted, counts.equal), (2, 1, 0))
-        self.assertEqual(counts.problem, "placement 0: the initialisers: it fails")
+        self.assertEqual(counts.problem, "placement 0: the initializers: it fails")
 
     def test_the_last_row_of_the_table_adds_up(self):
         table = placements_table(

@@ -26,7 +26,7 @@ class FluidGroupsTest(parameterized.TestCase):
         self.assertIn(wanted, found)
 
     def test_bytes_count_only_if_weighted(self):
-        # All pairs are neighbours; only bytes tell the two halves apart.
+        # All pairs are neighbors; only bytes tell the two halves apart.
         edges = {(a, b): 1000 if a // 5 == b // 5 else 1 for b in range(10) for a in range(b)}
         groups, halves = group_graph(10, edges), [0] * 5 + [1] * 5
         weighted = [fluid_groups(groups, 2, seed).tolist() for seed in range(20)]
@@ -38,7 +38,7 @@ class FluidGroupsTest(parameterized.TestCase):
     def test_equal_weights_give_what_networkx_gives(self, seed, num_parts, size):
         graph = nx.connected_watts_strogatz_graph(40, 4, 0.2, seed=seed)
         groups = group_graph(40, dict.fromkeys(graph.edges, size))
-        # Neighbours in ascending order, as ties are drawn from a list in that order.
+        # Neighbors in ascending order, as ties are drawn from a list in that order.
         ordered = nx.Graph()
         ordered.add_nodes_from(range(40))
         ordered.add_edges_from(sorted(tuple(sorted(edge)) for edge in graph.edges))
@@ -60,7 +60,7 @@ class FluidGroupsTest(parameterized.TestCase):
         self.assertEqual(found.max(), 9)
 
     def test_groups_that_are_alone_do_not_take_the_parts_of_others(self):
-        # A line of 30, and 10 groups without neighbours: 3 and 1 of 4 parts.
+        # A line of 30, and 10 groups without neighbors: 3 and 1 of 4 parts.
         groups = group_graph(40, {(a, a + 1): 8 for a in range(29)})
         found = fluid_groups(groups, 4, seed=0)
         self.assertLen(set(found[:30].tolist()), 3)
@@ -81,7 +81,7 @@ class FluidGroupsTest(parameterized.TestCase):
         self.assertLess(cut_bytes(groups, found), least)
 
     @parameterized.parameters(True, False)
-    def test_what_no_sweep_reaches_joins_its_nearest_neighbours(self, weighted):
+    def test_what_no_sweep_reaches_joins_its_nearest_neighbors(self, weighted):
         groups = group_graph(2000, {(a, a + 1): 8 for a in range(1999)})
         found = fluid_groups(groups, 2, 0, weighted)
         self.assertEqual(set(found.tolist()), {0, 1})

@@ -303,7 +303,7 @@ class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class ParametersTest(tf.test.TestCase):
-    def test_regulariser_goes_with_its_variable(self):
+    def test_regularizer_goes_with_its_variable(self):
         with parts.new_graph() as graph:
             x, y, feeds = parts.inputs([8, 6], 3)
             first = parts.weight_variable("first", [6, 8], use_resource=True)

@@ -11,14 +11,14 @@ class UndirectedGraphTest(parameterized.TestCase):
     def test_both_directions_are_summed(self):
         graph = undirected_graph(group_graph(4, {(0, 1): 5, (1, 0): 7, (3, 1): 2}))
         self.assertEqual(graph.start.tolist(), [0, 1, 3, 3, 4])
-        self.assertEqual(graph.neighbours.tolist(), [1, 0, 3, 1])
+        self.assertEqual(graph.neighbors.tolist(), [1, 0, 3, 1])
         self.assertEqual(graph.pair_bytes.tolist(), [12, 12, 2, 2])
 
     @parameterized.parameters(0, 1, 5)
-    def test_without_edges_nobody_has_neighbours(self, num_groups):
+    def test_without_edges_nobody_has_neighbors(self, num_groups):
         graph = undirected_graph(group_graph(num_groups, {}))
         self.assertEqual(graph.start.tolist(), [0] * (num_groups + 1))
-        self.assertEmpty(graph.neighbours)
+        self.assertEmpty(graph.neighbors)
         self.assertEmpty(graph.pair_bytes)
 
     @parameterized.parameters(*range(5))
@@ -34,7 +34,7 @@ class UndirectedGraphTest(parameterized.TestCase):
         for group in range(12):
             row = slice(graph.start[group], graph.start[group + 1])
             wanted = np.flatnonzero(linked[group])
-            self.assertEqual(graph.neighbours[row].tolist(), wanted.tolist())
+            self.assertEqual(graph.neighbors[row].tolist(), wanted.tolist())
             self.assertEqual(graph.pair_bytes[row].tolist(), matrix[group, wanted].tolist())
 
 

@@ -19,7 +19,7 @@ from graph_passes.util.json_records import (
 )
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
 
@@ -35,7 +35,7 @@ class Whole:
     name: str
     count: int
     is_done: bool
-    colour: Colour
+    color: Color
     kind: Literal["a", "b"]
     parts: tuple[Part, ...] = ()
     by_name: Mapping[str, Part] = dataclasses.field(default_factory=dict)
@@ -48,7 +48,7 @@ class Outer:
     inner: Part | None = None
 
 
-_VALUE = {"name": "x", "count": 3, "is_done": False, "colour": "red", "kind": "b"}
+_VALUE = {"name": "x", "count": 3, "is_done": False, "color": "red", "kind": "b"}
 
 
 class ReadRecordTest(parameterized.TestCase):
@@ -62,7 +62,7 @@ class ReadRecordTest(parameterized.TestCase):
         self.assertEqual(
             read_record(Whole, value),
             Whole(
-                *("x", 3, False, Colour.RED, "b"),
+                *("x", 3, False, Color.RED, "b"),
                 parts=(Part(1.0), Part(0.5, (2, 3.0))),
                 by_name={"y": Part(2.5)},
                 anything=[{}],
@@ -75,7 +75,7 @@ class ReadRecordTest(parameterized.TestCase):
     def test_entries_may_be_missing_where_there_is_a_default_and_others_are_ignored(self):
         self.assertEqual(
             read_record(Whole, {**_VALUE, "of_a_later_version": 1}),
-            Whole("x", 3, False, Colour.RED, "b"),
+            Whole("x", 3, False, Color.RED, "b"),
         )
 
     @parameterized.parameters(
@@ -84,8 +84,8 @@ class ReadRecordTest(parameterized.TestCase):
         ({"count": 1.5}, "count is 1.5: it must be a whole number from 0 on"),
         ({"count": True}, "count is true: it must be a whole number from 0 on"),
         ({"is_done": 1}, "is_done is 1: it must be true or false"),
-        ({"colour": "green"}, 'colour is "green": it must be "red" or "blue"'),
-        ({"colour": []}, 'colour is a list: it must be "red" or "blue"'),
+        ({"color": "green"}, 'color is "green": it must be "red" or "blue"'),
+        ({"color": []}, 'color is a list: it must be "red" or "blue"'),
         ({"kind": None}, 'kind is null: it must be "a" or "b"'),
         ({"parts": {}}, "parts is an object: it must be a list"),
         ({"parts": [1]}, "parts[0] is 1: it must be an object"),

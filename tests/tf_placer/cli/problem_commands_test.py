@@ -649,7 +649,7 @@ class SimulateCommandTest(ProblemCommandsTestCase):
 
 
 class MachinesCommandTest(ProblemCommandsTestCase):
-    def test_lists_the_catalogue(self):
+    def test_lists_the_catalog(self):
         printed = self.call("machines")
         for text in ("K80", "P100", "V100", "A100", "H100", "H200", "GB/s"):
             self.assertIn(text, printed)

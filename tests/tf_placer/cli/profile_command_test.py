@@ -178,7 +178,7 @@ class SimulateGraphTest(ProfileCommandTestCase):
     def test_a_placeholder_of_unknown_size_is_fed(self):
         with graph_parts.new_graph() as graph:
             x = tf.compat.v1.placeholder(tf.float32, [None, 8], name="x")
-            # The step needs no variable, and so nothing that initialises one.
+            # The step needs no variable, and so nothing that initializes one.
             tf.compat.v1.get_variable("unused", initializer=1.0)
             tf.matmul(x, x, transpose_b=True, name="result")
         write_graph(self.path("graph.pb"), graph.as_graph_def())

@@ -61,7 +61,7 @@ class EqualValuesTest(parameterized.TestCase):
         self.assert_different(np.array([b"a"], object), np.array([b"b"], object), "other values")
         self.assert_different([True], [False], "other values")
 
-    def test_quantised_values_must_be_the_same(self):
+    def test_quantized_values_must_be_the_same(self):
         dtype = np.dtype([("qint8", np.int8)])
         self.assert_equal(np.zeros(2, dtype), np.zeros(2, dtype))
         self.assert_different(np.zeros(2, dtype), np.ones(2, dtype), "other values")

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts, graphs
 from tf_placer.costs.analytic import analytic_costs
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 
 tf1 = tf.compat.v1

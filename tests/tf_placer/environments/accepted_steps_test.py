@@ -68,7 +68,7 @@ class AcceptedStepsTest(tf.test.TestCase):
 
 
 class FeedsTest(AcceptedStepsTest):
-    def test_what_only_initialisers_need_is_fed_to_them(self):
+    def test_what_only_initializers_need_is_fed_to_them(self):
         with new_graph() as graph:
             start = tf1.placeholder(tf.float32, [2], name="start")
             rows = tf1.placeholder(tf.float32, [None, 2], name="rows")
@@ -89,7 +89,7 @@ class FeedsTest(AcceptedStepsTest):
             self.assertSameElements(source.step.feeds, ["scale:0"])
             self.assertAllEqual([[each] for each in expected], self.run_steps(source, 4))
 
-    def test_what_initialisers_need_is_made_up_if_it_can_be(self):
+    def test_what_initializers_need_is_made_up_if_it_can_be(self):
         with new_graph() as graph:
             start = tf1.placeholder(tf.float32, [2], name="start")
             variable = tf1.Variable(start, name="v")
@@ -358,7 +358,7 @@ class RestoringTest(AcceptedStepsTest):
         self.assertEqual(self.graph.as_graph_def(), before)
         self.assertEqual(
             source.notes,
-            (f"restored 4 variables from {prefix}; the other one ('calls') keeps its initialiser",),
+            (f"restored 4 variables from {prefix}; the other one ('calls') keeps its initializer",),
         )
         server = tf1.train.Server.create_local_server(
             config=tf1.ConfigProto(device_count={"CPU": 2})

@@ -72,7 +72,7 @@ End of sequence
 
 Original stack trace for 'IteratorGetNext':"""
 )
-_UNINITIALISED = (
+_UNINITIALIZED = (
     _DETECTED
     + """From /job:worker/replica:0/task:0:
 Could not find variable v. This could mean that the variable has been deleted. In TF1, it can also \
@@ -119,7 +119,7 @@ class FailureOfErrorTest(parameterized.TestCase):
         ("AbortedError", "Session 1252ee7045b5f74c is not found.", FailureKind.WORKER_DIED),
         ("AbortedError", "something else", FailureKind.RUNTIME_ERROR),
         ("OutOfRangeError", _END, FailureKind.RUNTIME_ERROR),
-        ("FailedPreconditionError", _UNINITIALISED, FailureKind.RUNTIME_ERROR),
+        ("FailedPreconditionError", _UNINITIALIZED, FailureKind.RUNTIME_ERROR),
         ("InvalidArgumentError", _RESHAPE, FailureKind.RUNTIME_ERROR),
         ("InternalError", "something else", FailureKind.RUNTIME_ERROR),
     )
@@ -133,7 +133,7 @@ class FailureOfErrorTest(parameterized.TestCase):
 
     def test_a_missing_value_says_what_to_pass(self):
         failure = failure_of_error(
-            "FailedPreconditionError", _UNINITIALISED, "the warm-up steps", 0
+            "FailedPreconditionError", _UNINITIALIZED, "the warm-up steps", 0
         )
         self.assertIn("pass initializers=", failure.message)
         self.assertIn("Could not find variable v", failure.message)
@@ -148,8 +148,8 @@ class FailureOfErrorTest(parameterized.TestCase):
         self.assertIn("exists only in the process that made the graph", failure.message)
 
     def test_other_errors_keep_their_class_and_stage(self):
-        failure = failure_of_error("InternalError", "something else", "the initialisers", 0)
-        self.assertEqual(failure.message, "in the initialisers: InternalError: something else")
+        failure = failure_of_error("InternalError", "something else", "the initializers", 0)
+        self.assertEqual(failure.message, "in the initializers: InternalError: something else")
 
 
 class ShortenTest(absltest.TestCase):

@@ -1,4 +1,4 @@
-"""Tests of the order of initialisers, by running them in it."""
+"""Tests of the order of initializers, by running them in it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class InitializerOrderTest(tf.test.TestCase, parameterized.TestCase):
                 session.run(together)
             self.assertAllEqual(session.run(weights.value()), [[1, 2, 2]] * 2)
 
-    def test_a_value_read_where_it_is_initialised_counts(self):
+    def test_a_value_read_where_it_is_initialized_counts(self):
         # As averages of variables begin.
         with new_graph():
             first = variable("first", tf.ones([4]), use_resource=False)

@@ -42,7 +42,7 @@ def _server(cpus: int) -> v1.train.Server:
 
 
 def _counting_graph(path: str) -> tf.Graph:
-    """Every step appends the number of the step since the initialisers to a file."""
+    """Every step appends the number of the step since the initializers to a file."""
     with tf.Graph().as_default() as graph:
         counter = v1.get_variable(
             "counter", [], tf.int32, v1.zeros_initializer(), use_resource=True
@@ -94,7 +94,7 @@ class LoadedGraphTest(tf.test.TestCase):
         self.measure(_load(_counting_graph(path), ["count:0"], initializers=["init"]))
         self.assertEqual(
             self.stages,
-            ["opening the session", "the initialisers", "the warm-up steps"],
+            ["opening the session", "the initializers", "the warm-up steps"],
         )
 
     def test_feeds_are_used(self):
@@ -201,7 +201,7 @@ class LoadedGraphTest(tf.test.TestCase):
         self.assertEqual(failure.kind, FailureKind.RUNTIME_ERROR)
         self.assertIn("the input ended after 3 steps", failure.message)
 
-    def test_what_is_not_initialised_asks_for_initializers(self):
+    def test_what_is_not_initialized_asks_for_initializers(self):
         for use_resource in (False, True):
             with tf.Graph().as_default() as graph:
                 variable = v1.get_variable("v", [2], use_resource=use_resource)
@@ -575,7 +575,7 @@ class SharedVariablesTest(tf.test.TestCase):
     def everywhere(self, loaded: LoadedGraph, device: str) -> dict[str, str]:
         return {op.name: device for op in loaded._graph.get_operations()}
 
-    def test_each_variable_is_initialised_once_on_each_device(self):
+    def test_each_variable_is_initialized_once_on_each_device(self):
         loaded = self.counting()
         here, there = (self.everywhere(loaded, device) for device in _CPU)
         self.assertEqual(self.steps(loaded, here, 2), [1, 2])
@@ -585,7 +585,7 @@ class SharedVariablesTest(tf.test.TestCase):
         self.assertEqual(self.steps(loaded, there, 1), [2])
         self.assertEqual(self.stages, ["opening the session"] * 2)
 
-    def test_a_session_initialises_what_is_new_on_its_device(self):
+    def test_a_session_initializes_what_is_new_on_its_device(self):
         with tf.Graph().as_default() as graph:
             counts = []
             for name in "ab":
@@ -601,7 +601,7 @@ class SharedVariablesTest(tf.test.TestCase):
             return {name: _CPU[b if name.startswith("b/") else a] for name in names}
 
         self.assertAllEqual(self.steps(loaded, devices(0, 0), 2)[-1], [2, 2])
-        # "b" is new there, and all are initialised.
+        # "b" is new there, and all are initialized.
         self.assertAllEqual(self.steps(loaded, devices(0, 1), 3)[-1], [3, 3])
         # "b" goes on with what it had there.
         self.assertAllEqual(self.steps(loaded, devices(0, 0), 1)[-1], [4, 3])
@@ -637,7 +637,7 @@ class SharedVariablesTest(tf.test.TestCase):
         for _ in range(2):
             self.assertEqual(self.steps(loaded, here, 2), [1, 2])
 
-    def test_variables_without_a_device_are_initialised_each_time(self):
+    def test_variables_without_a_device_are_initialized_each_time(self):
         loaded = self.counting()
         for _ in range(2):
             self.assertEqual(self.steps(loaded, {}, 2), [1, 2])
@@ -674,7 +674,7 @@ class SharedVariablesTest(tf.test.TestCase):
         self.assertEqual(self.steps(loaded, here, 2), [1, 2])
         self.assertEqual(self.steps(loaded, here, 1), [3])
 
-    def test_a_variable_that_got_lost_is_initialised_again(self):
+    def test_a_variable_that_got_lost_is_initialized_again(self):
         loaded = self.drawing(share=True)
         here = self.everywhere(loaded, _CPU[0])
         (first,) = self.steps(loaded, here, 1)
@@ -683,7 +683,7 @@ class SharedVariablesTest(tf.test.TestCase):
         self.assertNotAllEqual(first, second)
         self.assertAllEqual(second, third)
 
-    def test_an_impossible_device_is_told_where_nothing_is_to_be_initialised(self):
+    def test_an_impossible_device_is_told_where_nothing_is_to_be_initialized(self):
         with tf.Graph().as_default() as graph:
             v = v1.get_variable("v", [], use_resource=True)
             tf.square(v, name="a")

@@ -17,7 +17,7 @@ _CPU = [
 
 
 def _training_graph(units: int = 3, use_resource: bool = True) -> tf.Graph:
-    """Random initialisers, random data, a loop, dropout, an optimizer with slots."""
+    """Random initializers, random data, a loop, dropout, an optimizer with slots."""
     with tf.Graph().as_default() as graph:
         data = tf.data.Dataset.range(64).shuffle(64).repeat().batch(4)
         iterator = v1.data.make_initializable_iterator(data)

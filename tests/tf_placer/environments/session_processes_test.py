@@ -48,7 +48,7 @@ class SharedVariablesTest(tf.test.TestCase):
         self.directory = pathlib.Path(self.create_tempdir().full_path)
 
     def environment(self, machine: Machine) -> SessionEnvironment:
-        """Every step appends its number since the initialisers to a file."""
+        """Every step appends its number since the initializers to a file."""
         with tf.Graph().as_default() as graph:
             counter = v1.get_variable(
                 "counter", [], tf.int32, v1.zeros_initializer(), use_resource=True

@@ -77,7 +77,7 @@ class VariableAssignmentsTest(tf.test.TestCase):
         found = self.assignments(graph, init)
         self.assertCountEqual(found, ["a/Assign", "b/Assign", "c/Assign"])
 
-    def test_an_initialiser_that_is_no_assignment(self):
+    def test_an_initializer_that_is_no_assignment(self):
         with tf.Graph().as_default() as graph:
             a, b = _variable("a"), _variable("b", use_resource=False)
             number = v1.get_variable("number", [], use_resource=True)
@@ -134,12 +134,12 @@ class VariableAssignmentsTest(tf.test.TestCase):
         ):
             with tf.Graph().as_default() as graph:
                 a = _variable("a")
-                # None of the initialisers says so.
+                # None of the initializers says so.
                 self.assertEqual(self.assignments(graph, a.initializer), ["a/Assign"])
                 make()
             self.assertIsNone(self.assignments(graph, a.initializer), make.__name__)
 
-    def test_an_initialiser_of_other_state(self):
+    def test_an_initializer_of_other_state(self):
         with tf.Graph().as_default() as graph:
             iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(3))
         self.assertIsNone(self.assignments(graph, iterator.initializer))

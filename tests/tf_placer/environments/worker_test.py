@@ -74,7 +74,7 @@ class WorkerTestCase(tf.test.TestCase):
         )
 
     def counting_graph(self) -> tf.Graph:
-        """Every step appends its number since the initialisers to a file."""
+        """Every step appends its number since the initializers to a file."""
         with tf.Graph().as_default() as graph:
             counter = v1.get_variable(
                 "counter", [], tf.int32, v1.zeros_initializer(), use_resource=True
@@ -225,7 +225,7 @@ class OwnWorkerTest(WorkerTestCase):
             for _ in range(2):
                 self.assertNotIn("error", self.open("b", everywhere)[-1])
                 self.ask(command="run_steps", label="b", count=1)
-            # It was initialised once.
+            # It was initialized once.
             self.assertEqual(self.counts(), [1, 2, 3, 4])
             self.assertEqual(self.ask(**values)[-1], {"written": True})
             self.assertEqual(read_tensors(values["path"])["count:0@1"], 1)

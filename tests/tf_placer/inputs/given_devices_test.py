@@ -8,7 +8,7 @@ from graph_passes.op_graph import OpGraph
 from tests import graph_parts
 from tf_placer.inputs.given_devices import check_given_devices, given_devices_note
 from tf_placer.inputs.sources import read_graph, read_source, without_devices
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 
 tf1 = tf.compat.v1
 

@@ -38,7 +38,7 @@ def last_of_tensors(operations: list[tf.Operation]) -> tf.Tensor:
 
 class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
     def begun(self, graph: tf.Graph | tf1.MetaGraphDef, fetch: str, **arguments) -> np.ndarray:
-        """Initialises as a search does, and runs the step."""
+        """Initializes as a search does, and runs the step."""
         source = read_source(graph, [fetch], **arguments)
         with tf.Graph().as_default() as copy:
             tf.graph_util.import_graph_def(source.graph_def, name="")
@@ -71,7 +71,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(self.begun(graph if is_live else meta_graph, y), [3.0] * 4)
 
     @parameterized.parameters(one_group, nested_groups, last_of_tensors)
-    def test_tables_may_be_initialised_together(self, together):
+    def test_tables_may_be_initialized_together(self, together):
         for is_live in (False, True):
             with new_graph() as graph:
                 y = lookup().name
@@ -120,7 +120,7 @@ class InitialStateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(given, ("v/Assign", *imported))
 
     @parameterized.parameters("VarHandleOp", "VariableV2")
-    def test_a_variable_with_two_names_is_initialised_once(self, kind):
+    def test_a_variable_with_two_names_is_initialized_once(self, kind):
         with new_graph() as graph:
             make = getattr(tf.raw_ops, kind)
             v, same = (make(shape=[], dtype=tf.float32, shared_name="v", name=n) for n in "vw")

@@ -17,7 +17,7 @@ def found(graph: tf.Graph, fetches: list[str], collected: tuple[str, ...] = ()) 
 
 
 class FindInitializersTest(tf.test.TestCase):
-    def test_variables_of_both_kinds_are_initialised_by_their_assignments(self):
+    def test_variables_of_both_kinds_are_initialized_by_their_assignments(self):
         for use_resource in (False, True):
             with new_graph() as graph:
                 w = tf1.get_variable("w", [2], use_resource=use_resource)
@@ -41,11 +41,11 @@ class FindInitializersTest(tf.test.TestCase):
             tf.raw_ops.AssignVariableOp(resource=handle, value=1.0, name="fill")
         self.assertEqual(found(graph, ["y"]), ["fill"])
 
-    def test_a_variable_that_nothing_initialises_is_named(self):
+    def test_a_variable_that_nothing_initializes_is_named(self):
         with new_graph() as graph:
             handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="v", name="v")
             tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="y")
-        with self.assertRaisesRegex(GraphError, "nothing initialises the variable 'v': pass init"):
+        with self.assertRaisesRegex(GraphError, "nothing initializes the variable 'v': pass init"):
             found(graph, ["y"])
 
     def test_collected_operations_come_first_and_once(self):
@@ -56,7 +56,7 @@ class FindInitializersTest(tf.test.TestCase):
             found(graph, ["y"], ("v/Assign", "v/Assign", "not/there")), ["v/Assign", "w/Assign"]
         )
 
-    def test_a_static_table_is_initialised(self):
+    def test_a_static_table_is_initialized(self):
         with new_graph() as graph:
             initializer = tf.lookup.KeyValueTensorInitializer(["a"], tf.constant([1], tf.int64))
             table = tf.lookup.StaticHashTable(initializer, -1)
@@ -76,7 +76,7 @@ class FindInitializersTest(tf.test.TestCase):
         self.assertNotEmpty([op for op in graph.get_operations() if "Import" in op.type])
         self.assertEqual(found(graph, ["y"]), [])
 
-    def test_an_iterator_is_initialised_with_its_first_data_set(self):
+    def test_an_iterator_is_initialized_with_its_first_data_set(self):
         with new_graph() as graph:
             data = [tf1.data.Dataset.range(n, n + 1) for n in (3, 4)]
             iterator = tf1.data.Iterator.from_structure(tf.int64, tf.TensorShape([]))
@@ -85,7 +85,7 @@ class FindInitializersTest(tf.test.TestCase):
         self.assertEqual(found(graph, ["y"]), names[:1])
         self.assertEqual(found(graph, ["y"], tuple(names[1:])), names[1:])
 
-    def test_what_a_step_assigns_in_a_v1_conditional_or_loop_is_no_initialiser(self):
+    def test_what_a_step_assigns_in_a_v1_conditional_or_loop_is_no_initializer(self):
         for use_resource in (False, True):
             for name, build in (("cond", _assigns_in_cond), ("loop", _assigns_in_loop)):
                 with new_graph() as graph, control_flow(v2=False):
@@ -94,7 +94,7 @@ class FindInitializersTest(tf.test.TestCase):
                 self.assertEqual(found(graph, ["y"]), ["v/Assign"], name)
                 self.assertEqual(found(graph, ["y"], ("v/Assign",)), ["v/Assign"], name)
 
-    def test_what_an_initialiser_reads_is_initialised_too(self):
+    def test_what_an_initializer_reads_is_initialized_too(self):
         with new_graph() as graph:
             first = tf1.get_variable("first", [2], use_resource=False)
             second = tf1.get_variable(
@@ -103,7 +103,7 @@ class FindInitializersTest(tf.test.TestCase):
             tf.identity(second, name="y")
         self.assertEqual(found(graph, ["y"]), ["second/Assign", "first/Assign"])
 
-    def test_what_initialisers_need_is_initialised_too(self):
+    def test_what_initializers_need_is_initialized_too(self):
         with new_graph() as graph:
             first = tf1.get_variable("first", initializer=1.0, use_resource=True)
             tf1.get_variable("second", initializer=2.0 * first, use_resource=True)

@@ -160,7 +160,7 @@ class PlacementHookTest(tf.test.TestCase):
 
 
 class ApplyPlacementTest(tf.test.TestCase):
-    def test_a_finalised_graph_is_placed(self):
+    def test_a_finalized_graph_is_placed(self):
         graph, _ = build()
         graph.finalize()
         placement = spread()

@@ -197,7 +197,7 @@ class LiveCostsTest(tf.test.TestCase):
         self.assertEqual(self.run_search(), Outcome.FASTER)
         self.assertLen(self.script.measured + self.script.confirmed, measured)
         after = self.files()
-        # The graph is another serialisation of the same.
+        # The graph is another serialization of the same.
         self.assertEqual(after.keys(), before.keys())
         self.assertEqual(after["trials.jsonl"], before["trials.jsonl"])
 

@@ -53,7 +53,7 @@ _TWO_CPUS = {
 
 
 def _optimize_in_child(graph: str, log_dir: str) -> subprocess.Popen[str]:
-    """A process that optimises a graph file."""
+    """A process that optimizes a graph file."""
     code = f"import tf_placer; tf_placer.optimize({graph!r}, log_dir={log_dir!r}, **{_SETTINGS!r})"
     environ = {
         **os.environ,

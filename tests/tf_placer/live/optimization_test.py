@@ -274,7 +274,7 @@ class ScriptedOptimizeTest(tf.test.TestCase):
         graph_def = graphs.two_branches().graph.as_graph_def()
         first = self.optimize(graph_def, "result")
         with mock.patch.object(optimization, "run_search", None):
-            # Another serialisation of the same graph, as a training script builds it anew.
+            # Another serialization of the same graph, as a training script builds it anew.
             again = self.optimize(graphs.two_branches().graph, "result")
             smaller = self.optimize(graph_def, "result", max_trials=5, max_secs=10.0)
         for other in (again, smaller):

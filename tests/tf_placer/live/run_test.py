@@ -61,7 +61,7 @@ class RunTest(tf.test.TestCase):
         # Searches of the person who runs the tests are none of theirs.
         cache = self.create_tempdir().full_path
         self.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache}))
-        # Serialised twice, one graph may be two files.
+        # Serialized twice, one graph may be two files.
         self.graph_def = graphs.two_branches().graph.as_graph_def()
 
     def run_search(

@@ -26,7 +26,7 @@ class FindMachineTest(parameterized.TestCase):
 
 
 class DescribedMachineTest(absltest.TestCase):
-    def test_a_name_of_the_catalogue_is_a_machine(self):
+    def test_a_name_of_the_catalog_is_a_machine(self):
         machine = find_machine("2xK80")
         self.assertEqual((machine.spec, machine.kind), ("2xK80", "described"))
         self.assertEqual([device.type for device in machine.devices], ["CPU", "GPU", "GPU"])

@@ -10,7 +10,7 @@ from typing import Any
 from absl.testing import absltest, parameterized
 
 from tf_placer.machines import machine_file
-from tf_placer.machines.catalogue import described_machine
+from tf_placer.machines.catalog import described_machine
 from tf_placer.machines.machine import Device, DeviceClass, Link, Machine, MachineError
 from tf_placer.machines.machine_file import machine_from_description, read_machine_file
 
@@ -92,7 +92,7 @@ class MachineFileTest(parameterized.TestCase):
     @parameterized.parameters(
         ("format", 2, "format is 2: it must be 1"),
         ("name", "", 'name is "": it must be a text that is not empty'),
-        ("colour", "red", 'unknown entry "colour": expected format, name, devices, links'),
+        ("color", "red", 'unknown entry "color": expected format, name, devices, links'),
         ("devices", [], "devices must begin with the CPU"),
         ("devices.1.name", "GPU:0", 'devices[1].name is "GPU:0": it must be a full device name'),
         ("devices.1.name", _CPU, "devices[1].name is there twice"),

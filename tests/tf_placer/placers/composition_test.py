@@ -75,7 +75,7 @@ class ResolveTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "placer 'eagle' has no option 'bridge'"):
             _resolve("eagle", grouper="metis", bridge="none")
 
-    def test_two_algorithms_share_one_optimiser(self):
+    def test_two_algorithms_share_one_optimizer(self):
         composition = _resolve("eagle_ppo_ce")
         self.assertContainsSubset({"ppo", "ce_gradient", "optimizer"}, composition.configs)
 

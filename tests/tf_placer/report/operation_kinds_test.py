@@ -7,7 +7,7 @@ import dataclasses
 from absl.testing import absltest, parameterized
 
 from tests.tf_placer.simulation.traces import make_problem
-from tf_placer.report.colours import KIND_COLOURS
+from tf_placer.report.colors import KIND_COLORS
 from tf_placer.report.operation_kinds import OperationKinds, operation_kinds
 
 
@@ -32,7 +32,7 @@ class TypesTest(parameterized.TestCase):
         ("ConcatV2", "concat and split"),
         ("SplitV", "concat and split"),
         ("StridedSliceGrad", "concat and split"),
-        ("FusedBatchNormGradV3", "normalisation"),
+        ("FusedBatchNormGradV3", "normalization"),
         ("RandomStandardNormal", "other"),
         ("ResourceGather", "lookup"),
         ("UnsortedSegmentSum", "lookup"),
@@ -43,7 +43,7 @@ class TypesTest(parameterized.TestCase):
     )
     def test_the_type_says_the_kind_whatever_the_name(self, of_type, kind):
         self.assertEqual(kinds_of(("a/name/that/misleads/Conv2D", of_type)).kinds, (kind,))
-        self.assertIn(kind, KIND_COLOURS)
+        self.assertIn(kind, KIND_COLORS)
 
     def test_arithmetic_in_the_scope_of_an_update_is_of_the_update(self):
         kinds = kinds_of(
@@ -66,9 +66,9 @@ class TypesTest(parameterized.TestCase):
         self.assertEqual(kinds.backward.tolist(), [False, True, True, True, False, True, True])
 
 
-class ColoursTest(absltest.TestCase):
+class ColorsTest(absltest.TestCase):
     def test_no_two_kinds_look_the_same(self):
-        self.assertLen(set(KIND_COLOURS.values()), len(KIND_COLOURS))
+        self.assertLen(set(KIND_COLORS.values()), len(KIND_COLORS))
 
 
 class NamesTest(absltest.TestCase):

@@ -1,4 +1,4 @@
-"""Tests of how pictures lay a model out, and of their colours."""
+"""Tests of how pictures lay a model out, and of their colors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from absl.testing import absltest
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.environments.simulated import SimulatedEnvironment
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
-from tf_placer.report.colours import DEVICE_COLOURS, TRANSPARENT, device_colours, device_marks
+from tf_placer.report.colors import DEVICE_COLORS, TRANSPARENT, device_colors, device_marks
 from tf_placer.report.operation_kinds import operation_kinds
 from tf_placer.report.page.drawings import comparison_svg, copy_svg, device_svg
 from tf_placer.report.page.run_view import Compared, view_step
@@ -55,7 +55,7 @@ class KindsTest(absltest.TestCase):
             "gradient_tape/model/dense/MatMul/MatMul_1": ("matrix product", True),
             "layer_0/step_3/MatMul": ("matrix product", False),
             "pool/MaxPool": ("pooling", False),
-            "block/FusedBatchNormV3": ("normalisation", False),
+            "block/FusedBatchNormV3": ("normalization", False),
             "train/update_w/ResourceApplyAdam": ("update", True),
             "embedding/GatherV2": ("lookup", False),
             "mixed/concat": ("concat and split", False),
@@ -175,17 +175,17 @@ class TextTest(absltest.TestCase):
             self.assertStartsWith(picture, b"\x89PNG")
 
 
-class ColoursTest(absltest.TestCase):
+class ColorsTest(absltest.TestCase):
     def test_a_cpu_is_transparent_beside_other_devices_only(self):
         cpu = ProblemDevice("/job:a/device:CPU:0", "Haswell-18", 1)
         gpu = ProblemDevice("/job:a/device:GPU:0", "K80", 1)
-        self.assertEqual(device_colours([cpu, gpu]), [TRANSPARENT, DEVICE_COLOURS[0]])
+        self.assertEqual(device_colors([cpu, gpu]), [TRANSPARENT, DEVICE_COLORS[0]])
         self.assertEqual(device_marks([cpu, gpu]), ["C", "0"])
         self.assertEqual(device_marks([cpu, cpu]), ["0", "1"])
 
-    def test_the_colour_blind_can_tell_the_first_devices_apart(self):
+    def test_the_color_blind_can_tell_the_first_devices_apart(self):
         rgb = np.array(
-            [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in DEVICE_COLOURS[:5]]
+            [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in DEVICE_COLORS[:5]]
         )
         for name, matrix in _BLIND.items():
             seen = np.clip((rgb**2.2) @ np.array(matrix).T, 0, 1) ** (1 / 2.2)

@@ -15,7 +15,7 @@ import unittest
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.models.catalogue import build_model
+from benchmarks.models.catalog import build_model
 from tests.browser import Browser, find_chromium
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.costs.costed_graph import cost_graph
@@ -84,7 +84,7 @@ def plan(directory: pathlib.Path, problem: PlacementProblem) -> pathlib.Path:
 
 
 def planned_model(name: str) -> PlacementProblem:
-    """A small model of the catalogue on four K80 that are not there."""
+    """A small model of the catalog on four K80 that are not there."""
     model = build_model(name, small=True)
     source = read_source(model.graph, [model.train_op, model.loss])
     return cost_graph(source, find_machine("4xK80"), steps=1).problem()
@@ -241,20 +241,20 @@ class BrowserTest(absltest.TestCase):
                 self.assertEqual(self.browser.complaints, [])
 
     def test_light_and_dark(self):
-        colours = {}
+        colors = {}
         for dark in (False, True):
             self.open("live", dark=dark)
             style = "getComputedStyle(document.body)"
-            colours[dark] = [
+            colors[dark] = [
                 sum(map(int, re.findall(r"\d+", self.browser.evaluate(f"{style}.{what}"))[:3]))
                 for what in ("backgroundColor", "color")
             ]
             axis = """Bokeh.documents[0].roots().flatMap((r) => [...r.references()])
                 .find((m) => m.type === 'LinearAxis').major_label_text_color"""
-            colours[dark].append(self.browser.evaluate(axis))
-        self.assertGreater(colours[False][0], colours[False][1])
-        self.assertLess(colours[True][0], colours[True][1])
-        self.assertNotEqual(colours[False][2], colours[True][2])
+            colors[dark].append(self.browser.evaluate(axis))
+        self.assertGreater(colors[False][0], colors[False][1])
+        self.assertLess(colors[True][0], colors[True][1])
+        self.assertNotEqual(colors[False][2], colors[True][2])
 
     def test_rows_are_filtered_and_sorted(self):
         self.open("live")
@@ -315,10 +315,10 @@ class BrowserTest(absltest.TestCase):
                 self.browser.call("Emulation.setEmulatedMedia", media="")
                 self.assertEqual(self.browser.complaints, [])
 
-    def test_colours_can_stand_for_layers(self):
+    def test_colors_can_stand_for_layers(self):
         self.open("nmt")
         self.browser.evaluate(
-            "(() => { const s = document.getElementById('colour-by'); s.value = 'layer';"
+            "(() => { const s = document.getElementById('color-by'); s.value = 'layer';"
             "s.dispatchEvent(new Event('change')); })()"
         )
         legend = self.browser.evaluate("document.getElementById('legend').textContent")

@@ -219,12 +219,12 @@ class KeptStepsTest(tf.test.TestCase):
         self.assertRegex(self.said[1], "^what is new in the graph stays as it came: .*'weights/")
         self.assertLen(self.said, 2)
 
-    def test_what_a_step_fetches_may_come_after_the_initialisers_but_not_what_trains(self):
+    def test_what_a_step_fetches_may_come_after_the_initializers_but_not_what_trains(self):
         config = tf1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=False)
         values = {"x:0": np.ones([4, 3], np.float32)}
 
         def train(steps: Any, late: str) -> tuple[list[float], dict[str, str]]:
-            """Runs the initialisers before some of the graph is there; returns losses."""
+            """Runs the initializers before some of the graph is there; returns losses."""
             with tf.Graph().as_default() as graph, tf1.Session(config=config) as session:
                 x = tf1.placeholder(tf.float32, [None, 3], name="x")
                 initial = tf1.ones_initializer()

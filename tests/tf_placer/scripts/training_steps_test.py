@@ -27,7 +27,7 @@ class SessionStepTest(tf.test.TestCase):
     def trains(self, *fetches: Any) -> bool:
         return step_trains(self.graph, [each.name for each in fetches], ["x:0"])
 
-    def test_optimisers_train(self):
+    def test_optimizers_train(self):
         for optimizer in (tf1.train.GradientDescentOptimizer(0.1), tf1.train.AdamOptimizer()):
             train = optimizer.minimize(self.loss)
             self.assertTrue(self.trains(self.loss, train))
@@ -77,7 +77,7 @@ class SessionStepTest(tf.test.TestCase):
         for given in (norm, of_data, in_one[:3], self.weights + 1.0):
             self.assertFalse(self.trains(self.loss, given))
 
-    def test_initialisers_do_not_train(self):
+    def test_initializers_do_not_train(self):
         copy = tf1.get_variable("copy", initializer=self.old.initialized_value())
         self.assertFalse(self.trains(tf1.global_variables_initializer()))
         self.assertFalse(self.trains(copy.initializer))

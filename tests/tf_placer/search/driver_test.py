@@ -169,8 +169,8 @@ class SearchTest(SearchTestCase):
     @parameterized.parameters(FailureKind.RUNTIME_ERROR, FailureKind.INVALID_PLACEMENT)
     def test_a_graph_that_cannot_run_at_all_ends_the_search(self, kind):
         stages = [doubles.AdaptivePlacer("p", 2)]
-        with self.assertRaisesRegex(GraphDoesNotRunError, "Table not initialised"):
-            self.run_search(stages, original=failed(kind, "Table not initialised"))
+        with self.assertRaisesRegex(GraphDoesNotRunError, "Table not initialized"):
+            self.run_search(stages, original=failed(kind, "Table not initialized"))
         self.assertEmpty(self.environment.asked)
         advice = "clear the devices" if kind is FailureKind.INVALID_PLACEMENT else ""
         with self.assertRaisesRegex(

@@ -66,7 +66,7 @@ def fit_factors(
 ) -> CostFactors:
     """Finds the factors with which the simulated steps come closest to the measured ones.
 
-    Minimises the squared logarithms of measured by simulated step times, together with those of
+    Minimizes the squared logarithms of measured by simulated step times, together with those of
     the factors themselves, by coordinate descent.
 
     Args:

@@ -23,9 +23,9 @@ class Level:
         cluster_of: int32 [num_groups], the cluster of each group.
         order: int32 [num_clusters], the clusters from the inputs to the outputs of the graph.
         position: int32 [num_clusters], the place of each cluster in that order.
-        neighbours_start: int64 [num_clusters + 1]: cluster c exchanges tensors with the clusters
-            `neighbours[neighbours_start[c] : neighbours_start[c + 1]]`.
-        neighbours: int32 [num_neighbours], see above.
+        neighbors_start: int64 [num_clusters + 1]: cluster c exchanges tensors with the clusters
+            `neighbors[neighbors_start[c] : neighbors_start[c + 1]]`.
+        neighbors: int32 [num_neighbors], see above.
     """
 
     members_start: np.ndarray
@@ -33,8 +33,8 @@ class Level:
     cluster_of: np.ndarray
     order: np.ndarray
     position: np.ndarray
-    neighbours_start: np.ndarray
-    neighbours: np.ndarray
+    neighbors_start: np.ndarray
+    neighbors: np.ndarray
 
     @property
     def num_clusters(self) -> int:
@@ -51,9 +51,9 @@ class Level:
         ends = np.cumsum(counts)
         return self.members[np.arange(ends[-1]) + np.repeat(stop - ends, counts)]
 
-    def neighbours_of(self, cluster: int) -> np.ndarray:
+    def neighbors_of(self, cluster: int) -> np.ndarray:
         """Lists the clusters that a cluster exchanges tensors with, int32."""
-        return self.neighbours[self.neighbours_start[cluster] : self.neighbours_start[cluster + 1]]
+        return self.neighbors[self.neighbors_start[cluster] : self.neighbors_start[cluster + 1]]
 
 
 def make_levels(groups: GroupGraph, memberships: Sequence[np.ndarray]) -> tuple[Level, ...]:
@@ -101,6 +101,6 @@ def _level(groups: GroupGraph, count: int, cluster_of: np.ndarray) -> Level:
         cluster_of=cluster_of.astype(np.int32),
         order=order,
         position=position,
-        neighbours_start=np.searchsorted(pairs // count, np.arange(count + 1)),
-        neighbours=(pairs % count).astype(np.int32),
+        neighbors_start=np.searchsorted(pairs // count, np.arange(count + 1)),
+        neighbors=(pairs % count).astype(np.int32),
     )

@@ -1,6 +1,6 @@
 """Small changes of a placement, drawn at random by the compiled core.
 
-A move takes one cluster of a level; a cluster and its neighbours; a stretch of clusters in the
+A move takes one cluster of a level; a cluster and its neighbors; a stretch of clusters in the
 order of the graph; one end of a transfer to where the other is; or it exchanges two clusters.
 """
 
@@ -21,7 +21,7 @@ __all__ = [
     "make_move_tables",
 ]
 
-KINDS = ("one", "neighbours", "stretch", "join", "swap")
+KINDS = ("one", "neighbors", "stretch", "join", "swap")
 """What a move may be, by the number that the core notes."""
 
 
@@ -35,8 +35,8 @@ class MoveTables(Struct):
         ("members", array_of(np.int32)),
         ("order", array_of(np.int32)),
         ("position", array_of(np.int32)),
-        ("neighbours_start", array_of(np.int64)),
-        ("neighbours", array_of(np.int32)),
+        ("neighbors_start", array_of(np.int64)),
+        ("neighbors", array_of(np.int32)),
         ("legal", array_of(np.bool_)),
         ("cumulated", array_of(np.float64)),
         ("num_levels", int64),
@@ -83,8 +83,8 @@ def make_move_tables(
     starts = np.zeros([len(levels), num_groups + 1], np.int64)
     total = 0
     for row, level in zip(starts, levels, strict=True):
-        row[: level.num_clusters + 1] = level.neighbours_start + total
-        total += len(level.neighbours)
+        row[: level.num_clusters + 1] = level.neighbors_start + total
+        total += len(level.neighbors)
     return MoveTables(
         num_clusters=np.array([level.num_clusters for level in levels], np.int32),
         cluster_of=table("cluster_of", num_groups),
@@ -92,8 +92,8 @@ def make_move_tables(
         members=table("members", num_groups),
         order=table("order", num_groups),
         position=table("position", num_groups),
-        neighbours_start=starts,
-        neighbours=np.concatenate([level.neighbours for level in levels]).astype(np.int32),
+        neighbors_start=starts,
+        neighbors=np.concatenate([level.neighbors for level in levels]).astype(np.int32),
         legal=np.ascontiguousarray(legal),
         cumulated=np.cumsum(weights) / max(weights.sum(), 1e-300),
         num_levels=len(levels),

@@ -14,7 +14,7 @@ _NONE = -1
 
 
 def earliest_task_first(
-    costs: ScheduleCosts, binding: GroupBinding, *, favourites: Sequence[int] | None = None
+    costs: ScheduleCosts, binding: GroupBinding, *, favorites: Sequence[int] | None = None
 ) -> tuple[list[int], list[float], list[float]]:
     """Schedules all operations.
 
@@ -23,20 +23,20 @@ def earliest_task_first(
     then to the device where it ends first. If an operation fits nowhere, it is scheduled once
     nothing else can be, where least room is missing.
 
-    With favourite children, a device whose last operation has a favourite that can start there no
+    With favorite children, a device whose last operation has a favorite that can start there no
     later than elsewhere waits for it, and meanwhile takes only urgent operations: those that could
     start anywhere by then.
 
     Args:
         costs: of the operations.
         binding: what the groups may be bound to; they are bound to where they go.
-        favourites: for each operation its favourite among those that wait for it, -1 if it has
+        favorites: for each operation its favorite among those that wait for it, -1 if it has
             none; None if none has.
 
     Returns:
         For each operation its device, start and end, in seconds.
     """
-    schedule = _Schedule(costs, binding, favourites)
+    schedule = _Schedule(costs, binding, favorites)
     for _ in costs.order:
         schedule.take_next()
     return schedule.devices, schedule.starts, schedule.ends
@@ -76,13 +76,13 @@ class _Schedule:
     """A schedule that grows by one operation at a time."""
 
     def __init__(
-        self, costs: ScheduleCosts, binding: GroupBinding, favourites: Sequence[int] | None
+        self, costs: ScheduleCosts, binding: GroupBinding, favorites: Sequence[int] | None
     ) -> None:
         count = len(costs.order)
         self.devices, self.starts, self.ends = [_NONE] * count, [0.0] * count, [0.0] * count
         self._costs = costs
         self._binding = binding
-        self._favourites = favourites
+        self._favorites = favorites
         self._places = [0] * count
         for place, operation in enumerate(costs.order):
             self._places[operation] = place
@@ -134,19 +134,19 @@ class _Schedule:
         heapq.heappush(self._unscheduled, (place, operation))
         for device, arrival in arrivals.items():
             self._queues[device].add(arrival, place, operation)
-            if self._favourites is not None:
+            if self._favorites is not None:
                 self._urgent[device].add(max(arrivals.values()), place, operation)
 
     def _next_on(self, device: int) -> tuple[float, int, int] | None:
         """Finds what can start first on a device: (start, place in order, operation), if any."""
-        favourite = self._awaited(device)
-        if favourite == _NONE:
+        favorite = self._awaited(device)
+        if favorite == _NONE:
             return self._first(self._queues[device], device)
-        start = max(self._slots[device][0], self._arrivals[favourite][device])
+        start = max(self._slots[device][0], self._arrivals[favorite][device])
         urgent = self._first(self._urgent[device], device)
         if urgent is not None and urgent[0] < start:
             return urgent
-        return start, self._places[favourite], favourite
+        return start, self._places[favorite], favorite
 
     def _first(self, queue: _Queue, device: int) -> tuple[float, int, int] | None:
         now_secs = self._slots[device][0]
@@ -164,19 +164,19 @@ class _Schedule:
         )
 
     def _awaited(self, device: int) -> int:
-        """Finds the favourite child that a device waits for; -1 if it waits for none."""
-        if self._favourites is None or self._last[device] == _NONE:
+        """Finds the favorite child that a device waits for; -1 if it waits for none."""
+        if self._favorites is None or self._last[device] == _NONE:
             return _NONE
-        favourite = self._favourites[self._last[device]]
-        if favourite == _NONE or self._missing[favourite] or not self._can_go(favourite, device):
+        favorite = self._favorites[self._last[device]]
+        if favorite == _NONE or self._missing[favorite] or not self._can_go(favorite, device):
             return _NONE
-        arrivals = self._arrivals[favourite]
+        arrivals = self._arrivals[favorite]
         starts = {
             each: max(self._slots[each][0], arrival)
             for each, arrival in arrivals.items()
-            if self._can_go(favourite, each)
+            if self._can_go(favorite, each)
         }
-        return favourite if starts[device] <= min(starts.values()) else _NONE
+        return favorite if starts[device] <= min(starts.values()) else _NONE
 
     def _force_first(self) -> None:
         """Binds the first operation that fits nowhere to where least room is missing."""

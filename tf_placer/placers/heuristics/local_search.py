@@ -10,7 +10,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 from tf_placer.environments.environment import FailureKind, Measurement
-from tf_placer.placers.heuristics.neighbourhood import Neighbourhood
+from tf_placer.placers.heuristics.neighborhood import Neighborhood
 from tf_placer.placers.heuristics.simple_starts import simple_starts
 from tf_placer.placers.placer import Placer
 from tf_placer.problem.placement_problem import PlacementProblem
@@ -61,7 +61,7 @@ class LocalSearch(Placer):
         """
         super().__init__(groups, legal, seed=seed)
         self._memory_bytes = problem and np.array([d.memory_bytes for d in problem.devices])
-        self._neighbourhood = Neighbourhood(groups, legal)
+        self._neighborhood = Neighborhood(groups, legal)
         self._starts = simple_starts(groups, legal, seed=seed)
         self._moves = False
         self._num_observed = 0
@@ -73,7 +73,7 @@ class LocalSearch(Placer):
     @property
     def num_single_moves(self) -> int:
         """How many moves of one group alone there are."""
-        return self._neighbourhood.num_single_moves
+        return self._neighborhood.num_single_moves
 
     @property
     def current(self) -> np.ndarray:
@@ -136,9 +136,9 @@ class LocalSearch(Placer):
         placement = self._current
         num_moves = 1
         if self._current_value is None:
-            num_moves = max(_LEAST_KICK, int(_KICK_SHARE * self._neighbourhood.num_movable))
+            num_moves = max(_LEAST_KICK, int(_KICK_SHARE * self._neighborhood.num_movable))
         for _ in range(num_moves):
-            placement = self._neighbourhood.moved(placement, generator)
+            placement = self._neighborhood.moved(placement, generator)
         return placement
 
     def _value(self, measurement: Measurement) -> Value:

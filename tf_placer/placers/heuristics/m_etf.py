@@ -47,11 +47,11 @@ class MEtf(ListScheduler):
         costs = [schedule_costs(problem, communication_weight=w) for w in COMMUNICATION_WEIGHTS]
         for devices in accelerators_first(problem.num_devices):
             allowed = legal_on(legal, devices)
-            favourites = self._favourites(costs[0], allowed)
+            favorites = self._favorites(costs[0], allowed)
             for weighted in costs:
-                schedule = functools.partial(earliest_task_first, weighted, favourites=favourites)
+                schedule = functools.partial(earliest_task_first, weighted, favorites=favorites)
                 yield from bound_placements(schedule, allowed, memories, limits)
 
-    def _favourites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
-        """Finds the favourite child of each operation; see `earliest_task_first`."""
+    def _favorites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
+        """Finds the favorite child of each operation; see `earliest_task_first`."""
         return None

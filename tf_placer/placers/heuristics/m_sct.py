@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tf_placer.placers.heuristics.favourite_children import favourite_children
+from tf_placer.placers.heuristics.favorite_children import favorite_children
 from tf_placer.placers.heuristics.m_etf import MEtf
 from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts
 
@@ -12,9 +12,9 @@ __all__ = ["MSct"]
 
 
 class MSct(MEtf):
-    """m-ETF in which devices wait for the favourite child of what they ran last.
+    """m-ETF in which devices wait for the favorite child of what they ran last.
 
-    The favourite children of a device set are those of the linear program with links as they are,
+    The favorite children of a device set are those of the linear program with links as they are,
     for all weights of the communication.
 
     References:
@@ -25,5 +25,5 @@ class MSct(MEtf):
 
     name = "m_sct"
 
-    def _favourites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
-        return favourite_children(costs, allowed)[0]
+    def _favorites(self, costs: ScheduleCosts, allowed: np.ndarray) -> list[int] | None:
+        return favorite_children(costs, allowed)[0]

@@ -32,7 +32,7 @@ class MetisPartition(CandidateList):
     """Cuts the graph of groups into one part per accelerator.
 
     Parts are balanced in what they take to compute, in proportion to the powers of the
-    accelerators, and METIS minimises the bytes between them. Proposes parts that are 3 %, 10 % and
+    accelerators, and METIS minimizes the bytes between them. Proposes parts that are 3 %, 10 % and
     30 % out of balance at most, each made at once and by recursive bisection. Groups that may go to
     no accelerator stay on their first legal device, and are no part of what is cut.
 
@@ -92,7 +92,7 @@ def metis_parts(graph: WeightedGraph, *, imbalance: int, recursive: bool, seed: 
         return np.arange(graph.num_nodes) % num_parts
     _, parts = pymetis.part_graph(
         num_parts,
-        pymetis.CSRAdjacency(graph.start, graph.neighbours),
+        pymetis.CSRAdjacency(graph.start, graph.neighbors),
         vweights=graph.work,
         eweights=whole_numbers(graph.edge_bytes, _MOST_BYTES),
         tpwgts=(graph.powers / graph.powers.sum()).tolist(),

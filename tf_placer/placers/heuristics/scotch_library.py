@@ -54,7 +54,7 @@ def _library() -> ctypes.CDLL | None:
 def map_graph(graph: WeightedGraph, link_costs: np.ndarray, *, seed: int) -> np.ndarray:
     """Maps the nodes of a graph to devices, with the default strategy of Scotch.
 
-    Scotch minimises the bytes of the edges, each times the cost of the way between the devices of
+    Scotch minimizes the bytes of the edges, each times the cost of the way between the devices of
     its ends, and keeps the devices loaded in proportion to their powers. A way over other devices
     counts where it is cheaper.
 
@@ -81,7 +81,7 @@ def map_graph(graph: WeightedGraph, link_costs: np.ndarray, *, seed: int) -> np.
     with contextlib.ExitStack() as stack:
         scotch = _Scotch(stack, seed)
         weights = whole_numbers(graph.edge_bytes, _MOST_TRAFFIC // int(link_costs.max()))
-        source = scotch.graph(graph.start, graph.neighbours, graph.work, weights)
+        source = scotch.graph(graph.start, graph.neighbors, graph.work, weights)
         sources, targets = np.nonzero(link_costs)
         ends = np.arange(num_devices + 1) * (num_devices - 1)
         powers = graph.device_powers()
@@ -106,7 +106,7 @@ class _Scotch:
         self._call("contextThreadSpawn", self._context, 1, None)
 
     def graph(
-        self, start: np.ndarray, neighbours: np.ndarray, weights: np.ndarray, edges: np.ndarray
+        self, start: np.ndarray, neighbors: np.ndarray, weights: np.ndarray, edges: np.ndarray
     ) -> ctypes.Array[ctypes.c_double]:
         """Builds a graph with weights, bound to the context."""
         plain = self._new("graph", self._library.SCOTCH_graphSizeof())
@@ -119,8 +119,8 @@ class _Scotch:
             None,
             self._array(weights),
             None,
-            self._number(len(neighbours)),
-            self._array(neighbours),
+            self._number(len(neighbors)),
+            self._array(neighbors),
             self._array(edges),
         )
         self._call("graphCheck", plain)

@@ -22,7 +22,7 @@ _MOST_SORTED = 512
 
 
 class Stretches(CandidateList):
-    """Cuts what repeats itself into pipelines: stretches of neighbouring lines, one per device.
+    """Cuts what repeats itself into pipelines: stretches of neighboring lines, one per device.
 
     Lines are found by the shape of the graph. Those that are there at the same time, as the layers
     of an encoder are, are a band; each band is put in order, and cut into stretches of equal work

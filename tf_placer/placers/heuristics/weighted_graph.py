@@ -24,14 +24,14 @@ _LEAST_COST, _MOST_COST = 10, 1000
 class WeightedGraph:
     """The groups that have a choice, and what they send each other, without directions.
 
-    The neighbours of node k are `neighbours[start[k] : start[k + 1]]`; every edge is there twice,
+    The neighbors of node k are `neighbors[start[k] : start[k + 1]]`; every edge is there twice,
     once for each end.
 
     Attributes:
         members: int64 [num_nodes], the group that each node stands for.
         work: int32 [num_nodes], positive weights: what the groups take to compute.
         start: int32 [num_nodes + 1].
-        neighbours: int32 [2 * num_edges].
+        neighbors: int32 [2 * num_edges].
         edge_bytes: int64 [2 * num_edges], what the two ends send each other.
         powers: float64 [num_devices], how much each device computes beside the fastest, above 0 and
             at most 1.
@@ -40,7 +40,7 @@ class WeightedGraph:
     members: np.ndarray
     work: np.ndarray
     start: np.ndarray
-    neighbours: np.ndarray
+    neighbors: np.ndarray
     edge_bytes: np.ndarray
     powers: np.ndarray
 
@@ -60,7 +60,7 @@ class WeightedGraph:
             parts: int [num_nodes], the part of each node.
         """
         sources = np.repeat(np.arange(self.num_nodes), np.diff(self.start))
-        return int(self.edge_bytes[parts[sources] != parts[self.neighbours]].sum()) // 2
+        return int(self.edge_bytes[parts[sources] != parts[self.neighbors]].sum()) // 2
 
 
 def accelerators(problem: PlacementProblem) -> np.ndarray:
@@ -94,7 +94,7 @@ def weighted_graph(
     node_of[members] = np.arange(len(members))
     graph = undirected_graph(groups)
     sources = node_of[np.repeat(np.arange(groups.num_groups), np.diff(graph.start))]
-    targets = node_of[graph.neighbours]
+    targets = node_of[graph.neighbors]
     # The rows stay in order, as the numbers of nodes are in that of groups.
     kept = (sources >= 0) & (targets >= 0)
     ends = np.bincount(sources[kept], minlength=len(members))
@@ -102,7 +102,7 @@ def weighted_graph(
         members=members,
         work=whole_numbers(work, _MOST_WORK),
         start=np.concatenate([[0], np.cumsum(ends)]).astype(np.int32),
-        neighbours=targets[kept].astype(np.int32),
+        neighbors=targets[kept].astype(np.int32),
         edge_bytes=graph.pair_bytes[kept],
         powers=_powers(work, secs[members][:, devices]),
     )
@@ -114,9 +114,9 @@ def _mean_secs(secs: np.ndarray, devices: np.ndarray) -> np.ndarray:
     Groups that may go to none of those are averaged over all devices.
     """
     finite = np.isfinite(secs)
-    favoured = finite.copy()
-    favoured[:, np.setdiff1d(np.arange(secs.shape[1]), devices)] = False
-    counted = np.where(favoured.any(axis=1, keepdims=True), favoured, finite)
+    favored = finite.copy()
+    favored[:, np.setdiff1d(np.arange(secs.shape[1]), devices)] = False
+    counted = np.where(favored.any(axis=1, keepdims=True), favored, finite)
     counts = np.maximum(counted.sum(axis=1), 1)
     return np.where(counted, secs, 0.0).sum(axis=1) / counts
 

@@ -86,7 +86,7 @@ def compose(
         agent = _fixed_groups(
             policy_type, parts, configs, units, legal, membership, seeds, problem, begun
         )
-    # Post and EAGLE keep one optimiser for all that they do by gradient.
+    # Post and EAGLE keep one optimizer for all that they do by gradient.
     optimizer = Optimizer(agent, configs["optimizer"]) if "optimizer" in configs else None
     algorithm = _algorithm(parts["algorithm"], configs, agent, optimizer)
     signal = Signal(configs["signal"])
@@ -165,7 +165,7 @@ def _fixed_groups(
         0 if embedding is None else embedding.num_features,
     )
     policy = policy_type.make(sizes, fixed, configs.get(parts["policy"]), seeds.policy)
-    # Some read nothing; the neighbours of thousands of groups would take a gigabyte.
+    # Some read nothing; the neighbors of thousands of groups would take a gigabyte.
     if embedding is None:
         inputs = legal_inputs(legal_groups)
     else:
@@ -202,7 +202,7 @@ def _merged_secs(
 def _algorithm(
     name: str, configs: Mapping[str, Any], agent: Agent, optimizer: Optimizer | None
 ) -> Algorithm:
-    """Makes one algorithm, or one with cross-entropy minimisation every so many samples."""
+    """Makes one algorithm, or one with cross-entropy minimization every so many samples."""
     first, _, second = name.partition("+")
     if not second:
         return _single(first, configs, agent, optimizer)

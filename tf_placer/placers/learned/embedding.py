@@ -68,7 +68,7 @@ class EmbeddingConfig:
 
     @property
     def num_features(self) -> int:
-        """The width of what is told about a group besides its types and its neighbours."""
+        """The width of what is told about a group besides its types and its neighbors."""
         return self.shape_dims * self.shape_outputs
 
 

@@ -1,10 +1,10 @@
-"""A graph-convolutional policy: all groups at once, each seeing its neighbours.
+"""A graph-convolutional policy: all groups at once, each seeing its neighbors.
 
 References:
     Kipf, Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017,
     equation 2.
     Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models, for
-    the two layers and their use as a placer; width, normalisation and head are ours.
+    the two layers and their use as a placer; width, normalization and head are ours.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ class GCNPolicy(Policy):
 
     def _compute_logits(self, inputs: GroupInputs) -> tf.Tensor:
         """Computes the logits, float32 [n, num_groups, num_devices]."""
-        spread = _normalised(inputs.adjacency)
+        spread = _normalized(inputs.adjacency)
         items = tf.concat([inputs.types, inputs.features], axis=2)
         hidden = self._first(tf.matmul(spread, items))
         logits = self._logits(self._second(tf.matmul(spread, hidden)))
         return with_prior(logits, inputs.prior)
 
 
-def _normalised(adjacency: tf.Tensor) -> tf.Tensor:
+def _normalized(adjacency: tf.Tensor) -> tf.Tensor:
     """Computes D^-1/2 (A + 1) D^-1/2 of undirected edges A, D the row sums of A + 1."""
     undirected = tf.maximum(adjacency, tf.linalg.matrix_transpose(adjacency))
     loops = undirected + tf.eye(adjacency.shape[-1])

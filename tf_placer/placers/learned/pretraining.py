@@ -94,7 +94,7 @@ def pretrain(
     Rewards are roots of step times, compared within their batch and divided by its deviation, so
     that fast and slow problems teach equally much. What does not fit into memory counts as a long
     step, the longer, the more is too much. An interrupt from the keyboard ends the training
-    with what was learnt.
+    with what was learned.
 
     Args:
         network: what is trained, in place.
@@ -125,7 +125,7 @@ def pretrain(
             turn = update % len(problems)
             if turn == len(courses):
                 agent = graph_neural_agent(network, problems[turn])
-                # One optimiser for all: the weights are the same.
+                # One optimizer for all: the weights are the same.
                 optimizer = optimizer or Optimizer(
                     agent, OptimizerConfig(learning_rate=config.learning_rate)
                 )
@@ -166,7 +166,7 @@ class _Course:
         self._failing_secs = float(secs.sum()) or 1.0
         # Nothing counts as more than the penalty.
         self._signal = Signal(
-            SignalConfig(baseline="batch", normalise=True, penalty_secs=2.0 * self._failing_secs)
+            SignalConfig(baseline="batch", normalize=True, penalty_secs=2.0 * self._failing_secs)
         )
 
     def update(self, seed: tf.Tensor) -> np.ndarray:

@@ -44,7 +44,7 @@ class Seq2SeqConfig:
         int, "size of the vector learned for an operation type; 0 to read the types themselves"
     ] = 64
     feed_item: Annotated[bool, "whether the decoder reads the encoding of its group, too"] = False
-    read_adjacency: Annotated[bool, "whether the encoder reads each group's neighbours"] = True
+    read_adjacency: Annotated[bool, "whether the encoder reads each group's neighbors"] = True
     merged_adjacency: Annotated[bool, "whether inputs and outputs share a block"] = False
     tanh_limit: Annotated[float | None, "bound of the logits, by a tanh; none for no bound"] = None
 
@@ -84,7 +84,7 @@ class _Encoded(NamedTuple):
 
 
 class Seq2SeqPolicy(Policy):
-    """A distribution over placements, factorised group by group.
+    """A distribution over placements, factorized group by group.
 
     A bidirectional LSTM encodes the groups; an LSTM with additive attention over the encoded
     groups then chooses a device per group, in order, each choice fed back to the next one. Devices

@@ -73,7 +73,7 @@ class SignalConfig:
         float | None, "largest distance from the baseline that counts; none for no limit"
     ] = None
 
-    normalise: Annotated[
+    normalize: Annotated[
         bool, "whether advantages are divided by the deviation of the rewards of their batch"
     ] = False
 
@@ -163,9 +163,9 @@ class Signal:
         if self._config.advantage_clip is not None:
             limit = self._config.advantage_clip
             advantages = np.clip(advantages, -limit, limit)
-        if self._config.normalise and counted.any():
+        if self._config.normalize and counted.any():
             deviation = float(np.std(rewards[counted]))
-            # From placements that are all equally good, but for rounding, nothing can be learnt.
+            # From placements that are all equally good, but for rounding, nothing can be learned.
             is_any = deviation > _SAME * abs(baseline[0])
             advantages = advantages / deviation if is_any else np.zeros_like(advantages)
         self._num_batches += bool(counted.any())

@@ -46,13 +46,13 @@ class Training:
         return self._placer.batch_size
 
     def parameters(self) -> Parameters:
-        """Copies the weights and the state of the optimiser."""
+        """Copies the weights and the state of the optimizer."""
         optimizer = self._placer.optimizer
         state = [] if optimizer is None else optimizer.state
         return Parameters(_values(self._weights), _values(state))
 
     def restore(self, parameters: Parameters) -> None:
-        """Takes weights and the state of the optimiser.
+        """Takes weights and the state of the optimizer.
 
         Raises:
             ValueError: they are those of another agent.

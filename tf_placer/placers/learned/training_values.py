@@ -18,7 +18,7 @@ class Parameters:
 
     Attributes:
         weights: an array per weight of the agent.
-        optimizer: what the optimiser remembers; empty without one.
+        optimizer: what the optimizer remembers; empty without one.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -30,7 +30,7 @@ class Steps:
     """What one batch changes of the weights.
 
     Attributes:
-        gradients: of the steps of the optimiser in order, each an array per weight.
+        gradients: of the steps of the optimizer in order, each an array per weight.
         weights: what the weights become in the end, where an algorithm sets them without a
             gradient; else None.
     """

@@ -17,10 +17,10 @@ def seeds(seed: int) -> Iterator[int]:
 
 
 def glorot(seeds: Iterator[int]) -> tf.keras.initializers.Initializer:
-    """Makes an initialiser: uniform weights of Glorot's scale, from the next of `seeds`."""
+    """Makes an initializer: uniform weights of Glorot's scale, from the next of `seeds`."""
     return tf.keras.initializers.GlorotUniform(seed=next(seeds))
 
 
 def orthogonal(seeds: Iterator[int]) -> tf.keras.initializers.Initializer:
-    """Makes an initialiser: orthogonal weights, from the next of `seeds`."""
+    """Makes an initializer: orthogonal weights, from the next of `seeds`."""
     return tf.keras.initializers.Orthogonal(seed=next(seeds))

@@ -13,7 +13,7 @@ __all__ = ["most_bytes", "write_weights"]
 
 # What HDF5 writes beside the numbers, of each variable and of all.
 _HEADER_BYTES, _FILE_BYTES = 2**14, 2**16
-# Some keep the state of an optimiser, too: up to two numbers per weight.
+# Some keep the state of an optimizer, too: up to two numbers per weight.
 _COPIES = 3
 
 

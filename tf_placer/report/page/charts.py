@@ -11,7 +11,7 @@ from bokeh.models import ColumnDataSource, CustomJSHover, HoverTool, Label, Span
 from bokeh.plotting import figure
 
 from graph_passes.util.messages import plain_text
-from tf_placer.report.colours import DEVICE_COLOURS, GREY
+from tf_placer.report.colors import DEVICE_COLORS, GRAY
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Point, RunView, StepView
@@ -104,7 +104,7 @@ def time_line(
     if pairs:
         row_of = {pair: len(devices) + row for row, pair in enumerate(pairs)}
         boxes_of_links = _transfer_boxes(trace, np.array([row_of[pair] for pair in ends]))
-        _add_boxes(chart, boxes_of_links, "@mib{0.000} MiB of @number{custom}", fill_color=GREY)
+        _add_boxes(chart, boxes_of_links, "@mib{0.000} MiB of @number{custom}", fill_color=GRAY)
     return chart
 
 
@@ -149,7 +149,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
     for number, device in enumerate(trace.problem.devices):
         levels = memory_levels(trace, number, held.on(number))
         secs, values = _thinned(levels.secs, levels.levels)
-        colour = DEVICE_COLOURS[number % len(DEVICE_COLOURS)]
+        color = DEVICE_COLORS[number % len(DEVICE_COLORS)]
         share = 100.0 * values / max(device.memory_bytes, 1)
         source = ColumnDataSource(
             {
@@ -161,7 +161,7 @@ def memory_chart(view: StepView, end_secs: float, x_range: Any | None = None) ->
             }
         )
         line = chart.step(
-            "ms", "share", mode="after", color=colour, line_width=2, source=source,
+            "ms", "share", mode="after", color=color, line_width=2, source=source,
             legend_label=labels[device.name],
         )  # fmt: skip
         _add_hover(
@@ -189,7 +189,7 @@ def _add_hover(chart: Any, renderer: Any, tooltips: Mapping[str, str]) -> None:
 
 
 def _thinned(secs: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leaves out levels that do not show: of many neighbours the highest stays."""
+    """Leaves out levels that do not show: of many neighbors the highest stays."""
     if len(secs) <= _MOST_LEVELS:
         return secs, levels
     starts = np.linspace(0, len(secs), _MOST_LEVELS + 1).astype(int)[:-1]
@@ -205,12 +205,12 @@ def search_chart(view: RunView, *, by_time: bool) -> Any | None:
     chart.xaxis.axis_label = "seconds of searching" if by_time else f"{noun}s"
     chart.yaxis.axis_label = "ms a step"
     ran = [point for point in view.points if point.step_secs is not None]
-    # Every placer keeps its colour.
+    # Every placer keeps its color.
     numbers = {placer: n for n, placer in enumerate(dict.fromkeys(p.placer for p in view.points))}
     for placer, points in _by_placer(ran).items():
         dots = chart.scatter(
             "x", "y", size=7 if len(ran) < 500 else 3, alpha=0.8,
-            color=DEVICE_COLOURS[numbers[placer] % len(DEVICE_COLOURS)],
+            color=DEVICE_COLORS[numbers[placer] % len(DEVICE_COLORS)],
             source=ColumnDataSource(_points(points, by_time)), legend_label=placer,
         )  # fmt: skip
         said = {noun: "@number", "": "@placer", "step": "@y{0.000} ms", "ended": "@time"}

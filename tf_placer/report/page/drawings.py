@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tf_placer.report.colours import DEVICE_COLOURS, GREY
+from tf_placer.report.colors import DEVICE_COLORS, GRAY
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import Compared, StepView
 from tf_placer.report.pictures.drawing import picture_text
@@ -23,9 +23,9 @@ def comparison_svg(compared: Sequence[Compared]) -> str:
     rows = [each for each in compared if each.speedup is not None]
 
     def draw(axes: Any) -> None:
-        axes.axvline(1.0, color=GREY, linestyle="--", linewidth=1)
+        axes.axvline(1.0, color=GRAY, linestyle="--", linewidth=1)
         for row, each in enumerate(rows):
-            color = DEVICE_COLOURS[0] if each.is_found else GREY
+            color = DEVICE_COLORS[0] if each.is_found else GRAY
             axes.plot(each.interval or (), [row] * len(each.interval or ()), "|-", color=color)
             axes.plot(each.speedup, row, "o", color=color)
         axes.set_yticks(range(len(rows)), [picture_text(each.label) for each in rows], fontsize=8)

@@ -119,11 +119,11 @@ const tfPlacer = (() => {
   }
 
   function legend(by) {
-    document.getElementById("legend").innerHTML = legends[by].map(([name, colour]) => `<span style="--c:${colour}">${escape(name)}</span>`).join("");
+    document.getElementById("legend").innerHTML = legends[by].map(([name, color]) => `<span style="--c:${color}">${escape(name)}</span>`).join("");
   }
 
-  function colours() {
-    const select = document.getElementById("colour-by");
+  function colors() {
+    const select = document.getElementById("color-by");
     if (!select) return;
     select.addEventListener("change", () => {
       legend(select.value);
@@ -153,7 +153,7 @@ const tfPlacer = (() => {
     addEventListener("beforeprint", printed);
     theme();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
-    if (data) { colours(); table(); }
+    if (data) { colors(); table(); }
     document.documentElement.dataset.ready = "yes";
   }
   return { operation, start };

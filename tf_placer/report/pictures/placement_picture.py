@@ -13,7 +13,7 @@ import numpy as np
 
 from tf_placer.files import check_output
 from tf_placer.problem.placement_problem import PlacementProblem
-from tf_placer.report.colours import GREY, device_colours, device_marks
+from tf_placer.report.colors import GRAY, device_colors, device_marks
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.pictures.drawing import Drawing, picture_text, shares_of
@@ -47,15 +47,15 @@ def picture_note(drawing: Drawing) -> str:
     )
     return (
         f"{lies} The upper half of a cell is the forward pass, the lower half the backward pass "
-        "with the update. Colours and numbers are devices; a half with several colours is on "
-        "several devices, by their share of its time. A CPU beside other devices has no colour."
+        "with the update. Colors and numbers are devices; a half with several colors is on "
+        "several devices, by their share of its time. A CPU beside other devices has no color."
     )
 
 
 def placement_svg(
     problem: PlacementProblem, kinds: OperationKinds, drawing: Drawing, devices: np.ndarray
 ) -> str:
-    """Draws a placement for a page; texts have the colour of the texts around.
+    """Draws a placement for a page; texts have the color of the texts around.
 
     Args:
         problem: what is placed.
@@ -138,10 +138,10 @@ def _draw(
 
     secs = problem.compute_secs[np.arange(problem.num_operations), devices]
     shares = shares_of(drawing.parts, secs, devices, kinds)
-    looks = list(zip(device_colours(problem.devices), device_marks(problem.devices), strict=True))
+    looks = list(zip(device_colors(problem.devices), device_marks(problem.devices), strict=True))
     ends = [(drawing.cells[a], drawing.cells[b]) for a, b in drawing.edges]
     lines = [((a.x + a.width, a.y + 0.45), (b.x, b.y + 0.45)) for a, b in ends]
-    axes.add_collection(LineCollection(lines, colors=GREY, lw=0.6))
+    axes.add_collection(LineCollection(lines, colors=GRAY, lw=0.6))
     corners, faces = [], []
     marked: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for cell in drawing.cells:
@@ -150,19 +150,19 @@ def _draw(
             for device, share in shares.get((cell.number, back), []):
                 width = cell.width * share
                 corners.append([(x, y), (x + width, y), (x + width, y + 0.45), (x, y + 0.45)])
-                colour, mark = looks[device]
-                faces.append(colour if colour.startswith("#") else "none")
+                color, mark = looks[device]
+                faces.append(color if color.startswith("#") else "none")
                 if width > 0.5:
-                    marked.setdefault((mark, _on(colour)), []).append((x + width / 2, y + 0.225))
+                    marked.setdefault((mark, _on(color)), []).append((x + width / 2, y + 0.225))
                 x += width
     axes.add_collection(
-        PolyCollection(corners, facecolors=faces, edgecolors=GREY, linewidths=0.4, zorder=2)
+        PolyCollection(corners, facecolors=faces, edgecolors=GRAY, linewidths=0.4, zorder=2)
     )
-    for (mark, colour), places in marked.items():
+    for (mark, color), places in marked.items():
         # Text would be laid out anew for every cell, which takes seconds.
         axes.plot(
             *np.transpose(places), linestyle="", marker=f"$\\mathrm{{{mark}}}$", zorder=3,
-            markersize=4, markerfacecolor=colour, markeredgewidth=0,
+            markersize=4, markerfacecolor=color, markeredgewidth=0,
         )  # fmt: skip
     for y, text in drawing.rows:
         axes.text(-0.2, y + 0.45, picture_text(text), ha="right", va="center", fontsize=8)
@@ -178,11 +178,11 @@ def _draw(
     axes.axis("off")
 
 
-def _on(colour: str) -> str:
-    """Finds what reads well on a colour: black or white; grey where there is none."""
-    if not colour.startswith("#"):
-        return GREY
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+def _on(color: str) -> str:
+    """Finds what reads well on a color: black or white; gray where there is none."""
+    if not color.startswith("#"):
+        return GRAY
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
 
@@ -204,10 +204,10 @@ def _legend(figure: Any, problem: PlacementProblem, labels: Sequence[str], colum
 
     handles = [
         Patch(
-            facecolor=colour if colour.startswith("#") else "none",
-            edgecolor=GREY,
+            facecolor=color if color.startswith("#") else "none",
+            edgecolor=GRAY,
             label=picture_text(label),
         )
-        for label, colour in zip(labels, device_colours(problem.devices), strict=True)
+        for label, color in zip(labels, device_colors(problem.devices), strict=True)
     ]
     figure.legend(handles=handles, loc="lower left", ncols=columns, fontsize=8, frameon=False)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tf_placer.report.colours import DEVICE_COLOURS, GREY
+from tf_placer.report.colors import DEVICE_COLORS, GRAY
 from tf_placer.report.device_labels import device_labels
 from tf_placer.report.operation_kinds import OperationKinds
 from tf_placer.report.page.run_view import StepView
@@ -21,8 +21,8 @@ __all__ = ["draw_copies", "draw_device_bars", "draw_gantt"]
 # Beside a picture there is no room for the names of more layers.
 _MOST_LAYERS = 12
 _PARTS = {
-    "forward": DEVICE_COLOURS[0],
-    "backward and update": DEVICE_COLOURS[1],
+    "forward": DEVICE_COLORS[0],
+    "backward and update": DEVICE_COLORS[1],
     "waiting": "#dddddd",
 }
 
@@ -40,7 +40,7 @@ def draw_gantt(
         axes: of matplotlib.
         trace: the step.
         kinds: of its operations.
-        by: what colours stand for.
+        by: what colors stand for.
         end_secs: where the axis ends.
 
     References:
@@ -103,7 +103,7 @@ def draw_device_bars(axes: Any, steps: Mapping[str, StepView], kinds: OperationK
             zorder=3, label="copying",
         )  # fmt: skip
         label = f"{'hatched' if number else 'plain'}: {picture_text(label)}"
-        handles.append(Patch(facecolor="none", edgecolor=GREY, hatch=hatch, label=label))
+        handles.append(Patch(facecolor="none", edgecolor=GRAY, hatch=hatch, label=label))
     _put_legend(axes, [*handles, copies])
     labels = device_labels([device.name for device in first.trace.problem.devices])
     _name_bars(axes, [labels[device.name] for device in first.trace.problem.devices])
@@ -120,7 +120,7 @@ def draw_copies(axes: Any, steps: Mapping[str, StepView]) -> None:
         x = np.arange(len(names)) - 0.4 + width * (number + 0.5)
         bars = axes.bar(
             x, [1e3 * secs.get(name, 0.0) for name in names], 0.92 * width,
-            label=picture_text(label), color=DEVICE_COLOURS[2 * number],
+            label=picture_text(label), color=DEVICE_COLORS[2 * number],
             hatch="///" if number else "", edgecolor="white", linewidth=0.3,
         )  # fmt: skip
         axes.bar_label(bars, fmt="%.4g", fontsize=7)

@@ -40,10 +40,10 @@ class Setup:
     """What all workers of a search measure.
 
     Attributes:
-        graph: a serialised GraphDef.
+        graph: a serialized GraphDef.
         step: what a step of it runs.
         machine: the machine of the search; that of a worker must have the same devices.
-        session_config: the serialised ConfigProto of the user's sessions.
+        session_config: the serialized ConfigProto of the user's sessions.
     """
 
     graph: bytes

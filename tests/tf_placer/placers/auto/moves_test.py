@@ -152,9 +152,9 @@ class DrawMoveTest(absltest.TestCase):
                 lengths.add(len(move.groups))
         self.assertContainsSubset({1, 2, 3, 4}, lengths)
 
-    def test_neighbours_are_those_of_one_group_or_of_theirs_as_well(self):
+    def test_neighbors_are_those_of_one_group_or_of_theirs_as_well(self):
         moves = Drawer(anywhere(8, 2)).draw([0] * 8, 2000, coarse_share=0.0)
-        found = {frozenset(move.groups) for move in moves if move.kind == "neighbours"}
+        found = {frozenset(move.groups) for move in moves if move.kind == "neighbors"}
         around = [
             frozenset(range(max(0, group - reach), min(8, group + reach + 1)))
             for group in range(8)

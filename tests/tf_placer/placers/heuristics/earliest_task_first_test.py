@@ -15,11 +15,11 @@ def binding_of(problem):
     return GroupBinding(legal_devices(problem), group_memories(problem), memory_bytes)
 
 
-def schedule(problem, favourites=None):
-    return earliest_task_first(schedule_costs(problem), binding_of(problem), favourites=favourites)
+def schedule(problem, favorites=None):
+    return earliest_task_first(schedule_costs(problem), binding_of(problem), favorites=favorites)
 
 
-def plain_schedule(problem, favourites):
+def plain_schedule(problem, favorites):
     """The rules once more, looking at everything at every step."""
     costs, binding = schedule_costs(problem), binding_of(problem)
     places = {operation: place for place, operation in enumerate(costs.order)}
@@ -50,7 +50,7 @@ def plain_schedule(problem, favourites):
         found = []
         for device, free in enumerate(map(min, slots)):
             begin = {o: max(free, arrivals[o][device]) for o in ready if can_go(o, device)}
-            awaited = favourites[last[device]] if last[device] >= 0 else -1
+            awaited = favorites[last[device]] if last[device] >= 0 else -1
             if awaited in begin:
                 others = [
                     max(min(slots[d]), arrival)
@@ -111,7 +111,7 @@ class EarliestTaskFirstTest(absltest.TestCase):
         self.assertEqual(devices, [1, 2, 1, 2])
         self.assertEqual(starts, [0, 0, 1, 1])
 
-    def test_a_device_waits_for_the_favourite_child_of_what_it_ran_last(self):
+    def test_a_device_waits_for_the_favorite_child_of_what_it_ran_last(self):
         # 2 waits for 0 and 1, and can start on device 0 at 4 and on device 1 at 7; 3 could start on
         # device 0 at 2, but is not urgent, as it could not start on device 1 before 22.
         inf = float("inf")
@@ -119,13 +119,13 @@ class EarliestTaskFirstTest(absltest.TestCase):
         problem = problems.task_problem(secs, edges)
         devices, starts, _ = schedule(problem)
         self.assertEqual((devices, starts), ([0, 1, 1, 0], [0, 0, 7, 2]))
-        devices, starts, _ = schedule(problem, favourites=[2, -1, -1, -1])
+        devices, starts, _ = schedule(problem, favorites=[2, -1, -1, -1])
         self.assertEqual((devices, starts), ([0, 1, 0, 0], [0, 0, 4, 5]))
 
     def test_a_device_that_waits_takes_what_is_urgent(self):
         inf = float("inf")
         secs, edges = [(2, inf), (inf, 3), (1, 1), (9, 9)], [(0, 2, 5), (1, 2, 1), (0, 3, 1)]
-        _, starts, _ = schedule(problems.task_problem(secs, edges), favourites=[2, -1, -1, -1])
+        _, starts, _ = schedule(problems.task_problem(secs, edges), favorites=[2, -1, -1, -1])
         # On device 1 there is 3 at 3, so device 0 may take it then: device 1 is free then, too.
         self.assertEqual(starts[3], 3)
 
@@ -148,11 +148,11 @@ class EarliestTaskFirstTest(absltest.TestCase):
         for _ in range(150):
             problem = random_problems.random_problem(rng, 25)
             costs = schedule_costs(problem)
-            favourites = [
+            favorites = [
                 int(rng.choice(followers)) if followers and rng.random() < 0.7 else -1
                 for followers in costs.followers
             ]
-            self.assertEqual(schedule(problem, favourites), plain_schedule(problem, favourites))
+            self.assertEqual(schedule(problem, favorites), plain_schedule(problem, favorites))
             none = [-1] * problem.num_operations
             self.assertEqual(schedule(problem), plain_schedule(problem, none))
 

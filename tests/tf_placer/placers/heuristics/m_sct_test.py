@@ -12,8 +12,8 @@ class MSctTest(placer_conformance.PlacerConformance, absltest.TestCase):
         problem = problems.problem_of_groups(groups, np.ones([groups.num_groups, 3], np.bool_))
         return MSct(groups, legal, seed=seed, problem=problem)
 
-    def test_a_device_waits_for_a_favourite_child(self):
-        # 2 is the favourite of 0, and ready on device 1 at 4; 3 is ready at 2, and elsewhere at
+    def test_a_device_waits_for_a_favorite_child(self):
+        # 2 is the favorite of 0, and ready on device 1 at 4; 3 is ready at 2, and elsewhere at
         # 22, which is then before device 1 is free again.
         inf = float("inf")
         secs = [(inf, 2, inf), (inf, inf, 3), (inf, 20, 20), (inf, 9, 9)]

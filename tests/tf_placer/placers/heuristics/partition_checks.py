@@ -29,7 +29,7 @@ def grid(rows: int, columns: int, num_devices: int, seed: int) -> WeightedGraph:
         members=np.arange(rows * columns),
         work=rng.integers(1, 10, rows * columns).astype(np.int32),
         start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
-        neighbours=both[order, 1].astype(np.int32),
+        neighbors=both[order, 1].astype(np.int32),
         edge_bytes=np.concatenate([sizes, sizes])[order],
         powers=np.ones(num_devices),
     )
@@ -42,7 +42,7 @@ def communication(graph: WeightedGraph, devices: np.ndarray, costs: np.ndarray) 
         ways = cheapest[:, between : between + 1] + cheapest[between : between + 1]
         cheapest = np.minimum(cheapest, ways)
     sources = np.repeat(np.arange(graph.num_nodes), np.diff(graph.start))
-    ways = cheapest[devices[sources], devices[graph.neighbours]]
+    ways = cheapest[devices[sources], devices[graph.neighbors]]
     return float((graph.edge_bytes * ways).sum() / 2)
 
 
@@ -54,9 +54,9 @@ def loads(graph: WeightedGraph, devices: np.ndarray) -> np.ndarray:
 
 def write_metis(graph: WeightedGraph, path: pathlib.Path) -> None:
     """Writes a graph in the format of gpmetis, whose nodes are counted from 1."""
-    lines = [f"{graph.num_nodes} {len(graph.neighbours) // 2} 011"]
+    lines = [f"{graph.num_nodes} {len(graph.neighbors) // 2} 011"]
     for node, ends in enumerate(_rows(graph.start)):
-        pairs = [(graph.neighbours[k] + 1, graph.edge_bytes[k]) for k in ends]
+        pairs = [(graph.neighbors[k] + 1, graph.edge_bytes[k]) for k in ends]
         lines.append(" ".join(map(str, [graph.work[node], *sum(pairs, ())])))
     path.write_text("\n".join(lines) + "\n")
 
@@ -64,14 +64,14 @@ def write_metis(graph: WeightedGraph, path: pathlib.Path) -> None:
 def write_scotch(
     path: pathlib.Path,
     start: np.ndarray,
-    neighbours: np.ndarray,
+    neighbors: np.ndarray,
     weights: np.ndarray,
     edges: np.ndarray,
 ) -> None:
     """Writes a graph with weights in the format of the tools of Scotch."""
-    lines = ["0", f"{len(weights)} {len(neighbours)}", "0 011"]
+    lines = ["0", f"{len(weights)} {len(neighbors)}", "0 011"]
     for node, ends in enumerate(_rows(start)):
-        pairs = [(edges[k], neighbours[k]) for k in ends]
+        pairs = [(edges[k], neighbors[k]) for k in ends]
         lines.append(" ".join(map(str, [weights[node], len(ends), *sum(pairs, ())])))
     path.write_text("\n".join(lines) + "\n")
 

@@ -58,7 +58,7 @@ class MapGraphTest(parameterized.TestCase):
         ours, of_tool = [], []
         for number in range(6):
             graph = dataclasses.replace(grid(12, 15, 4, number), powers=powers)
-            write_scotch(source, graph.start, graph.neighbours, graph.work, graph.edge_bytes)
+            write_scotch(source, graph.start, graph.neighbors, graph.work, graph.edge_bytes)
             sources, targets = np.nonzero(_COSTS)
             costs = _COSTS[sources, targets]
             write_scotch(machine, np.arange(5) * 3, targets, graph.device_powers(), costs)
@@ -82,7 +82,7 @@ class MapGraphTest(parameterized.TestCase):
         found = map_graph(graph, _complete(num_devices), seed=0)
         folder = self._folder()
         write_scotch(
-            folder / "source.grf", graph.start, graph.neighbours, graph.work, graph.edge_bytes
+            folder / "source.grf", graph.start, graph.neighbors, graph.work, graph.edge_bytes
         )
         (folder / "machine.tgt").write_text(f"cmplt {num_devices}\n")
         lines = [f"{node} {device}" for node, device in enumerate(found)]
@@ -108,7 +108,7 @@ class MapGraphTest(parameterized.TestCase):
         np.testing.assert_allclose(loads(graph, map_graph(graph, _COSTS, seed=0)), 1.0, atol=0.1)
 
     def test_what_sends_much_is_where_links_are_fast(self):
-        # Four blocks in a row with equal bytes between them: neighbours over the fast pairs.
+        # Four blocks in a row with equal bytes between them: neighbors over the fast pairs.
         costs = np.full([4, 4], 500, np.int32)
         np.fill_diagonal(costs, 0)
         costs[0, 2] = costs[2, 0] = costs[1, 3] = costs[3, 1] = 10

@@ -56,7 +56,7 @@ class WeightedGraphTest(absltest.TestCase):
         graph = _graph(problem, [0, 1, 2])
         self.assertEqual(graph.members.tolist(), [0, 2, 4])
         self.assertEqual(graph.start.tolist(), [0, 1, 3, 4])
-        self.assertEqual(graph.neighbours.tolist(), [1, 0, 2, 1])
+        self.assertEqual(graph.neighbors.tolist(), [1, 0, 2, 1])
         self.assertEqual(graph.edge_bytes.tolist(), [10, 10, 7, 7])
 
     def test_groups_that_may_go_to_none_of_the_devices_are_left_out(self):

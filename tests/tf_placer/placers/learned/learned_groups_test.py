@@ -32,7 +32,7 @@ def _units(num_units=3):
 def _agent(legal=_LEGAL, num_groups=2, bridge="none", seed=0):
     units = _units(len(legal))
     config = FeedForwardConfig(
-        num_groups=num_groups, grouper_units=6, neighbours=4, bridge=bridge, bridge_units=5
+        num_groups=num_groups, grouper_units=6, neighbors=4, bridge=bridge, bridge_units=5
     )
     grouper = FeedForwardGrouper(units, config, _EMBEDDING, seed=seed)
     num_inputs = 2 + config.num_features(_EMBEDDING) + 2

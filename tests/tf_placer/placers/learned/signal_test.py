@@ -173,15 +173,15 @@ class SignalConfigTest(parameterized.TestCase):
             SignalConfig(**options)
 
 
-class NormaliseTest(absltest.TestCase):
+class NormalizeTest(absltest.TestCase):
     def test_divides_advantages_by_the_deviation_of_the_batch(self):
-        signal = Signal(SignalConfig(signal="seconds", baseline="batch", normalise=True))
+        signal = Signal(SignalConfig(signal="seconds", baseline="batch", normalize=True))
         batch = signal.advantages([Measurement((secs,)) for secs in (1.0, 2.0, 3.0)])
         deviation = np.sqrt(2 / 3)
         np.testing.assert_allclose(batch.advantages, [1 / deviation, 0.0, -1 / deviation])
 
     def test_equal_rewards_teach_nothing(self):
-        signal = Signal(SignalConfig(baseline="batch", normalise=True))
+        signal = Signal(SignalConfig(baseline="batch", normalize=True))
         batch = signal.advantages([Measurement((0.3,)), Measurement((0.3 + 1e-12,))])
         np.testing.assert_array_equal(batch.advantages, [0.0, 0.0])
 

@@ -30,7 +30,7 @@ _SMALL_NETWORK: dict[str, object] = {
 }
 # Steps differ by tenths of a second here, by seconds in the papers: hence advantages in deviations.
 # At a rate of 1e-4 small networks still sample like random search after 1200 samples.
-_SCALED: dict[str, object] = {"baseline": "batch", "normalise": True, "learning_rate": 3e-3}
+_SCALED: dict[str, object] = {"baseline": "batch", "normalize": True, "learning_rate": 3e-3}
 # Such advantages do not shrink while the policy settles. At 0.1 it does so within 700 samples, on a
 # local optimum of the heterogeneous devices.
 _PPO: dict[str, object] = _SCALED | {"entropy_coefficient": 0.5}

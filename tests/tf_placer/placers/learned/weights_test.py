@@ -10,7 +10,7 @@ class WeightsTest(tf.test.TestCase):
         self.assertEqual(drawn[0], drawn[2])
         self.assertLen({*drawn[0], *drawn[1]}, 128)
 
-    def test_initialisers_take_one_seed_each(self):
+    def test_initializers_take_one_seed_each(self):
         values = []
         for _ in range(2):
             seeds = weights.seeds(3)

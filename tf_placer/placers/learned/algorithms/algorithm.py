@@ -34,7 +34,7 @@ class Update:
 
     Attributes:
         kind: what updated, such as "reinforce", "ppo" or "ce".
-        loss: what it minimised, before its first step.
+        loss: what it minimized, before its first step.
         gradient_norm: global norm of the first step's gradient before clipping, or of one that is
             not finite, whose step was not taken; None without one.
         entropy: mean entropy of a counted decision in nats, before the update. Every set of

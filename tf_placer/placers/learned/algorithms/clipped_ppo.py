@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with a clipped ratio.
+"""Proximal policy optimization with a clipped ratio.
 
 References:
     Schulman et al., Proximal Policy Optimization Algorithms, 2017, equation 7.
@@ -61,7 +61,7 @@ class ClippedPPOConfig:
 class ClippedPPO(Algorithm):
     """Several steps per batch, none of which gains from moving a probability too far.
 
-    Maximises min(r * advantage, clip(r) * advantage), where r is the probability of a decision
+    Maximizes min(r * advantage, clip(r) * advantage), where r is the probability of a decision
     divided by what it was before the update, over the decisions of a placement. With `gain` "mean"
     that is the mean over the decisions of a set, summed over the sets, so that thousands of
     decisions about groups do not drown those about devices; with "sum", their sum.

@@ -1,4 +1,4 @@
-"""Cross-entropy minimisation in closed form: probabilities become frequencies of the best.
+"""Cross-entropy minimization in closed form: probabilities become frequencies of the best.
 
 References:
     Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
@@ -26,7 +26,7 @@ __all__ = ["CrossEntropy", "CrossEntropyConfig", "elite_frequencies"]
 
 @dataclasses.dataclass(frozen=True)
 class CrossEntropyConfig:
-    """Settings of cross-entropy minimisation, each with its line of help; the defaults are Post's.
+    """Settings of cross-entropy minimization, each with its line of help; the defaults are Post's.
 
     Raises:
         ValueError: a number is outside its range.

@@ -1,8 +1,8 @@
-"""Cross-entropy minimisation by gradient, for policies that are networks.
+"""Cross-entropy minimization by gradient, for policies that are networks.
 
 References:
     Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models, PPO
-    and cross-entropy minimisation. The paper gives neither loss nor number of steps; the loss is
+    and cross-entropy minimization. The paper gives neither loss nor number of steps; the loss is
     equation 9 of Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal
     Policy Optimization, NeurIPS 2018.
 """
@@ -28,7 +28,7 @@ __all__ = ["GradientCrossEntropy", "GradientCrossEntropyConfig"]
 
 @dataclasses.dataclass(frozen=True)
 class GradientCrossEntropyConfig:
-    """Settings of cross-entropy minimisation by gradient, each with its line of help.
+    """Settings of cross-entropy minimization by gradient, each with its line of help.
 
     The defaults are EAGLE's, but for `ce_steps`, which is ours.
 
@@ -38,7 +38,7 @@ class GradientCrossEntropyConfig:
 
     ce_samples: Annotated[int, "samples per cross-entropy update"] = 50
     elites: Annotated[int, "best of all samples so far that it learns from"] = 5
-    ce_steps: Annotated[int, "steps of the optimiser per cross-entropy update"] = 4
+    ce_steps: Annotated[int, "steps of the optimizer per cross-entropy update"] = 4
 
     def __post_init__(self) -> None:
         names = ("ce_samples", "elites", "ce_steps")
@@ -46,7 +46,7 @@ class GradientCrossEntropyConfig:
 
 
 class GradientCrossEntropy(EliteAlgorithm):
-    """Makes the best of all samples so far more probable: maximises their mean log-probability.
+    """Makes the best of all samples so far more probable: maximizes their mean log-probability.
 
     They are kept with all that was decided for them, groups included; the earlier of equals, and
     never a failure.

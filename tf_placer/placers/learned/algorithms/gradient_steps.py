@@ -1,4 +1,4 @@
-"""Steps of the optimiser on one batch of samples: compiled once, and what an update reports."""
+"""Steps of the optimizer on one batch of samples: compiled once, and what an update reports."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class GradientSteps:
                 # The first step: the decisions before the update are those of now.
                 reference = tf.nest.map_structure(tf.stop_gradient, decisions)
             loss = self._loss(decisions, reference, advantages, weights)
-        norm = self._optimizer.minimise(loss, tape)
+        norm = self._optimizer.minimize(loss, tape)
         return loss, norm, decisions
 
     @tf.function(autograph=False)

@@ -1,4 +1,4 @@
-"""The optimiser of an agent's weights, shared by all algorithms that follow gradients.
+"""The optimizer of an agent's weights, shared by all algorithms that follow gradients.
 
 References:
     Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
@@ -22,7 +22,7 @@ __all__ = ["Optimizer", "OptimizerConfig"]
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """Settings of the optimiser, each with its line of help.
+    """Settings of the optimizer, each with its line of help.
 
     The defaults are EAGLE's.
 
@@ -31,11 +31,11 @@ class OptimizerConfig:
     """
 
     optimizer: Annotated[Literal["adam", "sgd"], "Adam, or plain steps along the gradient"] = "adam"
-    learning_rate: Annotated[float, "of the optimiser"] = 0.01
+    learning_rate: Annotated[float, "of the optimizer"] = 0.01
     clip_norm: Annotated[float | None, "largest global norm of a gradient; none for no limit"] = 1.0
     decay_rate: Annotated[float, "factor of learning_rate at each decay; 1 for no decay"] = 1.0
-    decay_updates: Annotated[int, "steps of the optimiser between two decays"] = 50
-    decay_start: Annotated[int, "steps of the optimiser before the first such interval"] = 0
+    decay_updates: Annotated[int, "steps of the optimizer between two decays"] = 50
+    decay_start: Annotated[int, "steps of the optimizer before the first such interval"] = 0
 
     def __post_init__(self) -> None:
         names = ("learning_rate", "clip_norm", "decay_updates")
@@ -53,7 +53,7 @@ class Optimizer:
     """
 
     def __init__(self, agent: Agent, config: OptimizerConfig) -> None:
-        """Makes the optimiser of an agent.
+        """Makes the optimizer of an agent.
 
         Args:
             agent: what is trained; all its weights exist.
@@ -69,7 +69,7 @@ class Optimizer:
         self._optimizer = (optimizers.Adam if config.optimizer == "adam" else optimizers.SGD)(rate)
         self._optimizer.build(self._variables)
 
-    def minimise(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
+    def minimize(self, loss: tf.Tensor, tape: tf.GradientTape) -> tf.Tensor:
         """Takes a step, unless the gradient is not finite; traceable.
 
         Back through hundreds of recurrent steps a gradient can grow beyond what float32 holds. One
@@ -81,7 +81,7 @@ class Optimizer:
 
         Returns:
             The global norm of the gradient before clipping, float32 []; where it is not finite,
-            weights and optimiser are as before.
+            weights and optimizer are as before.
         """
         # No gradient, where the loss does not depend on a weight, is one of 0.
         gradients = [

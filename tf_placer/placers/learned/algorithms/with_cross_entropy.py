@@ -1,10 +1,10 @@
-"""An algorithm that learns from every batch, with cross-entropy minimisation after several.
+"""An algorithm that learns from every batch, with cross-entropy minimization after several.
 
 References:
     Gao, Chen, Li, Post: Device Placement with Cross-Entropy Minimization and Proximal Policy
     Optimization, NeurIPS 2018, algorithm 1.
     Lan, Chen, Li, EAGLE: Expedited Device Placement with Automatic Grouping for Large Models, PPO
-    and cross-entropy minimisation.
+    and cross-entropy minimization.
 """
 
 from __future__ import annotations

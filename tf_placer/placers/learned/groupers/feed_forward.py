@@ -26,7 +26,7 @@ __all__ = [
     "FeedForwardConfig",
     "FeedForwardGrouper",
     "GrouperStart",
-    "neighbour_positions",
+    "neighbor_positions",
 ]
 
 BridgeKind = Literal["none", "concat", "replace"]
@@ -44,7 +44,7 @@ class FeedForwardConfig:
     num_groups: Annotated[int, "groups to choose from; one per unit at most"] = 256
     grouper_units: Annotated[int, "size of the grouper's hidden layers"] = 64
     grouper_layers: Annotated[int, "hidden layers of the grouper"] = 1
-    neighbours: Annotated[int, "neighbours of a unit that the grouper is told"] = 20
+    neighbors: Annotated[int, "neighbors of a unit that the grouper is told"] = 20
     grouper_start: Annotated[
         GrouperStart,
         "groups that are sampled at first, mostly: those of METIS or fluid communities; none to "
@@ -123,7 +123,7 @@ class FeedForwardGrouper(tf.keras.Model):
             [
                 type_weights(units.type_counts),
                 group_shapes(units, embedding),
-                neighbour_positions(units, config.neighbours),
+                neighbor_positions(units, config.neighbors),
             ],
             axis=1,
         )
@@ -173,27 +173,27 @@ class FeedForwardGrouper(tf.keras.Model):
         return tf.concat([tf.transpose(kernel), bias[:, tf.newaxis]], axis=1)
 
 
-def neighbour_positions(units: GroupGraph, num_neighbours: int) -> np.ndarray:
-    """Builds the bounded adjacency of units: where their neighbours are in the topological order.
+def neighbor_positions(units: GroupGraph, num_neighbors: int) -> np.ndarray:
+    """Builds the bounded adjacency of units: where their neighbors are in the topological order.
 
     One half of the entries is for producers, the other one, longer by one if need be, for
-    consumers. In each half the neighbours with most bytes come first, and those without room are
+    consumers. In each half the neighbors with most bytes come first, and those without room are
     dropped.
 
     Args:
         units: the units.
-        num_neighbours: how many entries a unit has.
+        num_neighbors: how many entries a unit has.
 
     Returns:
-        float32 [num_units, num_neighbours]: (number of the neighbour + 1) / num_units, or 0 for
+        float32 [num_units, num_neighbors]: (number of the neighbor + 1) / num_units, or 0 for
         none.
     """
-    num_producers = num_neighbours // 2
-    positions = np.zeros([units.num_groups, num_neighbours], np.float32)
+    num_producers = num_neighbors // 2
+    positions = np.zeros([units.num_groups, num_neighbors], np.float32)
     producers, consumers = units.edges.T
     for own, other, first, room in (
         (consumers, producers, 0, num_producers),
-        (producers, consumers, num_producers, num_neighbours - num_producers),
+        (producers, consumers, num_producers, num_neighbors - num_producers),
     ):
         order = np.lexsort((other, -units.edge_bytes, own))
         own, other = own[order], other[order]

@@ -36,7 +36,7 @@ class EliteFrequenciesTest(tf.test.TestCase):
         frequencies = elite_frequencies(np.array([[0], [0], [1], [0], [2], [0]]), 3)
         self.assertAllClose(frequencies, [[4 / 6, 1 / 6, 1 / 6]])
 
-    def test_minimise_equation_9(self):
+    def test_minimize_equation_9(self):
         rng = np.random.default_rng(0)
         devices = rng.integers(0, 3, [7, 4])
         frequencies = elite_frequencies(devices, 3)

@@ -19,7 +19,7 @@ def _moves(config, gradients):
         with tf.GradientTape() as tape:
             # The second table has no part in the loss.
             loss = tf.reduce_sum(tf.convert_to_tensor(agent.trainable_variables[0]) * gradient)
-        return optimizer.minimise(loss, tape)
+        return optimizer.minimize(loss, tape)
 
     moves, norms = [], []
     for gradient in gradients:

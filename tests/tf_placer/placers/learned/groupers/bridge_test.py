@@ -11,7 +11,7 @@ _FEATURES = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
 
 def _parts(kind, seed=0):
     config = FeedForwardConfig(
-        num_groups=4, grouper_units=6, neighbours=2, bridge=kind, bridge_units=5
+        num_groups=4, grouper_units=6, neighbors=2, bridge=kind, bridge_units=5
     )
     grouper = FeedForwardGrouper(graphs.chain(9), config, EmbeddingConfig())
     return grouper, Bridge(grouper, config, seed=seed)

@@ -7,7 +7,7 @@ from tf_placer.placers.learned.embedding import EmbeddingConfig
 from tf_placer.placers.learned.groupers.feed_forward import (
     FeedForwardConfig,
     FeedForwardGrouper,
-    neighbour_positions,
+    neighbor_positions,
 )
 
 _EMBEDDING = EmbeddingConfig(shape_dims=2, shape_outputs=1, raw_shapes=True)
@@ -23,7 +23,7 @@ def _units():
 
 
 def _grouper(seed=0, num_groups=2, **options):
-    config = FeedForwardConfig(num_groups=num_groups, grouper_units=5, neighbours=2, **options)
+    config = FeedForwardConfig(num_groups=num_groups, grouper_units=5, neighbors=2, **options)
     return FeedForwardGrouper(_units(), config, _EMBEDDING, seed=seed)
 
 
@@ -36,7 +36,7 @@ class FeedForwardConfigTest(parameterized.TestCase):
         {"num_groups": 0},
         {"grouper_units": -1},
         {"grouper_layers": 0},
-        {"neighbours": 0},
+        {"neighbors": 0},
         {"bridge_units": 0},
         {"bridge": "wooden"},
         {"grouper_start": "stone"},
@@ -53,27 +53,27 @@ class FeedForwardConfigTest(parameterized.TestCase):
             self.assertEqual(config.num_features(_EMBEDDING), expected)
 
 
-class NeighbourPositionsTest(tf.test.TestCase):
+class NeighborPositionsTest(tf.test.TestCase):
     def test_of_a_hand_made_graph(self):
         self.assertAllClose(
-            neighbour_positions(_units(), 4),
+            neighbor_positions(_units(), 4),
             [[0, 0, 2 / 3, 3 / 3], [1 / 3, 0, 3 / 3, 0], [1 / 3, 2 / 3, 0, 0]],
         )
 
-    def test_keeps_the_neighbours_with_most_bytes_and_one_more_consumer(self):
+    def test_keeps_the_neighbors_with_most_bytes_and_one_more_consumer(self):
         units = graphs.group_graph(4, [(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)])
         units.edge_bytes[:] = [5, 7, 7, 1, 9]
         self.assertAllClose(
-            neighbour_positions(units, 3),
+            neighbor_positions(units, 3),
             [[0, 3 / 4, 4 / 4], [1 / 4, 4 / 4, 0], [1 / 4, 4 / 4, 0], [3 / 4, 0, 0]],
         )
 
     def test_of_a_graph_without_edges_are_zeros(self):
-        self.assertAllEqual(neighbour_positions(graphs.group_graph(2), 3), np.zeros([2, 3]))
+        self.assertAllEqual(neighbor_positions(graphs.group_graph(2), 3), np.zeros([2, 3]))
 
 
 class FeedForwardGrouperTest(tf.test.TestCase):
-    def test_reads_types_shapes_and_neighbours(self):
+    def test_reads_types_shapes_and_neighbors(self):
         self.assertAllClose(
             _grouper()._features,
             [
@@ -101,9 +101,7 @@ class FeedForwardGrouperTest(tf.test.TestCase):
     def test_starts_at_given_groups_but_for_a_share_of_the_units(self):
         start = np.array([1, 0, 1], np.int32)
         without = _grouper(num_groups=3)
-        config = FeedForwardConfig(
-            num_groups=3, grouper_units=5, neighbours=2, grouper_uniform=0.06
-        )
+        config = FeedForwardConfig(num_groups=3, grouper_units=5, neighbors=2, grouper_uniform=0.06)
         grouper = FeedForwardGrouper(_units(), config, _EMBEDDING, start=start)
         # A network that says nothing samples the groups given, but for 6 % of the units.
         grouper.set_weights([np.zeros_like(weight) for weight in grouper.get_weights()])

@@ -1,4 +1,4 @@
-"""The models of the catalogue are all there, learn, and are grouped by their layers."""
+"""The models of the catalog are all there, learn, and are grouped by their layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from benchmarks.models import catalogue
+from benchmarks.models import catalog
 from graph_passes.op_graph import OpGraph
 from graph_passes.pipeline import group_operations
 from tests.benchmarks.models.sessions import plain_session, small_model
@@ -18,14 +18,14 @@ from tests.benchmarks.models.sessions import plain_session, small_model
 LATER = ["decoder_only", "mixture_of_experts", "nasnet_a", "two_towers"]
 
 
-class CatalogueTest(tf.test.TestCase, parameterized.TestCase):
+class CatalogTest(tf.test.TestCase, parameterized.TestCase):
     def test_all_models_of_the_papers_are_there(self):
         papers = ["rnnlm_2", "rnnlm_4", "nmt_2", "nmt_4", "nmt_8", "gnmt_4", "gnmt_4_wide"]
         papers += ["rnnlm_large", "nmt_large", "inception_v3", "inception_v3_batch_1"]
         papers += ["inception_v3_towers", "inception_v3_async_towers"]
         papers += ["resnet_50", "resnet_101", "resnet_200", "bert_base"]
-        self.assertEqual(list(catalogue.MODELS), papers + LATER)
-        for name, entry in catalogue.MODELS.items():
+        self.assertEqual(list(catalog.MODELS), papers + LATER)
+        for name, entry in catalog.MODELS.items():
             # The papers' models have the variables of their time.
             self.assertEqual(entry.settings.get("use_resource", True), name in LATER, name)
             module = importlib.import_module(f"benchmarks.models.{entry.module}")

@@ -7,7 +7,7 @@ import json
 
 from absl.testing import absltest, parameterized
 
-from tf_placer.machines.catalogue import catalogue_names, catalogue_table, described_machine
+from tf_placer.machines.catalog import catalog_names, catalog_table, described_machine
 from tf_placer.machines.machine import Link, Machine, MachineError
 
 _PREFIX = "/job:localhost/replica:0/task:0/device:"
@@ -31,9 +31,9 @@ def _link(machine: Machine, source: str, destination: str) -> Link:
     return next(link for link in machine.links if (link.source, link.destination) == ends)
 
 
-class CatalogueTest(parameterized.TestCase):
+class CatalogTest(parameterized.TestCase):
     def test_the_names_are_those_that_are_documented(self):
-        self.assertEqual(catalogue_names(), ", ".join(_LARGEST))
+        self.assertEqual(catalog_names(), ", ".join(_LARGEST))
 
     @parameterized.parameters(*_LARGEST.items())
     def test_every_number_of_gpus_up_to_the_largest_makes_a_machine(self, name, largest):
@@ -74,7 +74,7 @@ class CatalogueTest(parameterized.TestCase):
         self.assertEqual(described_machine("4xP100").devices[0].memory_bytes, 125_000_000_000)
 
     def test_the_table_has_every_machine_and_class(self):
-        table = catalogue_table()
+        table = catalog_table()
         for name, largest in _LARGEST.items():
             self.assertIn(f"{name}, N from 1 to {largest}\n", table)
         self.assertIn("K80: GPU, 11.17 GiB, 4.37 TFLOPS (of which 0.42), 223.5 GiB/s", table)

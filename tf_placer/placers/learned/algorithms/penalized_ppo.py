@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with a penalty on divergence from the policy that sampled.
+"""Proximal policy optimization with a penalty on divergence from the policy that sampled.
 
 References:
     Schulman et al., Proximal Policy Optimization Algorithms, 2017, equation 8 and the rule below
@@ -28,7 +28,7 @@ from tf_placer.placers.learned.algorithms.optimizer import Optimizer
 from tf_placer.placers.learned.decisions import chosen_log_probs, divergences
 from tf_placer.placers.ranges import check_fields
 
-__all__ = ["PenalisedPPO", "PenalisedPPOConfig"]
+__all__ = ["PenalizedPPO", "PenalizedPPOConfig"]
 
 # Beta stays within this factor of where it started. Without a limit, a policy that is settled
 # halves it hundreds of times, and one that jumps to and fro doubles it as often.
@@ -36,8 +36,8 @@ _LARGEST_CHANGE = 1024.0
 
 
 @dataclasses.dataclass(frozen=True)
-class PenalisedPPOConfig:
-    """Settings of penalised PPO, each with its line of help; the defaults are Post's.
+class PenalizedPPOConfig:
+    """Settings of penalized PPO, each with its line of help; the defaults are Post's.
 
     Raises:
         ValueError: a number is outside its range.
@@ -55,10 +55,10 @@ class PenalisedPPOConfig:
         check_fields(self, names, lambda value: 0 < value < math.inf, "positive")
 
 
-class PenalisedPPO(Algorithm):
+class PenalizedPPO(Algorithm):
     """Several steps per batch, which pay for every nat of divergence.
 
-    Maximises, summed over the decisions of a placement and averaged over placements,
+    Maximizes, summed over the decisions of a placement and averaged over placements,
     r * advantage - beta * D(before || now), where r is the probability of a decision divided by
     what it was before the update. After each update beta is halved where the mean divergence of a
     decision was below the target by a factor of 1.5, and doubled where it was as much above, up to
@@ -68,7 +68,7 @@ class PenalisedPPO(Algorithm):
         beta: the weight of the penalty in the next update.
     """
 
-    def __init__(self, agent: Agent, optimizer: Optimizer, config: PenalisedPPOConfig) -> None:
+    def __init__(self, agent: Agent, optimizer: Optimizer, config: PenalizedPPOConfig) -> None:
         """Makes the algorithm of an agent.
 
         Args:

@@ -21,11 +21,11 @@ from typing import Any
 
 from benchmarks.models.training_model import TrainingModel
 
-__all__ = ["MODELS", "CatalogueModel", "build_model"]
+__all__ = ["MODELS", "CatalogModel", "build_model"]
 
 
 @dataclasses.dataclass(frozen=True)
-class CatalogueModel:
+class CatalogModel:
     """A model with its settings.
 
     Attributes:
@@ -100,7 +100,7 @@ _SMALL_TRANSFORMER: Mapping[str, Any] = {
 
 
 _ENTRIES = (
-    CatalogueModel(
+    CatalogModel(
         "rnnlm_2",
         "RNNLM, 2 layers",
         "language_model",
@@ -108,7 +108,7 @@ _ENTRIES = (
         _SMALL_RNNLM,
         "ColocRL, section 4.1. It does not say the vocabulary: 10,000 words.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "rnnlm_4",
         "RNNLM, 4 layers",
         "language_model",
@@ -118,7 +118,7 @@ _ENTRIES = (
         "ColocRL. With the 2048 units of ColocRL it would not fit on a K80, where the paper's "
         "takes 0.44 s: 1024.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "nmt_2",
         "NMT, 2 layers",
         "translation_model",
@@ -127,7 +127,7 @@ _ENTRIES = (
         "ColocRL, section 4.1: 2 layers on each side. 32,000 word pieces, as in its end-to-end "
         "training; additive attention.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "nmt_4",
         "NMT, 4 layers",
         "translation_model",
@@ -135,7 +135,7 @@ _ENTRIES = (
         _SMALL_NMT,
         "Post, section 4. It does not say units, steps and vocabulary: those of ColocRL.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "nmt_8",
         "NMT, 8 layers",
         "translation_model",
@@ -143,7 +143,7 @@ _ENTRIES = (
         _SMALL_NMT,
         "Post, section 4. It does not say units, steps and vocabulary: those of ColocRL.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "gnmt_4",
         "GNMT, 4 layers",
         "gnmt",
@@ -153,7 +153,7 @@ _ENTRIES = (
         "unrolled. The rest as Google's code for translation has it, but without dropout: plain "
         "gradient descent, gradients of norm 5 at most, 32,000 word pieces.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "gnmt_4_wide",
         "GNMT, 4 layers of 1024",
         "gnmt",
@@ -162,7 +162,7 @@ _ENTRIES = (
         "The same with the units of Google's code, with which memory and step are like those that "
         "EAGLE reports.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "rnnlm_large",
         "RNNLM, 2 layers of 4096",
         "language_model",
@@ -170,7 +170,7 @@ _ENTRIES = (
         {**_SMALL_RNNLM, "units": 64},
         "ColocRL, section 4.3. It does not say the vocabulary: 10,000 words.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "nmt_large",
         "NMT, 2 layers of 2048",
         "translation_model",
@@ -178,16 +178,16 @@ _ENTRIES = (
         {**_SMALL_NMT, "units": 64},
         "ColocRL, section 4.3. 32,000 word pieces, as in its end-to-end training.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "inception_v3",
         "Inception-V3",
         "inception_v3",
         {"batch": 32, "use_resource": False},
         _SMALL_IMAGES,
-        "ColocRL, section 4.1, and Post, section 4. Fused batch normalisation, auxiliary "
+        "ColocRL, section 4.1, and Post, section 4. Fused batch normalization, auxiliary "
         "classifier, RMSProp.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "inception_v3_batch_1",
         "Inception-V3, batch 1",
         "inception_v3",
@@ -195,7 +195,7 @@ _ENTRIES = (
         {**_SMALL_IMAGES, "batch": 1},
         "EAGLE, section IV. As for batch 32.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "inception_v3_towers",
         "Inception-V3, synchronous towers",
         "inception_v3",
@@ -203,7 +203,7 @@ _ENTRIES = (
         {**_SMALL_IMAGES, "batch": 8},
         "ColocRL, section 4.4: 4 replicas of batch 32, one update with their mean gradients.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "inception_v3_async_towers",
         "Inception-V3, asynchronous towers",
         "inception_v3",
@@ -211,7 +211,7 @@ _ENTRIES = (
         {**_SMALL_IMAGES, "batch": 8},
         "ColocRL, section 4.4: 4 replicas of batch 32, each of which updates without waiting.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "resnet_50",
         "ResNet-50",
         "resnet",
@@ -219,7 +219,7 @@ _ENTRIES = (
         {**_SMALL_RESNET, "blocks": (1, 1, 1, 1)},
         "Post, section 4. He et al., Deep Residual Learning for Image Recognition, 2015; momentum.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "resnet_101",
         "ResNet-101",
         "resnet",
@@ -227,7 +227,7 @@ _ENTRIES = (
         {**_SMALL_RESNET, "blocks": (1, 1, 2, 1)},
         "Post, section 4. He et al., Deep Residual Learning for Image Recognition, 2015; momentum.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "resnet_200",
         "ResNet-200",
         "resnet",
@@ -235,7 +235,7 @@ _ENTRIES = (
         {**_SMALL_RESNET, "blocks": (1, 2, 2, 1)},
         "Post, section 4. He et al., Identity Mappings in Deep Residual Networks, 2016; momentum.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "bert_base",
         "BERT-Base",
         "bert",
@@ -243,7 +243,7 @@ _ENTRIES = (
         _SMALL_TRANSFORMER,
         "EAGLE, section IV: length 384, batch 24. Devlin et al., BERT, 2019.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "decoder_only",
         "Decoder-only transformer",
         "decoder_only",
@@ -252,7 +252,7 @@ _ENTRIES = (
         "Radford et al., Language Models are Unsupervised Multitask Learners, 2019, the smallest "
         "size, for sequences of 512 tokens.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "mixture_of_experts",
         "Mixture of experts",
         "mixture_of_experts",
@@ -261,7 +261,7 @@ _ENTRIES = (
         "Fedus, Zoph, Shazeer, Switch Transformers, 2021: every second block of the decoder-only "
         "transformer asks one of 8 experts.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "nasnet_a",
         "NASNet-A, mobile",
         "nasnet",
@@ -270,7 +270,7 @@ _ENTRIES = (
         "Zoph et al., Learning Transferable Architectures for Scalable Image Recognition, 2018: 4 "
         "normal cells between reductions, 1056 channels at the end.",
     ),
-    CatalogueModel(
+    CatalogModel(
         "two_towers",
         "Two-tower recommender",
         "two_towers",
@@ -281,12 +281,12 @@ _ENTRIES = (
     ),
 )
 
-MODELS: Mapping[str, CatalogueModel] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+MODELS: Mapping[str, CatalogModel] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 """All models by name."""
 
 
 def build_model(name: str, *, small: bool = False) -> TrainingModel:
-    """Builds a model of the catalogue; TensorFlow and its module are imported only now.
+    """Builds a model of the catalog; TensorFlow and its module are imported only now.
 
     Args:
         name: one of `MODELS`.

@@ -4,13 +4,13 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import problems
-from tf_placer.placers.heuristics.favourite_children import favourite_children
+from tf_placer.placers.heuristics.favorite_children import favorite_children
 from tf_placer.placers.heuristics.schedule_costs import schedule_costs
 from tf_placer.problem.problem_groups import legal_devices
 
 
 def solve(problem):
-    return favourite_children(schedule_costs(problem), legal_devices(problem))
+    return favorite_children(schedule_costs(problem), legal_devices(problem))
 
 
 def shortest_makespan(secs, edges):
@@ -49,26 +49,26 @@ def random_task_graph(rng, count):
     return secs, edges
 
 
-class FavouriteChildrenTest(absltest.TestCase):
-    def test_in_a_chain_each_is_the_favourite_of_the_one_before(self):
-        favourites, length = solve(
+class FavoriteChildrenTest(absltest.TestCase):
+    def test_in_a_chain_each_is_the_favorite_of_the_one_before(self):
+        favorites, length = solve(
             problems.task_problem([(2, 4), (1, 1), (5, 5)], [(0, 1, 7), (1, 2, 7)])
         )
-        self.assertEqual(favourites, [1, 2, -1])
+        self.assertEqual(favorites, [1, 2, -1])
         self.assertAlmostEqual(length, 3 + 1 + 5)
 
-    def test_the_longer_way_is_the_favourite(self):
+    def test_the_longer_way_is_the_favorite(self):
         secs, edges = [1, 9, 2, 1], [(0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 3, 1)]
-        favourites, length = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
-        self.assertEqual(favourites[:2], [1, 3])
+        favorites, length = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
+        self.assertEqual(favorites[:2], [1, 3])
         self.assertAlmostEqual(length, 11)
 
-    def test_what_stays_in_a_group_and_signals_need_no_favourites(self):
+    def test_what_stays_in_a_group_and_signals_need_no_favorites(self):
         problem = problems.task_problem(
             [(1, 1)] * 3, [(0, 1, 9), (1, 2, 0)], groups=[0, 0, 1], latency_secs=3.0
         )
-        favourites, length = solve(problem)
-        self.assertEqual(favourites, [-1] * 3)
+        favorites, length = solve(problem)
+        self.assertEqual(favorites, [-1] * 3)
         self.assertAlmostEqual(length, 3)
 
     def test_no_schedule_is_shorter_where_transfers_are_short(self):
@@ -82,18 +82,18 @@ class FavouriteChildrenTest(absltest.TestCase):
             tight += length > shortest - 1e-6
         self.assertGreater(tight, 5)  # It is no empty bound.
 
-    def test_everyone_has_one_favourite_at_most_and_is_it_of_one_at_most(self):
+    def test_everyone_has_one_favorite_at_most_and_is_it_of_one_at_most(self):
         rng = np.random.default_rng(1)
         for _ in range(20):
             secs, edges = random_task_graph(rng, 15)
-            favourites, _ = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
-            chosen = [favourite for favourite in favourites if favourite >= 0]
+            favorites, _ = solve(problems.task_problem([(each,) * 3 for each in secs], edges))
+            chosen = [favorite for favorite in favorites if favorite >= 0]
             self.assertLen(set(chosen), len(chosen))
             self.assertNotEmpty(chosen)
             pairs = {(before, after) for before, after, _ in edges}
-            for before, favourite in enumerate(favourites):
-                if favourite >= 0:
-                    self.assertIn((before, favourite), pairs)
+            for before, favorite in enumerate(favorites):
+                if favorite >= 0:
+                    self.assertIn((before, favorite), pairs)
 
     def test_operations_that_nothing_connects_have_none(self):
         self.assertEqual(solve(problems.task_problem([(3, 1), (1, 1)])), ([-1, -1], 2.0))

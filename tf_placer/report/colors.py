@@ -1,4 +1,4 @@
-"""Colours that people who are colour-blind can tell apart, the same in every picture."""
+"""Colors that people who are color-blind can tell apart, the same in every picture."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from tf_placer.problem.placement_problem import ProblemDevice
 
 __all__ = [
-    "DEVICE_COLOURS",
-    "GREY",
-    "KIND_COLOURS",
+    "DEVICE_COLORS",
+    "GRAY",
+    "KIND_COLORS",
     "TRANSPARENT",
-    "device_colours",
+    "device_colors",
     "device_marks",
-    "layer_colours",
+    "layer_colors",
 ]
 
 #: For devices: the palette of Okabe and Ito, then Tol's "muted".
-DEVICE_COLOURS = (
+DEVICE_COLORS = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"),
     *("#332288", "#882255", "#999933", "#44aa99", "#aa4499"),
 )
 #: For lines, and for boxes that have no color of their own.
-GREY = "#8a8a8a"
+GRAY = "#8a8a8a"
 #: For kinds of operations, by `operation_kinds`.
-KIND_COLOURS = {
+KIND_COLORS = {
     "convolution": "#0072b2",
     "matrix product": "#332288",
     "pooling": "#e69f00",
     "softmax": "#d55e00",
     "concat and split": "#f0e442",
-    "normalisation": "#56b4e9",
+    "normalization": "#56b4e9",
     "lookup": "#cc79a7",
     "update": "#009e73",
     "other": "#999999",
@@ -43,35 +43,35 @@ TRANSPARENT = "rgba(0, 0, 0, 0)"
 _FIRST, _MIDDLE, _LAST = (0, 34, 78), (124, 123, 120), (254, 232, 56)
 
 
-def device_colours(devices: Sequence[ProblemDevice]) -> list[str]:
-    """Gives every device a colour; a CPU beside devices of other kinds is transparent."""
+def device_colors(devices: Sequence[ProblemDevice]) -> list[str]:
+    """Gives every device a color; a CPU beside devices of other kinds is transparent."""
     return [
-        TRANSPARENT if number is None else DEVICE_COLOURS[number % len(DEVICE_COLOURS)]
+        TRANSPARENT if number is None else DEVICE_COLORS[number % len(DEVICE_COLORS)]
         for number in _numbers(devices)
     ]
 
 
 def device_marks(devices: Sequence[ProblemDevice]) -> list[str]:
-    """Gives every device a character or two: "0" is the first that has a colour, "C" a CPU."""
+    """Gives every device a character or two: "0" is the first that has a color, "C" a CPU."""
     return ["C" if number is None else str(number) for number in _numbers(devices)]
 
 
 def _numbers(devices: Sequence[ProblemDevice]) -> list[int | None]:
-    """Counts the devices that have a colour; None for a CPU beside devices of other kinds."""
+    """Counts the devices that have a color; None for a CPU beside devices of other kinds."""
     is_cpu = [device.kind == "CPU" or "CPU:" in device.name for device in devices]
     counted = itertools.count()
     return [None if cpu and not all(is_cpu) else next(counted) for cpu in is_cpu]
 
 
-def layer_colours(count: int) -> list[str]:
+def layer_colors(count: int) -> list[str]:
     """Makes colors of layers: few get colors that differ, many a gradient from dark to light."""
-    if count <= len(DEVICE_COLOURS):
-        return list(DEVICE_COLOURS[:count])
-    colours = []
+    if count <= len(DEVICE_COLORS):
+        return list(DEVICE_COLORS[:count])
+    colors = []
     for layer in range(count):
         share = 2.0 * layer / (count - 1)
         first, last = (_FIRST, _MIDDLE) if share <= 1 else (_MIDDLE, _LAST)
         within = share if share <= 1 else share - 1
         mixed = (round(a + (b - a) * within) for a, b in zip(first, last, strict=True))
-        colours.append("#" + "".join(f"{part:02x}" for part in mixed))
-    return colours
+        colors.append("#" + "".join(f"{part:02x}" for part in mixed))
+    return colors

@@ -4,10 +4,10 @@ import numpy as np
 from absl.testing import absltest
 
 from tests.tf_placer.placers import graphs
-from tf_placer.placers.heuristics.neighbourhood import Neighbourhood
+from tf_placer.placers.heuristics.neighborhood import Neighborhood
 
 # Draws that choose the kind of a move.
-_ALONE, _NEIGHBOURS, _LAYER, _SWAP = 0.1, 0.3, 0.6, 0.9
+_ALONE, _NEIGHBORS, _LAYER, _SWAP = 0.1, 0.3, 0.6, 0.9
 
 
 class _Draws:
@@ -23,12 +23,12 @@ class _Draws:
 
 def _moved(groups, legal, placement, group, target, kind, partner=0.0):
     """The placement after a move; `group` and `target` are draws."""
-    neighbourhood = Neighbourhood(groups, np.array(legal, np.bool_))
+    neighborhood = Neighborhood(groups, np.array(legal, np.bool_))
     draws = _Draws(group, target, kind, partner)
-    return neighbourhood.moved(np.array(placement, np.int32), draws).tolist()
+    return neighborhood.moved(np.array(placement, np.int32), draws).tolist()
 
 
-class NeighbourhoodTest(absltest.TestCase):
+class NeighborhoodTest(absltest.TestCase):
     def test_a_group_goes_alone(self):
         everywhere = np.ones([4, 3])
         placement = [0, 0, 0, 0]
@@ -36,19 +36,19 @@ class NeighbourhoodTest(absltest.TestCase):
             found = _moved(graphs.chain(4), everywhere, placement, 0.5, target, _ALONE)
             self.assertEqual(found, [0, 0, device, 0])
 
-    def test_a_group_goes_with_its_neighbours_on_the_same_device(self):
+    def test_a_group_goes_with_its_neighbors_on_the_same_device(self):
         everywhere = np.ones([5, 3])
         for placement, expected in (
             ([0, 0, 0, 0, 0], [0, 1, 1, 1, 0]),
             ([0, 2, 0, 0, 0], [0, 2, 1, 1, 0]),
             ([0, 2, 0, 2, 0], [0, 2, 1, 2, 0]),
         ):
-            found = _moved(graphs.chain(5), everywhere, placement, 0.5, 0.0, _NEIGHBOURS)
+            found = _moved(graphs.chain(5), everywhere, placement, 0.5, 0.0, _NEIGHBORS)
             self.assertEqual(found, expected)
 
-    def test_neighbours_that_may_not_go_there_stay(self):
+    def test_neighbors_that_may_not_go_there_stay(self):
         legal = [[1, 1], [1, 0], [1, 1], [1, 1]]
-        found = _moved(graphs.chain(4), legal, [0, 0, 0, 0], 0.5, 0.0, _NEIGHBOURS)
+        found = _moved(graphs.chain(4), legal, [0, 0, 0, 0], 0.5, 0.0, _NEIGHBORS)
         self.assertEqual(found, [0, 0, 1, 1])
 
     def test_a_group_goes_with_its_layer(self):
@@ -78,34 +78,34 @@ class NeighbourhoodTest(absltest.TestCase):
             self.assertEqual(found, [0, 1, 1])
 
     def test_counts_moves_of_one_group(self):
-        neighbourhood = Neighbourhood(
+        neighborhood = Neighborhood(
             graphs.chain(3), np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]], bool)
         )
-        self.assertEqual(neighbourhood.num_single_moves, 3)
-        self.assertEqual(neighbourhood.num_movable, 2)
+        self.assertEqual(neighborhood.num_single_moves, 3)
+        self.assertEqual(neighborhood.num_movable, 2)
 
     def test_the_placement_itself_is_not_changed(self):
         placement = np.zeros(4, np.int32)
-        neighbourhood = Neighbourhood(graphs.chain(4), np.ones([4, 2], np.bool_))
+        neighborhood = Neighborhood(graphs.chain(4), np.ones([4, 2], np.bool_))
         generator = np.random.default_rng(0)
         for _ in range(20):
-            self.assertTrue((neighbourhood.moved(placement, generator) != placement).any())
+            self.assertTrue((neighborhood.moved(placement, generator) != placement).any())
         self.assertFalse(placement.any())
 
     def test_all_moves_are_legal_and_every_single_move_comes_up(self):
         rng = np.random.default_rng(1)
         legal = rng.random([6, 4]) < 0.6
         legal[np.arange(6), rng.integers(4, size=6)] = True
-        neighbourhood = Neighbourhood(graphs.two_chains(3), legal)
+        neighborhood = Neighborhood(graphs.two_chains(3), legal)
         placement = legal.argmax(axis=1).astype(np.int32)
         seen = Counter()
         for _ in range(2000):
-            found = neighbourhood.moved(placement, rng)
+            found = neighborhood.moved(placement, rng)
             self.assertTrue(legal[np.arange(6), found].all())
             changed = np.flatnonzero(found != placement)
             if len(changed) == 1:
                 seen[changed[0], found[changed[0]]] += 1
-        self.assertLen(seen, neighbourhood.num_single_moves)
+        self.assertLen(seen, neighborhood.num_single_moves)
 
 
 if __name__ == "__main__":

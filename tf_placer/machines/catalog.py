@@ -41,9 +41,9 @@ from tf_placer.machines.machine_file import machine_from_description, read_machi
 from tf_placer.text.units import format_bytes, format_step
 
 __all__ = [
-    "catalogue_names",
-    "catalogue_table",
-    "catalogue_values",
+    "catalog_names",
+    "catalog_table",
+    "catalog_values",
     "described_machine",
     "find",
 ]
@@ -54,12 +54,12 @@ _PREFIX = "/job:localhost/replica:0/task:0/device:"
 _CPU = f"{_PREFIX}CPU:0"
 
 
-def catalogue_names() -> str:
+def catalog_names() -> str:
     """Lists the names that there are, for messages: "NxK80, post-NxK80, ..."."""
     return ", ".join(entry["name"] for entry in _entries().values())
 
 
-def catalogue_table() -> str:
+def catalog_table() -> str:
     """Describes, for people, every machine and every class of device, with the sources."""
     lines = []
     for entry in _entries().values():
@@ -79,8 +79,8 @@ def catalogue_table() -> str:
     return "\n".join(lines)
 
 
-def catalogue_values() -> dict[str, Any]:
-    """Makes the JSON form of the catalogue: each machine with as many GPUs as it can have."""
+def catalog_values() -> dict[str, Any]:
+    """Makes the JSON form of the catalog: each machine with as many GPUs as it can have."""
     return {
         "machines": [
             {
@@ -153,7 +153,7 @@ def described_machine(spec: str) -> Machine:
         return read_machine_file(spec)
     found = _entry(spec)
     if found is None:
-        raise MachineError(f"unknown machine {quoted(spec)}: expected {catalogue_names()}")
+        raise MachineError(f"unknown machine {quoted(spec)}: expected {catalog_names()}")
     gpus, entry = found
     if not 1 <= gpus <= entry["max_gpus"]:
         raise MachineError(

@@ -7,19 +7,19 @@ import numpy as np
 from graph_passes.grouping.group_graph import GroupGraph
 from graph_passes.grouping.undirected import undirected_graph
 
-__all__ = ["Neighbourhood"]
+__all__ = ["Neighborhood"]
 
-_SINGLE, _NEIGHBOURS, _LAYER, _SWAP = range(4)
+_SINGLE, _NEIGHBORS, _LAYER, _SWAP = range(4)
 _NUM_MOVES = 4
 
 
-class Neighbourhood:
+class Neighborhood:
     """Moves that are drawn at random, from four kinds with equal chances.
 
     A group that may go to several devices is drawn, and another device for it. It goes there
 
     - alone,
-    - with those of its neighbours in the graph that are on its device,
+    - with those of its neighbors in the graph that are on its device,
     - with those groups of its layer that are on its device, or
     - in exchange for a group that is there.
 
@@ -41,7 +41,7 @@ class Neighbourhood:
         self._movable = np.flatnonzero(legal.sum(axis=1) > 1)
         self.num_single_moves = int((legal.sum(axis=1) - 1).sum())
         graph = undirected_graph(groups)
-        self._neighbours = np.split(graph.neighbours, graph.start[1:-1])
+        self._neighbors = np.split(graph.neighbors, graph.start[1:-1])
         by_layer = np.argsort(groups.layers, kind="stable")
         _, firsts, layers = np.unique(
             groups.layers[by_layer], return_index=True, return_inverse=True
@@ -72,8 +72,8 @@ class Neighbourhood:
         target = _drawn(choices[choices != source], draws[1])
         kind = int(draws[2] * _NUM_MOVES)
         result = placement.copy()
-        if kind == _NEIGHBOURS:
-            self._take_along(result, self._neighbours[group], source, target)
+        if kind == _NEIGHBORS:
+            self._take_along(result, self._neighbors[group], source, target)
         elif kind == _LAYER:
             self._take_along(result, self._layers[self._layer_of[group]], source, target)
         elif kind == _SWAP:

@@ -11,7 +11,7 @@ from tests.tf_placer.placers.learned.algorithms.table_agent import (
 )
 from tests.tf_placer.placers.learned.eagerly import leave_graphs_as_traced
 from tf_placer.placers.learned.algorithms.algorithm import Update
-from tf_placer.placers.learned.algorithms.penalised_ppo import PenalisedPPO, PenalisedPPOConfig
+from tf_placer.placers.learned.algorithms.penalized_ppo import PenalizedPPO, PenalizedPPOConfig
 
 setUpModule = leave_graphs_as_traced
 
@@ -49,15 +49,15 @@ def _closed_gradient(table, old_table, beta):
 def _learn(num_steps, beta, repeats=False):
     """Starts from `_TABLE` and takes some steps."""
     agent = TableAgent(_TABLE, repeats=repeats)
-    config = PenalisedPPOConfig(batch_size=6, ascent_steps=num_steps, divergence_weight=beta)
-    algorithm = PenalisedPPO(agent, plain_steps(agent), config)
+    config = PenalizedPPOConfig(batch_size=6, ascent_steps=num_steps, divergence_weight=beta)
+    algorithm = PenalizedPPO(agent, plain_steps(agent), config)
     old = agent.tables()[0]
     samples = new_samples(_ACTIONS, advantages=_ADVANTAGES, counted=_COUNTED)
     (update,) = algorithm.learn(samples)
     return old, agent.tables()[0], update
 
 
-class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
+class PenalizedPPOTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(beta=[0.25, 1.0], repeats=[False, True])
     def test_every_step_follows_finite_differences(self, beta, repeats):
         old, new, update = _learn(10, beta, repeats)
@@ -81,7 +81,7 @@ class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_beta_follows_the_divergence(self, divergence, beta):
         agent = TableAgent(_TABLE)
-        algorithm = PenalisedPPO(agent, plain_steps(agent), PenalisedPPOConfig())
+        algorithm = PenalizedPPO(agent, plain_steps(agent), PenalizedPPOConfig())
         algorithm._steps.run = lambda *_: Update("ppo_kl", 0.0, 0.0, 0.0, divergence)
         algorithm.learn(new_samples(_ACTIONS))
         self.assertEqual(algorithm.beta, beta)
@@ -89,7 +89,7 @@ class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters((0.0, 1 / 1024), (1.0, 1024.0))
     def test_beta_can_come_back_from_wherever_it_went(self, divergence, beta):
         agent = TableAgent(_TABLE)
-        algorithm = PenalisedPPO(agent, plain_steps(agent), PenalisedPPOConfig())
+        algorithm = PenalizedPPO(agent, plain_steps(agent), PenalizedPPOConfig())
         algorithm._steps.run = lambda *_: Update("ppo_kl", 0.0, 0.0, 0.0, divergence)
         for _ in range(200):
             algorithm.learn(new_samples(_ACTIONS))
@@ -97,8 +97,8 @@ class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_the_next_update_uses_the_new_beta_without_being_compiled_again(self):
         agent = TableAgent(_TABLE)
-        config = PenalisedPPOConfig(batch_size=6, ascent_steps=2)
-        algorithm = PenalisedPPO(agent, plain_steps(agent), config)
+        config = PenalizedPPOConfig(batch_size=6, ascent_steps=2)
+        algorithm = PenalizedPPO(agent, plain_steps(agent), config)
         samples = new_samples(_ACTIONS, advantages=_ADVANTAGES, counted=_COUNTED)
         for beta in (0.125, 2.0):
             agent.assign([_TABLE])
@@ -111,7 +111,7 @@ class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_nothing_counted_changes_nothing(self):
         agent = TableAgent(_TABLE)
-        algorithm = PenalisedPPO(agent, plain_steps(agent), PenalisedPPOConfig(batch_size=6))
+        algorithm = PenalizedPPO(agent, plain_steps(agent), PenalizedPPOConfig(batch_size=6))
         self.assertEqual(algorithm.learn(new_samples(_ACTIONS, counted=[False] * 6)), [])
         self.assertEqual(algorithm.beta, 1.0)
 
@@ -123,10 +123,10 @@ class PenalisedPPOTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_refuses_numbers_outside_their_range(self, **options):
         with self.assertRaisesRegex(ValueError, next(iter(options))):
-            PenalisedPPOConfig(**options)
+            PenalizedPPOConfig(**options)
 
     def test_defaults_are_the_published_settings(self):
-        config = PenalisedPPOConfig()
+        config = PenalizedPPOConfig()
         self.assertEqual((config.batch_size, config.ascent_steps), (12, 10))
         self.assertEqual((config.divergence_weight, config.divergence_target), (1.0, 0.03))
 

@@ -1,4 +1,4 @@
-"""Favourite children: which operation should follow another on its device."""
+"""Favorite children: which operation should follow another on its device."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from scipy import optimize, sparse
 
 from tf_placer.placers.heuristics.schedule_costs import ScheduleCosts, mean_link, mean_secs
 
-__all__ = ["favourite_children"]
+__all__ = ["favorite_children"]
 
-# Rounding errors of the solver must not make two favourites of one.
+# Rounding errors of the solver must not make two favorites of one.
 _HALF = 0.5 - 1e-6
 
 
-def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[int], float]:
-    """Finds favourite children by a linear program.
+def favorite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[int], float]:
+    """Finds favorite children by a linear program.
 
     The program schedules on as many devices as it likes: an operation starts after those that it
-    waits for and, unless it is the favourite of one, after the transfer from it. Every operation
-    has one favourite at most and is the favourite of one at most; the program may share that out,
+    waits for and, unless it is the favorite of one, after the transfer from it. Every operation
+    has one favorite at most and is the favorite of one at most; the program may share that out,
     and what has more than half of it counts. Operations take their mean seconds on the devices
     that they may go to, and transfers those on an average link; what is sent in a group, and
     signals, take no time.
@@ -30,7 +30,7 @@ def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[
         allowed: bool [num_groups, num_devices], where groups may go.
 
     Returns:
-        For each operation its favourite, -1 if it has none; and the length of the schedule, in
+        For each operation its favorite, -1 if it has none; and the length of the schedule, in
         seconds: if no transfer takes longer than any operation, no schedule is shorter.
 
     Raises:
@@ -64,7 +64,7 @@ def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[
     sent = sparse.csr_array(
         (transfers / unit_secs, (crossing, np.arange(len(crossing)))), (len(edges), len(crossing))
     )
-    # Variables: what each crossing edge lacks of being a favourite, the starts, and the length.
+    # Variables: what each crossing edge lacks of being a favorite, the starts, and the length.
     conditions = [
         [sent, first - last, None],
         [None, sparse.eye_array(count), -column],
@@ -90,7 +90,7 @@ def favourite_children(costs: ScheduleCosts, allowed: np.ndarray) -> tuple[list[
     )
     if solved.status:
         raise RuntimeError(f"placer 'm_sct' could not solve its linear program: {solved.message}")
-    favourites = [-1] * count
+    favorites = [-1] * count
     for edge in crossing[solved.x[: len(crossing)] < _HALF].tolist():
-        favourites[befores[edge]] = int(afters[edge])
-    return favourites, float(solved.fun) * unit_secs
+        favorites[befores[edge]] = int(afters[edge])
+    return favorites, float(solved.fun) * unit_secs
