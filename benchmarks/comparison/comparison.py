@@ -21,7 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.comparison.report import comparison_markdown
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
-from benchmarks.harness.kept_runs import kept_or_made
+from benchmarks.harness.kept_runs import read_or_make_runs
 from benchmarks.harness.placement_runs import Run, RunKey
 from benchmarks.harness.run_placers import ALL_PLACERS, uses_seed
 from benchmarks.harness.table_file import write_table
@@ -142,7 +142,7 @@ def main() -> None:
     comparison = COMPARISONS[args.name]
     budget, keys = comparison.budget, comparison.keys()
     out = pathlib.Path(args.out_dir or f"benchmarks/results/{args.name}")
-    runs = kept_or_made(
+    runs = read_or_make_runs(
         list(itertools.chain.from_iterable(keys.values())),
         budget,
         out / f"{budget.folder}_runs.jsonl.xz",

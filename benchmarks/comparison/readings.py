@@ -1,10 +1,10 @@
-"""What each reading of a paper is worth: learned placers with one setting changed at a time.
+"""An ablation of learned placers: variants of each paper, with one setting changed at a time.
 
 A paper leaves settings open, and some that it gives do not work here. Each system is run with the
-settings that were chosen, with each of them changed back alone, and with all of them as the paper
-has them to the letter ("published"), on several problems with several seeds. Networks are small, so
-that the comparison takes an hour or two, not days; --full_size compares what hangs on the size,
-with networks as large as the papers'. Writes readings.md (full_size.md), and readings_runs.jsonl.xz
+settings that were chosen, with each of them changed back alone, and with all of them as published
+("published"), on several problems with several seeds. Networks are small, so that the comparison
+takes an hour or two, not days; --full_size compares the settings that depend on the size, with
+networks as large as the papers'. Writes readings.md (full_size.md), and readings_runs.jsonl.xz
 (full_size_runs.jsonl.xz) with every run that ended: those that are there are not repeated.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
-from benchmarks.harness.kept_runs import kept_or_made
+from benchmarks.harness.kept_runs import read_or_make_runs
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.table_file import write_table
 from benchmarks.harness.timed_search import SearchBudget
@@ -37,7 +37,7 @@ _FULL_SIZE_TITLE = f"{_TITLE}: what hangs on the size of the networks"
 PROBLEMS = ("rnnlm_2:4xK80", "nmt_2:4xK80", "inception_v3:4xK80", "rnnlm_large:4xK80")
 """Three models that one GPU holds, and one that no GPU does."""
 
-# What a step of Adam changes grows with the width of a layer: small networks learn faster.
+# A step of Adam changes wide layers more, so small networks take a higher learning rate.
 _SMALL_LAYERS = {"hidden_units": "64", "attention_units": "64"}
 _SMALL_NETWORK = _SMALL_LAYERS | {"learning_rate": "0.001"}
 _FEW_GROUPS = {"num_groups": "64"}
@@ -213,7 +213,7 @@ def main() -> None:
     out = pathlib.Path(args.out_dir)
     # Seed by seed, so that all cells fill up together.
     wanted = sorted(itertools.chain.from_iterable(keys.values()), key=lambda key: key.seed)
-    runs = kept_or_made(
+    runs = read_or_make_runs(
         wanted,
         SearchBudget(_MAX_SECS, _SAMPLES),
         out / f"{name}_runs.jsonl.xz",

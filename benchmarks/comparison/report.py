@@ -17,8 +17,8 @@ __all__ = ["comparison_markdown"]
 
 # Steps that differ by less are as fast: they differ by the rounding of sums in another order.
 _TIE = 1e-9
-# What a step loses is told from this share of the lower bound on.
-_LEAST_LOSS = 0.01
+# Losses below this share of the lower bound are not listed.
+_MIN_LOSS_SHARE = 0.01
 
 ComparedRuns = Mapping[str, Mapping[str, Sequence[Run]]]
 """By problem ("nmt_2 on 4xK80") and placer, a run per seed; all problems have the same placers."""
@@ -143,7 +143,7 @@ def _ratios(comparison: ComparedRuns) -> str:
             for runs, fastest_secs in zip(of_problem, fastest, strict=True)
         ]
         ratios = _to_fastest([best_secs(runs) for runs in of_problem], fastest)
-        # Whoever places more problems comes first: a mean over few says little.
+        # Placers that place more problems come first: a mean over few says little.
         order = -len(ratios), geometric_mean(ratios) if ratios else np.inf
         lines.append((order, [placer, *texts, *_standing(ratios)]))
     headers = ["placer", *comparison, "mean", "wins"]
@@ -262,7 +262,7 @@ def _losses(run: Run) -> str:
     return ", ".join(
         f"{name} {part:.2f}"
         for part, name in sorted(parts, reverse=True)
-        if abs(part) >= _LEAST_LOSS
+        if abs(part) >= _MIN_LOSS_SHARE
     )
 
 

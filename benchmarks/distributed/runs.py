@@ -1,4 +1,4 @@
-"""What the runs of searches with waiting workers say."""
+"""Statistics of searches with waiting workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = [
     "best_secs",
-    "found",
+    "find_goal",
     "idle_share",
     "last_mean_secs",
     "trial_secs",
@@ -43,7 +43,7 @@ def last_mean_secs(run: Mapping[str, Any]) -> float:
     return statistics.fmean(secs for _, _, secs, *_ in last if secs is not None)
 
 
-def found(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | None:
+def find_goal(run: Mapping[str, Any], goal_secs: float) -> tuple[int, float] | None:
     """Finds after how many samples, and after how long, a placement was so fast.
 
     Returns:

@@ -21,8 +21,8 @@ from tf_placer.search.distributed.fleet import Greeting
 
 __all__ = ["SkippingClock", "WaitingFleet"]
 
-# A placement that does not fit is answered in so much of the time of a trial.
-_FAILURE_SHARE = 0.1
+# A placement that does not fit fails early.
+_FAILED_TRIAL_SHARE = 0.1
 _HOST = "waiting"
 
 
@@ -86,7 +86,7 @@ class WaitingFleet:
         """Computes how long a trial takes."""
         original_secs, secs = self.original.median_secs, measurement.median_secs
         assert original_secs is not None
-        share = _FAILURE_SHARE if secs is None else secs / original_secs
+        share = _FAILED_TRIAL_SHARE if secs is None else secs / original_secs
         return self._trial_secs * share
 
     def wanted(self) -> int:

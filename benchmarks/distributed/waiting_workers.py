@@ -1,4 +1,4 @@
-"""What more workers and more controllers bring, with workers that only wait.
+"""The speed-up of searches by more workers and controllers, with workers that only wait.
 
 Simulates the steps of an unrolled LSTM; a worker waits as long as a trial of the placement would
 take, in proportion to its step. Measured are
@@ -30,7 +30,7 @@ from benchmarks.distributed.report import write_report
 from benchmarks.distributed.waiting_fleet import SkippingClock, WaitingFleet
 from benchmarks.harness.arguments import run_parser
 from benchmarks.harness.provenance import provenance
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tf_placer.files import write_bytes
 from tf_placer.placers.heuristics.uniform_random import UniformRandom
 from tf_placer.placers.placer import Placer
@@ -56,8 +56,7 @@ _LAYERS, _STEPS = 4, 8
 _SMALL = {"hidden_units": 32, "attention_units": 32, "learning_rate": 0.005, "batch_size": 4}
 _SAMPLES, _TRIAL_SECS = 480, 12.0
 _SEEDS = (0, 1, 2)
-# Where proposals wait for nothing, each worker measures so many.
-_RANDOM_EACH = 40
+_RANDOM_TRIALS_PER_WORKER = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +124,7 @@ def run_case(
             step_secs = None if secs is None else round(secs, 7)
             trials.append((clock(), took_secs, step_secs, trial.controller or 1, trial.batch))
 
-    def observed(placer: Placer | ConcurrentPlacer) -> None:
+    def remember_updates(placer: Placer | ConcurrentPlacer) -> None:
         nonlocal updates
         updates = placer.updates
 
@@ -145,7 +144,7 @@ def run_case(
             budget,
             original=pool.measure_original,
             report=report,
-            observed=observed,
+            observed=remember_updates,
         )
     # Without what it takes until the first trial begins: processes start then.
     begin_secs = min(end_secs - took_secs for end_secs, took_secs, *_ in trials)
@@ -174,7 +173,7 @@ class _AllAtOnce(UniformRandom):
 
 @contextlib.contextmanager
 def _placer(case: Case, setup: PlacerSetup, samples: int) -> Iterator[Placer | ConcurrentPlacer]:
-    """Makes what proposes."""
+    """Makes the placer of a case."""
     if case.controllers > 1:
         workers = Workers("ray", case.workers, case.controllers)
         with connected(workers), ray_controllers(workers, setup, directory=None) as controllers:
@@ -208,9 +207,9 @@ def main() -> None:
     for seed, case in [] if args.only_kept else wanted:
         require_ray()
         print(f"{case.name}, seed {seed}", file=sys.stderr, flush=True)
-        samples = case.workers * _RANDOM_EACH if case.placer == "random" else _SAMPLES
+        samples = case.workers * _RANDOM_TRIALS_PER_WORKER if case.placer == "random" else _SAMPLES
         run = run_case(
-            case, unrolled_lstm(_LAYERS, _STEPS), samples=samples, trial_secs=_TRIAL_SECS, seed=seed
+            case, unroll_lstm(_LAYERS, _STEPS), samples=samples, trial_secs=_TRIAL_SECS, seed=seed
         )
         budget = {"samples": _SAMPLES, "trial_secs": _TRIAL_SECS}
         runs.append({**run, "budget": budget, "made_by": provenance()})

@@ -17,7 +17,7 @@ from benchmarks.harness.placement_runs import Run, RunKey, run_all
 from benchmarks.harness.timed_search import SearchBudget
 from tf_placer.files import write_bytes
 
-__all__ = ["KeptRuns", "kept_or_made"]
+__all__ = ["KeptRuns", "read_or_make_runs"]
 
 
 class KeptRuns:
@@ -77,7 +77,7 @@ class KeptRuns:
         write_bytes(self.path, lzma.compress(text.encode(), preset=9))
 
 
-def kept_or_made(
+def read_or_make_runs(
     keys: Sequence[RunKey],
     budget: SearchBudget,
     path: pathlib.Path,

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from benchmarks.harness.timed_search import Found, SearchBudget, time_auto, time_search
 
 from benchmarks.harness.provenance import package_versions
 from benchmarks.harness.run_placers import make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.harness.step_losses import step_losses
-from benchmarks.harness.timed_search import Found, SearchBudget, timed_auto, timed_search
 from benchmarks.problems.paper import (
     ProblemKey,
     make_problems,
@@ -40,7 +40,7 @@ _MAX_MESSAGE = 300
 
 @dataclasses.dataclass(frozen=True)
 class RunKey:
-    """Which run.
+    """The identity of a run.
 
     Attributes:
         model: of the catalog.
@@ -165,7 +165,9 @@ def run_all(
     folder = pathlib.Path(runs_dir, budget.folder)
     folder.mkdir(parents=True, exist_ok=True)
     broken = make_problems({key.problem for key in keys}, problems_dir)
-    runs = {key: _failed(key, budget, broken[key.model]) for key in keys if key.model in broken}
+    runs = {
+        key: _make_failed_run(key, budget, broken[key.model]) for key in keys if key.model in broken
+    }
     wanted = [key for key in keys if key not in runs]
     calls = [
         Call(
@@ -181,7 +183,7 @@ def run_all(
         if call.problem is None:
             run = Run.from_json(read_json(folder / key.file_name))
         else:
-            run = _failed(key, budget, call.problem)
+            run = _make_failed_run(key, budget, call.problem)
         runs[key] = run
         ended(run)
         eta_secs = (time.monotonic() - start_secs) / number * (len(calls) - number)
@@ -200,7 +202,7 @@ def _run_to_file(key: RunKey, budget: SearchBudget, problems_dir: str, path: str
     # Whatever a placer raises is what this run came to.
     except Exception as error:
         text = " ".join(f"{error}".split()) or type(error).__name__
-        run = _failed(key, budget, text[:_MAX_MESSAGE])
+        run = _make_failed_run(key, budget, text[:_MAX_MESSAGE])
         if not isinstance(error, ImportError | OSError | ValueError):
             sys.excepthook(type(error), error, error.__traceback__)
     write_json(path, run.to_json())
@@ -215,9 +217,9 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
         return make_run_placer(key.placer, dict(key.options), key.model, problem, seed=key.seed)
 
     if key.placer == AUTO:
-        found = timed_auto(problem.problem, problem.groups, budget, seed=key.seed)
+        found = time_auto(problem.problem, problem.groups, budget, seed=key.seed)
     else:
-        found = timed_search(problem.problem, make, budget)
+        found = time_search(problem.problem, make, budget)
     bound_secs, losses = float(lower_bounds(problem.problem).step_secs), None
     if found.assignment is not None:
         placement = np.array(found.assignment, np.int32)
@@ -234,7 +236,7 @@ def _run(key: RunKey, budget: SearchBudget, problems_dir: str) -> Run:
     )
 
 
-def _failed(key: RunKey, budget: SearchBudget, failure: str) -> Run:
+def _make_failed_run(key: RunKey, budget: SearchBudget, failure: str) -> Run:
     return Run(key, budget, "", None, None, failure, package_versions())
 
 

@@ -1,4 +1,4 @@
-"""What made a result: versions, commit, processor and command."""
+"""The provenance of a result: versions, commit, processor and command."""
 
 from __future__ import annotations
 

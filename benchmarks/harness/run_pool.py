@@ -34,7 +34,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a call ended.
+    """The outcome of a call.
 
     Attributes:
         index: which call.

@@ -24,9 +24,9 @@ __all__ = [
     "CurvePoint",
     "Found",
     "SearchBudget",
-    "thinned",
-    "timed_auto",
-    "timed_search",
+    "thin_curve",
+    "time_auto",
+    "time_search",
 ]
 
 CurvePoint = tuple[int, float, float]
@@ -77,7 +77,7 @@ class SearchBudget:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The outcome of a timed search.
 
     Attributes:
         samples: placements simulated.
@@ -87,7 +87,7 @@ class Found:
         ended: by "samples", by "secs", or because the placer had "nothing more" to propose.
         search_secs: seconds by the clock of the budget, from making the placer to the end; and of
             it for making it (`make_secs`), proposing, learning (`observe_secs`) and simulating.
-        curve: [samples, seconds, fastest step] when a faster step was found; see `thinned`.
+        curve: [samples, seconds, fastest step] when a faster step was found; see `thin_curve`.
         window: how many samples each of `mean_secs` is of.
         mean_secs: mean step of those of each window of samples that fitted, None where none did.
         assignment: the device of each group of the fastest placement; None if nothing fitted.
@@ -135,7 +135,7 @@ class _Samples:
                 self.curve.append((len(self.secs), round(elapsed_secs, 4), secs))
 
 
-def timed_search(
+def time_search(
     problem: PlacementProblem, make: Callable[[], Placer], budget: SearchBudget
 ) -> Found:
     """Simulates what a placer proposes, and lets it learn, until the budget ends.
@@ -154,12 +154,12 @@ def timed_search(
     phases = dict.fromkeys(("make", "propose", "observe", "simulate"), 0.0)
 
     @contextlib.contextmanager
-    def timed(phase: str) -> Iterator[None]:
+    def measure_phase(phase: str) -> Iterator[None]:
         begin_secs = clock()
         yield
         phases[phase] += clock() - begin_secs
 
-    with timed("make"):
+    with measure_phase("make"):
         placer = make()
     samples = _Samples()
     ended: Ended = "nothing more"
@@ -168,26 +168,26 @@ def timed_search(
         if left <= 0 or clock() - start_secs >= budget.max_secs:
             ended = "samples" if left <= 0 else "secs"
             break
-        with timed("propose"):
+        with measure_phase("propose"):
             placements = proposed(placer, int(min(placer.batch_size, left)))
         if not len(placements):
             break
-        with timed("simulate"):
+        with measure_phase("simulate"):
             measured = environment.measure(placements)
         elapsed_secs = clock() - start_secs
         if elapsed_secs > budget.max_secs:
             ended = "secs"
             break
         samples.add(placements, measured, elapsed_secs)
-        with timed("observe"):
+        with measure_phase("observe"):
             placer.observe(placements, measured)
     if ended == "nothing more" and not samples.secs:
         raise ValueError(f"placer {placer.name!r} has nothing to propose")
     spent = {f"{phase}_secs": round(secs, 3) for phase, secs in phases.items()}
-    return _found(samples, ended, search_secs=round(clock() - start_secs, 3), **spent)
+    return _summarize(samples, ended, search_secs=round(clock() - start_secs, 3), **spent)
 
 
-def _found(samples: _Samples, ended: Ended, **spent: float) -> Found:
+def _summarize(samples: _Samples, ended: Ended, **spent: float) -> Found:
     steps = np.array(samples.secs)
     window = max(_WINDOW, math.ceil(len(steps) / _MAX_WINDOWS))
     return Found(
@@ -197,14 +197,14 @@ def _found(samples: _Samples, ended: Ended, **spent: float) -> Found:
         samples_to_best=_samples_within(samples.curve, 1.02),
         ended=ended,
         **spent,
-        curve=thinned(samples.curve),
+        curve=thin_curve(samples.curve),
         window=window,
         mean_secs=[_mean(steps[begin : begin + window]) for begin in range(0, len(steps), window)],
         assignment=None if samples.best is None else samples.best.tolist(),
     )
 
 
-def timed_auto(
+def time_auto(
     problem: PlacementProblem, groups: GroupGraph, budget: SearchBudget, *, seed: int
 ) -> Found:
     """Searches as "auto" does before anything is measured, with all of the budget.
@@ -256,7 +256,7 @@ def timed_auto(
         propose_secs=0.0,
         observe_secs=0.0,
         simulate_secs=search_secs,
-        curve=thinned(curve),
+        curve=thin_curve(curve),
         window=max(1, result.num_simulated),
         mean_secs=[],
         assignment=best.placement.tolist() if fits else None,
@@ -268,7 +268,7 @@ def _samples_within(curve: Sequence[CurvePoint], factor: float) -> int:
     return next((n for n, _, secs in curve if secs <= factor * curve[-1][2]), 0)
 
 
-def thinned(curve: Sequence[CurvePoint]) -> list[list[float]]:
+def thin_curve(curve: Sequence[CurvePoint]) -> list[list[float]]:
     """Picks the points that show: at most `_MAX_POINTS`, the first and the last among them.
 
     Between these, a point that is hardly faster than the one before it is left out.

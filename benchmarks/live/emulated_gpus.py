@@ -59,7 +59,7 @@ def _row(model: str, args: argparse.Namespace) -> list[str]:
         model,
         _one_gpu(result),
         one_gpu_text,
-        _confirmed(result, result.winner),
+        _format_confirmation(result, result.winner),
         found_text,
         speedup,
         promised,
@@ -77,7 +77,7 @@ def _simulate(costed: CostedGraph, placement: Placement | None) -> tuple[float, 
     return secs, format_step(secs) + ("" if batch.feasible[0] else ", does not fit")
 
 
-def _confirmed(result: tf_placer.OptimizeResult, label: str | None) -> str:
+def _format_confirmation(result: tf_placer.OptimizeResult, label: str | None) -> str:
     """Formats the median step of the original or of the winner in the confirmation."""
     rounds = result.confirmation.rounds if result.confirmation else ()
     measured = [each[label] for each in rounds if label is not None and label in each]
@@ -90,7 +90,7 @@ def _confirmed(result: tf_placer.OptimizeResult, label: str | None) -> str:
 
 def _one_gpu(result: tf_placer.OptimizeResult) -> str:
     """Formats the step of the original, and of one device alone where the original failed."""
-    text = _confirmed(result, "original")
+    text = _format_confirmation(result, "original")
     # The memory of a step varies with the order of operations: the same devices may have run it.
     ran = [
         trial.measurement.median_secs

@@ -1,4 +1,4 @@
-"""What placing brings to calls of users: `fit` of Keras models and a loop around a tf.function.
+"""The speed-up of user code by placing: `fit` of Keras models, and a loop of a tf.function.
 
 Each workload is made twice in one process that is connected to two worker processes. One is placed
 by `tf_placer.optimize`; of the other everything is on the first worker. Both do the same calls in
@@ -129,7 +129,7 @@ class _Loop:
         return [float(self._function(x)) for _ in range(_STEPS)]
 
 
-#: What is placed and called, by name.
+#: The workloads by name.
 WORKLOADS: Mapping[str, Callable[[], Any]] = {
     "fit of two towers": lambda: _Fit(_two_towers, (512,), (512,), batch=512),
     "fit of a bidirectional LSTM": lambda: _Fit(_bidirectional, (20, 256), batch=32),

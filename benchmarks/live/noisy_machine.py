@@ -28,7 +28,7 @@ _FIRST_SECS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class NoiseModel:
-    """What disturbs the steps of a machine.
+    """A model of the disturbances of a machine's steps.
 
     Attributes:
         process_deviation: of the logarithm of what a session in fresh processes is worth; the ratio

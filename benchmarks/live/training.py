@@ -84,7 +84,7 @@ def _inception(towers: int = 1, asynchronous: bool = False) -> TrainingModel:
     )
 
 
-#: What is trained, by name.
+#: The trained models by name.
 MODELS: Mapping[str, Trained] = {
     "language_model": Trained(
         lambda: language_model.build(

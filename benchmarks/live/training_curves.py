@@ -28,7 +28,7 @@ __all__ = [
     "write_curves",
 ]
 
-#: What trains a model: the graph as it came, placed by people and by a search, and towers.
+#: Variants of a training: the original, placements by people and by a search, and towers.
 ORIGINAL, EXPERT, FOUND = "original", "expert", "found"
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 VARIANTS = (ORIGINAL, EXPERT, FOUND, SYNCHRONOUS, ASYNCHRONOUS)
@@ -48,7 +48,7 @@ class Curve:
     secs: tuple[float, ...]
     losses: tuple[float, ...]
 
-    def smoothed(self, updates: int) -> np.ndarray:
+    def smooth(self, updates: int) -> np.ndarray:
         """Averages the loss over the last updates, over fewer at the start: float64 [updates]."""
         sums = np.cumsum([0.0, *self.losses])
         ends = np.arange(1, len(self.losses) + 1)
@@ -57,13 +57,13 @@ class Curve:
 
     def secs_to(self, loss: float, updates: int) -> float | None:
         """Finds when the smoothed loss is that low for the first time; None if it never is."""
-        reached = np.flatnonzero(self.smoothed(updates) <= loss)
+        reached = np.flatnonzero(self.smooth(updates) <= loss)
         return self.secs[reached[0]] if len(reached) else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search found for a model.
+    """The placement that a search found for a model.
 
     Attributes:
         devices: of operations, by name; empty if the graph stays as it came.

@@ -21,11 +21,11 @@ from benchmarks.live.training_curves import (
 from tf_placer.text.markdown import markdown_table
 from tf_placer.text.units import format_step
 
-__all__ = ["smoothed_runs", "write_report"]
+__all__ = ["smooth_runs", "write_report"]
 
 _SMOOTHED_BATCHES = 10
-# Of the steps of the original; it has that loss then.
-_TARGET_AT = 0.75
+# The target is the loss of the original after this share of its steps.
+_TARGET_SHARE = 0.75
 _INTRODUCTION = f"""\
 # Training to the end
 
@@ -35,7 +35,7 @@ placements of a run start from the same variables, read the same batches, and ta
 processes. Time starts when the first step has ended.
 
 "time to loss" is when the mean of the last {_SMOOTHED_BATCHES} batches is as low as that of the
-original at {_TARGET_AT:.0%} of its steps. What is saved is against the original of the same run,
+original at {_TARGET_SHARE:.0%} of its steps. What is saved is against the original of the same run,
 with 95 % intervals over the runs. "search said" is what the confirmation of the search promised for
 a step. "differs by" is the largest relative difference of a loss to that of the original in the
 same step: it comes from the order in which numbers are added. Towers compute something else: each
@@ -65,10 +65,10 @@ def write_report(path: pathlib.Path, curves: Curves, found: Mapping[str, Found])
     write_table("\n".join([_INTRODUCTION, table, "", *unchanged]), path)
 
 
-def smoothed_runs(curves: Curves, model: str, variant: str) -> list[Curve]:
+def smooth_runs(curves: Curves, model: str, variant: str) -> list[Curve]:
     """Lists the runs of a variant that have an original beside them, with smoothed losses."""
     return [
-        Curve(curve.secs, tuple(_smoothed(original, curve).tolist()))
+        Curve(curve.secs, tuple(_smooth(original, curve).tolist()))
         for original, curve in _pairs(curves, model, variant)
     ]
 
@@ -86,8 +86,8 @@ def _updates_per_batch(original: Curve, curve: Curve) -> int:
     return max(1, round(len(curve.losses) / len(original.losses)))
 
 
-def _smoothed(original: Curve, curve: Curve) -> np.ndarray:
-    return curve.smoothed(_SMOOTHED_BATCHES * _updates_per_batch(original, curve))
+def _smooth(original: Curve, curve: Curve) -> np.ndarray:
+    return curve.smooth(_SMOOTHED_BATCHES * _updates_per_batch(original, curve))
 
 
 def _secs_per_batch(original: Curve, curve: Curve) -> float:
@@ -96,7 +96,7 @@ def _secs_per_batch(original: Curve, curve: Curve) -> float:
 
 def _secs_to_loss(original: Curve, curve: Curve) -> float | None:
     """Finds when a run has the loss that the original of the same run has late."""
-    target = _smoothed(original, original)[int(_TARGET_AT * len(original.losses)) - 1]
+    target = _smooth(original, original)[int(_TARGET_SHARE * len(original.losses)) - 1]
     updates = _SMOOTHED_BATCHES * _updates_per_batch(original, curve)
     return curve.secs_to(float(target), updates)
 
@@ -109,8 +109,8 @@ def _row(
     saved_per_batch = saved_to_loss = differs = said = ""
     if variant != ORIGINAL:
         originals = [(original, original) for original, _ in pairs]
-        saved_per_batch = _saved([_secs_per_batch(*pair) for pair in originals], batch_secs)
-        saved_to_loss = _saved([_secs_to_loss(*pair) for pair in originals], to_loss)
+        saved_per_batch = _format_saving([_secs_per_batch(*pair) for pair in originals], batch_secs)
+        saved_to_loss = _format_saving([_secs_to_loss(*pair) for pair in originals], to_loss)
     if variant == FOUND:
         said = _percent(found.speedup, found.interval) if found and found.speedup else "-"
     if variant in (EXPERT, FOUND):
@@ -137,7 +137,7 @@ def _mean_and_spread(all_secs: Sequence[float | None]) -> str:
     return f"{text}, {never} of {len(all_secs)} never" if never else text
 
 
-def _saved(of_original: Sequence[float | None], secs: Sequence[float | None]) -> str:
+def _format_saving(of_original: Sequence[float | None], secs: Sequence[float | None]) -> str:
     """Says how much less time it takes, run by run; nothing where a run never got there."""
     first, second = ([each for each in those if each] for those in (of_original, secs))
     if len(first) < len(of_original) or len(second) < len(secs):

@@ -1,4 +1,4 @@
-"""How often a verdict is wrong, and how often it misses something, under every kind of noise.
+"""Error rates of verdicts, false and missed ones, under every kind of noise.
 
 Each figure counts simulated searches that end with a change: trials of all finalists, the choice
 among them and the rounds that decide run on a `NoisyMachine`, by the code that runs live. Where all

@@ -1,4 +1,4 @@
-"""Whether live searches end as they should: the same search many times, quiet and disturbed.
+"""Repeated live searches of the same graph, quiet and disturbed, and their verdicts.
 
 Two of the graphs are the plainest with a known answer: two independent branches of matrix products,
 which a split runs almost twice as fast, and a chain, which no placement can speed up. Every run is
@@ -56,7 +56,7 @@ while True:
 """
 
 
-def _trained(model: TrainingModel) -> tuple[Any, ...]:
+def _collect_training(model: TrainingModel) -> tuple[Any, ...]:
     return model.graph, model.train_op, next(model.feeds()), model.initializer
 
 
@@ -88,11 +88,13 @@ def _chain() -> tuple[Any, ...]:
     return graph, "y:0"
 
 
-#: What is placed, by name: a graph, its fetches, and feeds and initializers where it has them.
+#: The placed graphs by name: graph, fetches, and feeds and initializers if it has any.
 GRAPHS: Mapping[str, Callable[[], tuple[Any, ...]]] = {
-    "language_model": lambda: _trained(language_model.build()),
-    "translation": lambda: _trained(small.small_translation()),
-    "resnet": lambda: _trained(resnet.build(50, batch=8, image_size=64, classes=10, width=0.5)),
+    "language_model": lambda: _collect_training(language_model.build()),
+    "translation": lambda: _collect_training(small.small_translation()),
+    "resnet": lambda: _collect_training(
+        resnet.build(50, batch=8, image_size=64, classes=10, width=0.5)
+    ),
     "two_branches": _two_branches,
     "chain": _chain,
 }
@@ -140,7 +142,7 @@ def _search(directory: pathlib.Path, seed: int, args: argparse.Namespace) -> dic
     return value
 
 
-def _measured_again(
+def _measure_again(
     directories: Mapping[int, pathlib.Path], again_secs: float
 ) -> dict[int, list[float]]:
     """Measures placements and the graph as it came, side by side, for some time.
@@ -224,7 +226,7 @@ def main() -> None:
         if values[-1]["changed"]:
             placed[seed] = directory
         print(summary_table(values, {}), flush=True)
-    again = _measured_again(placed, args.again_secs) if placed and args.again_secs else {}
+    again = _measure_again(placed, args.again_secs) if placed and args.again_secs else {}
     text = f"{name} on {_MACHINE}: {len(placed)} of {len(values)} placed\n\n"
     write_table(text + summary_table(values, again), pathlib.Path(args.out_dir, f"{name}.txt"))
 

@@ -13,14 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.models.adam_weight_decay import AdamWeightDecay
-from benchmarks.models.made_up_text import made_up_text
+from benchmarks.models.made_up_text import make_up_text
 from benchmarks.models.training import model_graph, train, training_model
 from benchmarks.models.training_model import TrainingModel
 from benchmarks.models.transformer import (
     CLIP_NORM,
     attention,
     dense,
-    dropped_out,
+    drop_out,
     feed_forward,
     gelu,
     layer_norm,
@@ -90,10 +90,10 @@ def build(
         for layer in range(layers):
             with tf1.variable_scope(f"layer_{layer}"):
                 added = attention(value, length, heads, bias, dropout)
-                value = layer_norm(value + dropped_out(added, dropout), "attention_norm")
+                value = layer_norm(value + drop_out(added, dropout), "attention_norm")
                 added = feed_forward(value)
-                value = layer_norm(value + dropped_out(added, dropout), "feed_forward_norm")
-        masked_loss = _masked_loss(value, table, length, positions, words, weights)
+                value = layer_norm(value + drop_out(added, dropout), "feed_forward_norm")
+        masked_loss = _compute_masked_loss(value, table, length, positions, words, weights)
         loss = tf.add(masked_loss, _next_loss(value, length, follows), name="total_loss")
         return training_model(
             loss,
@@ -116,10 +116,10 @@ def _embed(
         position_table = tf1.get_variable("positions", [max(512, int(length)), units])
         value = tf.reshape(value, [batch, length, units]) + position_table[:length]
         value = layer_norm(tf.reshape(value, [-1, units]))
-        return dropped_out(value, dropout), table
+        return drop_out(value, dropout), table
 
 
-def _masked_loss(
+def _compute_masked_loss(
     value: tf.Tensor,
     table: tf.Variable,
     length: int,
@@ -164,7 +164,7 @@ def _pairs(
     first = (length - 3) // 2
     is_word = np.ones(length, bool)
     is_word[[0, first + 1, length - 1]] = False
-    text = made_up_text(vocabulary - _FIRST_WORD, (2 * batch, length - 3), random) + _FIRST_WORD
+    text = make_up_text(vocabulary - _FIRST_WORD, (2 * batch, length - 3), random) + _FIRST_WORD
     other = random.integers(2, size=batch, dtype=np.int32)
     seconds = text[np.arange(batch) + batch * other, first:]
     tokens = np.full((batch, length), _SEPARATOR, np.int32)
@@ -173,7 +173,7 @@ def _pairs(
     order = random.permuted(np.tile(np.flatnonzero(is_word), (batch, 1)), axis=1)
     positions = np.sort(order[:, :predictions], axis=1).astype(np.int32)
     words = tokens[rows, positions]
-    tokens[rows, positions] = _masked(words, vocabulary, random)
+    tokens[rows, positions] = _mask_words(words, vocabulary, random)
     segments = np.broadcast_to(np.arange(length) > first + 1, (batch, length))
     return {
         "tokens": tokens,
@@ -186,7 +186,7 @@ def _pairs(
     }
 
 
-def _masked(words: np.ndarray, vocabulary: int, random: np.random.Generator) -> np.ndarray:
+def _mask_words(words: np.ndarray, vocabulary: int, random: np.random.Generator) -> np.ndarray:
     """Masks eight of ten words, replaces one by any, and leaves one as it is."""
     fate = random.random(words.shape)
     any_words = random.integers(_FIRST_WORD, vocabulary, words.shape, dtype=np.int32)

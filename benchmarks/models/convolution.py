@@ -65,7 +65,7 @@ class ConvolutionLayers:
         last = f"{name}/conv_{len(layers) - 1}"
         return self.convolution(value, channels, size, last, stride=2, padding="VALID")
 
-    def pooled(self, value: tf.Tensor, channels: int, name: str) -> tf.Tensor:
+    def pool(self, value: tf.Tensor, channels: int, name: str) -> tf.Tensor:
         """Applies average pooling, then a convolution."""
         with tf1.variable_scope(name):
             value = tf.nn.avg_pool2d(value, 3, 1, "SAME")

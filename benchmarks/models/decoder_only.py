@@ -12,7 +12,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from benchmarks.models.adam_weight_decay import AdamWeightDecay
-from benchmarks.models.made_up_text import made_up_text
+from benchmarks.models.made_up_text import make_up_text
 from benchmarks.models.training import model_graph, train, training_model
 from benchmarks.models.training_model import TrainingModel
 from benchmarks.models.transformer import (
@@ -91,7 +91,7 @@ def build(
         return training_model(
             loss,
             train(loss, AdamWeightDecay(learning_rate), CLIP_NORM),
-            lambda random: {"tokens": made_up_text(vocabulary, (batch, length + 1), random)},
+            lambda random: {"tokens": make_up_text(vocabulary, (batch, length + 1), random)},
         )
 
 

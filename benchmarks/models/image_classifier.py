@@ -13,7 +13,7 @@ from benchmarks.models.training_model import TrainingModel
 
 tf1 = tf.compat.v1
 
-__all__ = ["apply", "build_classifier", "paper_rmsprop", "smoothed_loss", "train_classifier"]
+__all__ = ["apply", "build_classifier", "label_smoothing_loss", "paper_rmsprop", "train_classifier"]
 
 _LABEL_SMOOTHING = 0.1
 _PATTERN_SIZE = 5
@@ -60,7 +60,7 @@ def _pictures(
     return {"images": images, "labels": labels}
 
 
-def smoothed_loss(logits: tf.Tensor, labels: tf.Tensor, name: str) -> tf.Tensor:
+def label_smoothing_loss(logits: tf.Tensor, labels: tf.Tensor, name: str) -> tf.Tensor:
     """Computes the mean cross entropy with smoothed labels, float32 [].
 
     Args:

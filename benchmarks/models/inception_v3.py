@@ -10,7 +10,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from benchmarks.models.convolution import ConvolutionLayers, dense
-from benchmarks.models.image_classifier import build_classifier, paper_rmsprop, smoothed_loss
+from benchmarks.models.image_classifier import build_classifier, label_smoothing_loss, paper_rmsprop
 from benchmarks.models.towers import train_towers
 from benchmarks.models.training import train
 from benchmarks.models.training_model import TrainingModel
@@ -67,9 +67,9 @@ def _total_loss(
     images: tf.Tensor, labels: tf.Tensor, classes: int, layers: ConvolutionLayers
 ) -> tf.Tensor:
     middle = _blocks_of_17(_blocks_of_35(_stem(images, layers), layers), layers)
-    loss = smoothed_loss(_logits(_blocks_of_8(middle, layers), classes), labels, "loss")
+    loss = label_smoothing_loss(_logits(_blocks_of_8(middle, layers), classes), labels, "loss")
     logits = _auxiliary_logits(middle, classes, layers)
-    auxiliary_loss = smoothed_loss(logits, labels, "auxiliary_loss")
+    auxiliary_loss = label_smoothing_loss(logits, labels, "auxiliary_loss")
     return tf.add(loss, _AUXILIARY_WEIGHT * auxiliary_loss, name="total_loss")
 
 
@@ -95,7 +95,7 @@ def _blocks_of_35(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
                 layers.chain(value, "branch_0", (64, 1)),
                 layers.chain(value, "branch_1", (48, 1), (64, 5)),
                 layers.chain(value, "branch_2", (64, 1), (96, 3), (96, 3)),
-                layers.pooled(value, pooled_channels, "branch_3"),
+                layers.pool(value, pooled_channels, "branch_3"),
             ]
             value = tf.concat(branches, 3)
     return value
@@ -118,7 +118,7 @@ def _blocks_of_17(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
                 layers.chain(value, "branch_0", (192, 1)),
                 layers.chain(value, "branch_1", (inner, 1), (inner, row), (192, column)),
                 layers.chain(value, "branch_2", (inner, 1), *twice),
-                layers.pooled(value, 192, "branch_3"),
+                layers.pool(value, 192, "branch_3"),
             ]
             value = tf.concat(branches, 3)
     return value
@@ -145,7 +145,7 @@ def _blocks_of_8(value: tf.Tensor, layers: ConvolutionLayers) -> tf.Tensor:
                 layers.chain(second, "branch_1/column", (384, (3, 1))),
                 layers.chain(third, "branch_2/row", (384, (1, 3))),
                 layers.chain(third, "branch_2/column", (384, (3, 1))),
-                layers.pooled(value, 192, "branch_3"),
+                layers.pool(value, 192, "branch_3"),
             ]
             value = tf.concat(branches, 3)
     return value

@@ -11,7 +11,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-from benchmarks.models.made_up_text import made_up_text
+from benchmarks.models.made_up_text import make_up_text
 from benchmarks.models.recurrent import (
     cross_entropies_by_step,
     cross_entropy_of_all_steps,
@@ -71,5 +71,5 @@ def build(
         return training_model(
             loss,
             train(loss, tf1.train.AdamOptimizer(learning_rate)),
-            lambda random: {"tokens": made_up_text(vocabulary, (batch, steps + 1), random)},
+            lambda random: {"tokens": make_up_text(vocabulary, (batch, steps + 1), random)},
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["made_up_text", "made_up_translations"]
+__all__ = ["make_up_text", "make_up_translations"]
 
 _START = 0
 
@@ -16,7 +16,7 @@ def _zipf_tokens(
     return random.choice(vocabulary, shape, p=frequencies / frequencies.sum())
 
 
-def made_up_text(
+def make_up_text(
     vocabulary: int, shape: tuple[int, int], random: np.random.Generator
 ) -> np.ndarray:
     """Draws sequences of tokens in which both frequencies and order can be learned.
@@ -42,7 +42,7 @@ def made_up_text(
     return tokens
 
 
-def made_up_translations(
+def make_up_translations(
     vocabularies: tuple[int, int], steps: tuple[int, int], batch: int, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws pairs of sentences whose translation can be learned.

@@ -103,7 +103,7 @@ def route(shares: tf.Tensor, experts_per_token: int, capacity: int) -> tuple[tf.
     chosen, places = [], []
     for _ in range(experts_per_token):
         choice = tf.one_hot(tf.argmax(left, 2, output_type=tf.int32), experts)
-        # How many of the sequence were there before, at the expert of the choice.
+        # The number of earlier tokens of the sequence at the chosen expert.
         place = tf.reduce_sum((tf.cumsum(choice, axis=1, exclusive=True) + taken) * choice, 2)
         taken += tf.reduce_sum(choice, 1, keepdims=True)
         left *= 1.0 - choice

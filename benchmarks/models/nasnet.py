@@ -12,8 +12,8 @@ import tensorflow as tf
 from benchmarks.models.convolution import batch_norm, convolve, dense
 from benchmarks.models.image_classifier import (
     build_classifier,
+    label_smoothing_loss,
     paper_rmsprop,
-    smoothed_loss,
     train_classifier,
 )
 from benchmarks.models.training_model import TrainingModel
@@ -55,7 +55,7 @@ def build(
         features = tf.nn.relu(_features(images, cells, filters))
         with tf1.variable_scope("logits"):
             logits = dense(tf.reduce_mean(features, [1, 2]), classes)
-        loss = smoothed_loss(logits, labels, "loss")
+        loss = label_smoothing_loss(logits, labels, "loss")
         return train_classifier(loss, paper_rmsprop(learning_rate))
 
     return build_classifier(
@@ -82,8 +82,8 @@ def _features(images: tf.Tensor, cells: int, filters: int) -> tf.Tensor:
 def _normal_cell(value: tf.Tensor, before: tf.Tensor, filters: int, name: str) -> tf.Tensor:
     """Keeps the size; the paper's figure 4, left."""
     with tf1.variable_scope(name):
-        before = _fitted(before, value, filters)
-        value = _squeezed(value, filters, "now")
+        before = _fit_size(before, value, filters)
+        value = _squeeze(value, filters, "now")
         with tf1.variable_scope("sum_0"):
             left = _separable(value, filters, 5, "left") + _separable(before, filters, 3, "right")
         with tf1.variable_scope("sum_1"):
@@ -102,8 +102,8 @@ def _normal_cell(value: tf.Tensor, before: tf.Tensor, filters: int, name: str) -
 def _reduction_cell(value: tf.Tensor, before: tf.Tensor, filters: int, name: str) -> tf.Tensor:
     """Halves the size; the paper's figure 4, right."""
     with tf1.variable_scope(name):
-        before = _fitted(before, value, filters)
-        value = _squeezed(value, filters, "now")
+        before = _fit_size(before, value, filters)
+        value = _squeeze(value, filters, "now")
         with tf1.variable_scope("sum_0"):
             first = _separable(value, filters, 5, "left", 2) + _separable(
                 before, filters, 7, "right", 2
@@ -123,7 +123,7 @@ def _reduction_cell(value: tf.Tensor, before: tf.Tensor, filters: int, name: str
         return tf.concat([second, third, fourth, fifth], 3)
 
 
-def _fitted(before: tf.Tensor, value: tf.Tensor, filters: int) -> tf.Tensor:
+def _fit_size(before: tf.Tensor, value: tf.Tensor, filters: int) -> tf.Tensor:
     """Fits the result of the cell before the last one to the size of the last one's result.
 
     Two paths halve the size, the second of which sees the pixels that the first one skips.
@@ -131,7 +131,7 @@ def _fitted(before: tf.Tensor, value: tf.Tensor, filters: int) -> tf.Tensor:
     if before.shape[1] == value.shape[1]:
         # The first cell of the stem reads its input twice; others may have the channels already.
         fits = before is value or before.shape[3] == filters
-        return before if fits else _squeezed(before, filters, "before")
+        return before if fits else _squeeze(before, filters, "before")
     with tf1.variable_scope("before"):
         before = tf.nn.relu(before)
         shifted = tf.pad(before, [[0, 0], [0, 1], [0, 1], [0, 0]])[:, 1:, 1:, :]
@@ -142,7 +142,7 @@ def _fitted(before: tf.Tensor, value: tf.Tensor, filters: int) -> tf.Tensor:
         return batch_norm(tf.concat(paths, 3), scale=True)
 
 
-def _squeezed(value: tf.Tensor, filters: int, name: str) -> tf.Tensor:
+def _squeeze(value: tf.Tensor, filters: int, name: str) -> tf.Tensor:
     """Changes the number of channels to that of the branches of a cell."""
     with tf1.variable_scope(name):
         return batch_norm(convolve(tf.nn.relu(value), filters, 1), scale=True)

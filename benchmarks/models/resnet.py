@@ -25,7 +25,7 @@ __all__ = ["BLOCKS", "build"]
 BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 200: (3, 24, 36, 3)}
 _PRE_ACTIVATION = (200,)
 _FIRST_CHANNELS = 64
-#: How many times as wide as its window of 3 x 3 a block ends.
+#: The output of a bottleneck block is wider than its 3 x 3 convolution by this factor.
 _EXPANSION = 4
 _MOMENTUM = 0.9
 
@@ -93,9 +93,9 @@ def _stages(
                     value = _block(value, channels * 2**stage, stride)
                     continue
                 # The stem has activated already.
-                activated = value if not stage and not block else _activated(value, "preactivation")
+                activated = value if not stage and not block else _activate(value, "preactivation")
                 value = _pre_activation_block(value, activated, channels * 2**stage, stride)
-    return _activated(value, "activation") if pre_activation else value
+    return _activate(value, "activation") if pre_activation else value
 
 
 def _block(value: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
@@ -129,6 +129,6 @@ def _pre_activation_block(
         return convolve(value, _EXPANSION * channels, 1) + shortcut
 
 
-def _activated(value: tf.Tensor, name: str) -> tf.Tensor:
+def _activate(value: tf.Tensor, name: str) -> tf.Tensor:
     with tf1.variable_scope(name):
         return tf.nn.relu(batch_norm(value, scale=True))

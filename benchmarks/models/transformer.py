@@ -23,7 +23,7 @@ __all__ = [
     "attention",
     "causal_bias",
     "dense",
-    "dropped_out",
+    "drop_out",
     "feed_forward",
     "gelu",
     "layer_norm",
@@ -68,7 +68,7 @@ def gelu(value: tf.Tensor) -> tf.Tensor:
         return value * (0.5 * (1.0 + tf.tanh(inner)))
 
 
-def dropped_out(value: tf.Tensor, rate: float) -> tf.Tensor:
+def drop_out(value: tf.Tensor, rate: float) -> tf.Tensor:
     """Sets a share of the values to 0 and scales the others to keep the mean.
 
     With a rate of 0 there is no operation for it.
@@ -116,7 +116,7 @@ def attention(
             split(dense(value, units, name)) for name in ("query", "key", "value")
         )
         scores = tf.matmul(query, key, transpose_b=True, name="scores") * (1 / math.sqrt(size))
-        weights = dropped_out(tf.nn.softmax(scores + bias), dropout)
+        weights = drop_out(tf.nn.softmax(scores + bias), dropout)
         context = tf.transpose(tf.matmul(weights, content, name="context"), [0, 2, 1, 3])
         return dense(tf.reshape(context, [rows, units]), units, "output")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.made_up_text import made_up_translations
+from benchmarks.models.made_up_text import make_up_translations
 from benchmarks.models.recurrent import (
     AdditiveAttention,
     State,
@@ -106,7 +106,7 @@ def build(
                 (source_vocabulary, target_vocabulary),
                 (source_steps, target_steps),
             )
-            pairs = made_up_translations(vocabularies, steps, batch, random)
+            pairs = make_up_translations(vocabularies, steps, batch, random)
             return dict(zip(("source", "target"), pairs, strict=True))
 
         return training_model(loss, train(loss, optimizer(learning_rate), clip_norm), draw)

@@ -30,7 +30,7 @@ __all__ = ["build", "table_rows"]
 
 _TEMPERATURE = 0.1
 _TASTES = 8
-# Of each feature the rows of its table, as a share of the largest one, and the values of an
+# By feature: the rows of its table as a share of the largest table, and the number of values per
 # example, whose embeddings are averaged.
 _USER_FEATURES = {"user_id": (1.0, 1), "watched": (1.0, 50), "searched": (0.5, 10)}
 _ITEM_FEATURES = {"item_id": (1.0, 1), "channel": (0.25, 1), "words": (0.25, 10)}

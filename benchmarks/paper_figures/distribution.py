@@ -1,4 +1,4 @@
-"""How Post's distribution over two operations narrows: its figure 1, of a small problem."""
+"""The narrowing of Post's distribution over two operations: its figure 1, of a small problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_placer.placers.learned.learned_placer import LearnedPlacer
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
-__all__ = ["draw_distribution", "learned_distributions", "two_operations"]
+__all__ = ["draw_distribution", "learn_distributions", "two_operations"]
 
 # After how many samples the distribution is looked at: 60 are for one update.
 _STAGES = (0, 60, 720)
@@ -41,7 +41,7 @@ def two_operations() -> PlacementProblem:
     )
 
 
-def learned_distributions(problem: PlacementProblem, seed: int = 0) -> dict[int, np.ndarray]:
+def learn_distributions(problem: PlacementProblem, seed: int = 0) -> dict[int, np.ndarray]:
     """Lets Post learn, and looks at its distribution at three stages.
 
     Returns:

@@ -20,10 +20,10 @@ from benchmarks.harness.placement_runs import Run
 from benchmarks.harness.provenance import package_versions
 from benchmarks.live import training_curves
 from benchmarks.live.training_picture import draw_training
-from benchmarks.live.training_report import smoothed_runs
+from benchmarks.live.training_report import smooth_runs
 from benchmarks.paper_figures.distribution import (
     draw_distribution,
-    learned_distributions,
+    learn_distributions,
     two_operations,
 )
 from benchmarks.paper_figures.kept_curves import draw_curves, read_curves
@@ -108,7 +108,7 @@ def main() -> None:
     if failures:
         raise SystemExit("\n".join(failures.values()))
     models = {
-        (key.model, key.machine): _placed(key, args.problems_dir, args.search_secs) for key in keys
+        (key.model, key.machine): _place(key, args.problems_dir, args.search_secs) for key in keys
     }
     nmt, nmt_4, inception = models[_NMT_2], models[_NMT_4], models[_INCEPTION]
     for name, model in (("colocrl_4", nmt), ("colocrl_5", inception)):
@@ -133,7 +133,7 @@ def main() -> None:
     )
 
 
-def _placed(key: ProblemKey, problems_dir: str, search_secs: float) -> _Model:
+def _place(key: ProblemKey, problems_dir: str, search_secs: float) -> _Model:
     """Places a model as people do, and by `auto`."""
     given = read_paper_problem(key, problems_dir)
     problem = given.problem
@@ -154,7 +154,7 @@ def _placed(key: ProblemKey, problems_dir: str, search_secs: float) -> _Model:
 
 
 def _draw_distribution(path: pathlib.Path) -> None:
-    stages = learned_distributions(two_operations())
+    stages = learn_distributions(two_operations())
 
     def draw(figure: Any) -> None:
         panels = [
@@ -194,7 +194,7 @@ def _draw_training(
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
-        runs = {variant: smoothed_runs(curves, model, variant) for variant in variants}
+        runs = {variant: smooth_runs(curves, model, variant) for variant in variants}
         draw_training(axes, runs, perplexity=perplexity)
         axes.set_title(f"{model}, small, on local:2: mean of the runs and their spread", fontsize=9)
 

@@ -1,4 +1,4 @@
-"""What is in the models of the catalog: operations, groups, parameters, and a step on one GPU.
+"""A table of the catalog's models: operations, groups, parameters, and a step on one GPU.
 
 Builds each model at full size in a process of its own, computes what a step costs on a machine of
 the catalog, and simulates it with everything on the first GPU, and on the CPU what has no kernel
@@ -57,7 +57,7 @@ _REASONS: Mapping[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class ModelCounts:
-    """What is in a model.
+    """The contents of a model.
 
     Attributes:
         name: of the catalog.
@@ -83,7 +83,7 @@ class ModelCounts:
 
     @property
     def fits(self) -> bool:
-        """Whether a step fits on one GPU."""
+        """True if a step fits on one GPU."""
         return self.peak_bytes <= self.capacity_bytes
 
 
@@ -137,11 +137,11 @@ def model_table(counts: Sequence[ModelCounts]) -> str:
             [
                 MODELS[each.name].title,
                 f"{each.operations:,}",
-                _published(each.name, "graph", "num_operations"),
+                _format_published(each.name, "graph", "num_operations"),
                 f"{each.step_operations:,}",
                 f"{each.colocation_groups:,}",
                 f"{each.groups:,}",
-                _published(each.name, "co-location groups", "num_groups"),
+                _format_published(each.name, "co-location groups", "num_groups"),
                 f"{each.parameters / 1e6:,.1f} M",
                 format_bytes(each.peak_bytes),
                 format_step(each.step_secs),
@@ -151,7 +151,7 @@ def model_table(counts: Sequence[ModelCounts]) -> str:
     return markdown_table(headers, rows, "lrrrrrrrrrl")
 
 
-def _published(name: str, method: str, metric: str) -> str:
+def _format_published(name: str, method: str, metric: str) -> str:
     if name not in _PUBLISHED:
         return ""
     found = find_published(COLOCRL, "Table 1", _PUBLISHED[name], method, metric=metric)

@@ -1,6 +1,6 @@
 """The numbers that the papers on device placement print.
 
-`data/published_results.csv` has them all, one per line, with a note where a paper contradicts
+`data/read_published_results.csv` has them all, one per line, with a note where a paper contradicts
 itself.
 """
 
@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import importlib.resources
 
-__all__ = ["COLOCRL", "EAGLE", "POST", "Published", "find_published", "published_results"]
+__all__ = ["COLOCRL", "EAGLE", "POST", "Published", "find_published", "read_published_results"]
 
 COLOCRL = "Device Placement Optimization with Reinforcement Learning"
 POST = "Post: Device Placement with Cross-Entropy Minimization and Proximal Policy Optimization"
@@ -52,16 +52,16 @@ class Published:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether the paper says that there was not enough memory."""
+        """True if the paper reports that memory was short."""
         return self.value is None
 
 
 @functools.cache
-def published_results() -> tuple[Published, ...]:
+def read_published_results() -> tuple[Published, ...]:
     """Reads all numbers, in the order of the file."""
-    file = importlib.resources.files("benchmarks") / "data" / "published_results.csv"
+    file = importlib.resources.files("benchmarks") / "data" / "read_published_results.csv"
     with file.open(encoding="utf-8") as lines:
-        return tuple(_published(row) for row in csv.DictReader(lines))
+        return tuple(_parse_row(row) for row in csv.DictReader(lines))
 
 
 def find_published(
@@ -96,7 +96,7 @@ def find_published(
     wanted = (paper, table, model, method, num_gpus, metric)
     found = [
         each
-        for each in published_results()
+        for each in read_published_results()
         if wanted == (each.paper, each.table, each.model, each.method, each.num_gpus, each.metric)
     ]
     if len(found) > 1:
@@ -104,7 +104,7 @@ def find_published(
     return found[0] if found else None
 
 
-def _published(row: dict[str, str]) -> Published:
+def _parse_row(row: dict[str, str]) -> Published:
     return Published(
         paper=row["paper"],
         table=row["table"],

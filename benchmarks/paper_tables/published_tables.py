@@ -64,7 +64,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-    """What a paper says that a method is better by.
+    """The improvement that a paper reports for a method.
 
     Attributes:
         title: for people.
@@ -103,7 +103,7 @@ class PaperTable:
     gain: Gain | None = None
     note: str = ""
 
-    def published(self, row: Row, column: Column) -> Published | None:
+    def find_published_of(self, row: Row, column: Column) -> Published | None:
         """Finds the printed number of a cell; None if there is none."""
         if column.method is None:
             return None
@@ -122,7 +122,7 @@ def _baseline(title: str, placer: str | None, method: str | None = None) -> Colu
     return Column(title, placer, method=method, is_baseline=True)
 
 
-def _learned(*columns: Column) -> tuple[Column, ...]:
+def _add_today(*columns: Column) -> tuple[Column, ...]:
     """Adds, behind systems that are to the letter of their papers, what they are by default."""
     now = [
         Column(f"{column.title}, now", column.placer.removesuffix(_PUBLISHED), column.options)
@@ -152,7 +152,7 @@ _COLOCRL_2 = PaperTable(
         _baseline("Scotch", "scotch", "Scotch"),
         _baseline("MinCut", "mincut", "MinCut"),
         _baseline("Expert", None, "Expert"),
-        *_learned(Column("RL-based", "colocrl:published", method="RL-based")),
+        *_add_today(Column("RL-based", "colocrl:published", method="RL-based")),
     ),
     gain=Gain(
         "RL-based over the fastest baseline",
@@ -179,7 +179,7 @@ _COLOCRL_LARGE = PaperTable(
         _baseline("Greedy fill", "greedy_fill"),
         _baseline("m-ETF", "m_etf"),
         _baseline("m-SCT", "m_sct"),
-        *_learned(
+        *_add_today(
             Column("RL-based", "colocrl:published", method="RL-based"),
             Column("Post", "post:published"),
         ),
@@ -211,7 +211,7 @@ _POST_1 = PaperTable(
         _baseline("Single GPU", "single_gpu", "Single GPU"),
         _baseline("Expert", None, "Expert"),
         _baseline("Metis", "metis", "Metis"),
-        *_learned(
+        *_add_today(
             Column("Policy Gradient", "policy_gradient:published", method="Policy Gradient"),
             Column("Post", "post:published", method="Post"),
             # The paper shows these two as curves only.
@@ -239,7 +239,7 @@ def _eagle(number: int, title: str, columns: tuple[Column, ...], note: str = "")
         columns=(
             _baseline("Single GPU", "single_gpu", "Single GPU" if number == 4 else None),
             _baseline("Human Experts", None, "Human Experts" if number == 4 else None),
-            *_learned(*columns),
+            *_add_today(*columns),
         ),
         note=note,
     )

@@ -18,7 +18,7 @@ _OUT_OF_MEMORY = "OOM"
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What was published and what is found here.
+    """A published value and its counterpart here.
 
     Attributes:
         published: what was printed; None if nothing was.
@@ -49,7 +49,7 @@ class Cell:
         ours = step_text(self.runs)
         if self.cut_samples is not None:
             ours += " †"
-        return ours if self.published is None else f"{ours} ({_printed(self.published)})"
+        return ours if self.published is None else f"{ours} ({_format_published(self.published)})"
 
 
 Cells = Sequence[Mapping[str, Cell]]
@@ -70,7 +70,7 @@ def table_cells(
     """
     return [
         {
-            column.title: Cell(table.published(row, column), tuple(runs_of(row, column)))
+            column.title: Cell(table.find_published_of(row, column), tuple(runs_of(row, column)))
             for column in table.columns
         }
         for row in table.rows
@@ -97,7 +97,7 @@ def table_markdown(table: PaperTable, cells: Cells) -> str:
             if cell.best_secs is not None and cell.best_secs == fastest_secs:
                 text = text.replace(seconds(fastest_secs), f"**{seconds(fastest_secs)}**", 1)
             line.append(text)
-        bound = _bound_secs(of_row.values())
+        bound = _find_bound_secs(of_row.values())
         ratio = None if fastest_secs is None or not bound else fastest_secs / bound
         line.append(_fastest_baseline(table, of_row))
         line.append("" if bound is None else seconds(bound))
@@ -120,7 +120,7 @@ def table_markdown(table: PaperTable, cells: Cells) -> str:
     return "\n\n".join([*parts, *_remarks(table, cells)])
 
 
-def _bound_secs(cells: Iterable[Cell]) -> float | None:
+def _find_bound_secs(cells: Iterable[Cell]) -> float | None:
     """Finds the lower bound of some cells, the least of several; None if none is known.
 
     The bounds of one model differ because finer groups can be placed better.
@@ -129,7 +129,7 @@ def _bound_secs(cells: Iterable[Cell]) -> float | None:
     return min((secs for secs in bounds if secs is not None), default=None)
 
 
-def _printed(published: Published) -> str:
+def _format_published(published: Published) -> str:
     return _OUT_OF_MEMORY if published.value is None else f"{published.value:g}"
 
 

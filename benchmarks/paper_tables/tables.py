@@ -14,7 +14,7 @@ from collections.abc import Sequence
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.harness.arguments import add_pool_arguments, run_parser
-from benchmarks.harness.kept_runs import kept_or_made
+from benchmarks.harness.kept_runs import read_or_make_runs
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.run_placers import uses_seed
 from benchmarks.harness.table_file import write_table
@@ -60,7 +60,7 @@ def main() -> None:
         for column in table.columns
         for key in row_keys(row, column)
     ]
-    runs = kept_or_made(
+    runs = read_or_make_runs(
         keys,
         _BUDGET,
         out / f"{_BUDGET.folder}_runs.jsonl.xz",

@@ -1,4 +1,4 @@
-"""Where people place the models of the catalog: the Expert of the papers, by name scopes.
+"""Manual placements of the catalog's models, the Expert of the papers, by name scopes.
 
 Gradients and updates have the scope of their layer in their names ("gradients/layer_0/step_3/...",
 "train/update_layer_0/kernel/..."), so that they go where the layer is. With L layers and G GPUs,
@@ -40,8 +40,8 @@ from benchmarks.models.catalog import MODELS
 __all__ = ["expert_placements"]
 
 _CPU = 0
-# What is in a scope, and the device of it, given the number in its name (0 without a number). The
-# first scope that a name has decides.
+# A pattern of name scopes, and the device as a function of the number in the name (0 without a
+# number). The first pattern that matches a name decides.
 _Rules = Sequence[tuple[str, Callable[[int], int]]]
 _LAYER = r"layer_(\d+)"
 

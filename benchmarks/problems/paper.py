@@ -39,7 +39,7 @@ __all__ = [
 
 _FORMAT = 1
 _ABOUT, _GROUPS, _PROBLEM = "about.json", "groups.json", "problem.json"
-# What the costs and groups of a model depend on.
+# The sources that determine the costs and groups of a model.
 _SOURCES = (
     "benchmarks/models/*.py",
     "graph_passes/**/*.py",
@@ -50,12 +50,12 @@ _SOURCES = (
     "tf_placer/machines/data/*",
     "tf_placer/problem/*.py",
 )
-_LIMIT_SECS = 3600.0  # Of processor time.
+_CPU_LIMIT_SECS = 3600.0
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class ProblemKey:
-    """Which problem.
+    """The identity of a problem.
 
     Attributes:
         model: of the catalog.
@@ -121,7 +121,7 @@ def make_problems(
     failures = {}
     sizes = sorted({(key.model, key.small) for key in missing})
     keys_of = [[key for key in missing if (key.model, key.small) == size] for size in sizes]
-    calls = [Call(_make_model, (own, os.fspath(problems_dir)), _LIMIT_SECS) for own in keys_of]
+    calls = [Call(_make_model, (own, os.fspath(problems_dir)), _CPU_LIMIT_SECS) for own in keys_of]
     for number, ended in enumerate(run_calls(calls, jobs=1), 1):
         model, small = sizes[ended.index]
         places = ", ".join(sorted({key.machine for key in keys_of[ended.index]}))
@@ -187,7 +187,7 @@ def write_parts(
     for name in (_PROBLEM, _GROUPS):
         digest.update((folder / name).read_bytes())
     # The last, so that a folder that has it is whole.
-    about = _expected_about(key) | {
+    about = _describe_sources(key) | {
         "digest": digest.hexdigest(),
         "num_graph_operations": num_graph_operations,
         "legal": legal.astype(int).tolist(),
@@ -200,11 +200,11 @@ def _is_made(key: ProblemKey, problems_dir: str | os.PathLike[str]) -> bool:
         about = read_json(pathlib.Path(problems_dir, key.folder, _ABOUT))
     except (OSError, ValueError):
         return False
-    expected = _expected_about(key)
+    expected = _describe_sources(key)
     return isinstance(about, dict) and {name: about.get(name) for name in expected} == expected
 
 
-def _expected_about(key: ProblemKey) -> dict[str, Any]:
+def _describe_sources(key: ProblemKey) -> dict[str, Any]:
     """Collects what says whether a folder is that of the problem as it would be made now."""
     return {
         "format": _FORMAT,

@@ -10,7 +10,7 @@ import numpy as np
 from tf_placer.machines.machine import Link
 from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
-__all__ = ["unrolled_lstm"]
+__all__ = ["unroll_lstm"]
 
 _BATCH, _UNITS = 64, 1024
 _STATE_BYTES = _BATCH * _UNITS * 4
@@ -65,7 +65,7 @@ class _Graph:
         return self.add(name, inputs, size=size, flops=flops)[0]
 
 
-def unrolled_lstm(num_layers: int, num_steps: int) -> PlacementProblem:
+def unroll_lstm(num_layers: int, num_steps: int) -> PlacementProblem:
     """Makes a training step of an unrolled LSTM on one CPU and four GPUs.
 
     There are about 40 operations per layer and step, forward and backward, which are one group;

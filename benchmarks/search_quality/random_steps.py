@@ -12,7 +12,7 @@ from tf_placer.problem.placement_problem import PlacementProblem, ProblemDevice
 
 __all__ = ["random_step"]
 
-# What an operation takes on average on the fastest device, in seconds.
+# The mean time of an operation on the fastest device.
 _MEAN_SECS = 1e-3
 _BANDWIDTH = 1e10
 # Transfers take from next to nothing to far more than operations, as powers of ten.
@@ -41,7 +41,7 @@ def random_step(random: np.random.Generator, num_groups: int, num_devices: int) 
     producers, tensor_of_producer = np.unique(edges[:, 0], return_inverse=True)
     order = np.argsort(tensor_of_producer, kind="stable")
     mean_bytes = _MEAN_SECS * _BANDWIDTH * 10.0 ** random.uniform(*_COMMUNICATION)
-    tensor_bytes = mean_bytes * _skewed(random, len(producers))
+    tensor_bytes = mean_bytes * _draw_skewed(random, len(producers))
     devices, compute_secs = _costs(random, count, num_devices)
     legal = np.ones([num_groups, num_devices], np.bool_)
     if random.random() < 0.3:
@@ -68,7 +68,7 @@ def random_step(random: np.random.Generator, num_groups: int, num_devices: int) 
     )
 
 
-def _skewed(random: np.random.Generator, count: int) -> np.ndarray:
+def _draw_skewed(random: np.random.Generator, count: int) -> np.ndarray:
     """Draws positive numbers around 1, hardly or very different from each other."""
     return random.lognormal(0.0, random.choice([0.1, 0.5, 1.0]), count)
 
@@ -148,7 +148,7 @@ def _costs(
     random: np.random.Generator, num_operations: int, num_devices: int
 ) -> tuple[tuple[ProblemDevice, ...], np.ndarray]:
     """Devices, and float64 [num_operations, num_devices]."""
-    secs = _MEAN_SECS * _skewed(random, num_operations)[:, None]
+    secs = _MEAN_SECS * _draw_skewed(random, num_operations)[:, None]
     kind = random.choice(["equal", "speeds", "cpu"])
     factors = np.ones([num_operations, num_devices])
     slots = [1] * num_devices

@@ -31,7 +31,7 @@ from benchmarks.harness.provenance import provenance
 from benchmarks.harness.statistics import spearman
 from benchmarks.models.catalog import MODELS, build_model
 from benchmarks.problems.experts import expert_placements
-from benchmarks.simulator.fidelity import kept_placements
+from benchmarks.simulator.fidelity import read_or_make_placements
 from graph_passes.pipeline import GroupedGraph, group_operations
 from tf_placer import emulated
 from tf_placer.costs.analytic import analytic_costs
@@ -151,7 +151,7 @@ def _placements(
     cpu_secs = np.where(on_gpus[problem.groups, 0], problem.compute_secs[:, 0], np.inf)
     compute_secs = np.column_stack([cpu_secs, problem.compute_secs[:, 1:]])
     only_gpus = dataclasses.replace(problem, compute_secs=compute_secs)
-    rows.append(("auto", _found_by_auto(only_gpus, folder)))
+    rows.append(("auto", _search_with_auto(only_gpus, folder)))
     known = [row for _, row in rows]
     while len(rows) < count:
         if len(rows) % 3 == 0:
@@ -163,7 +163,7 @@ def _placements(
     return rows[:count]
 
 
-def _found_by_auto(problem: PlacementProblem, folder: pathlib.Path) -> np.ndarray:
+def _search_with_auto(problem: PlacementProblem, folder: pathlib.Path) -> np.ndarray:
     write_problem(problem, folder / "problem.json")
     command = [sys.executable, "-m", "tf_placer", "search", "--problem", "problem.json"]
     command += ["--max_secs", str(_SEARCH_SECS), "--output", "found.json"]
@@ -217,7 +217,7 @@ def _compare(model: str, machine_name: str, args: argparse.Namespace) -> Agreeme
     source = read_source(built.graph, [built.train_op], next(built.feeds()), built.initializer)
     grouped = group_operations(source.op_graph)
     problem = CostedGraph(grouped, machine, analytic_costs(source.op_graph, machine)).problem()
-    rows = kept_placements(
+    rows = read_or_make_placements(
         folder / "placements.json",
         args.placements,
         lambda: _placements(model, grouped, problem, folder, args.placements),

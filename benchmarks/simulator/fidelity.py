@@ -55,7 +55,7 @@ from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
 from tf_placer.text.units import format_step
 
-__all__ = ["Comparison", "kept_placements", "main", "measure_live"]
+__all__ = ["Comparison", "main", "measure_live", "read_or_make_placements"]
 
 _MACHINE = "local:2"
 _MODELS: Mapping[str, Callable[[], Any]] = {
@@ -154,7 +154,7 @@ def _placements(
         allowed = legal[np.arange(len(turns)), turns]
         rows.append(("in turns", np.where(allowed, turns, legal.argmax(axis=1)).astype(np.int32)))
     for sign in (1, -1):
-        found = _searched(Simulator(problem), rows[0][1], legal, sign)
+        found = _climb(Simulator(problem), rows[0][1], legal, sign)
         rows += [("searched", row) for row in found[-1 :: -max(1, len(found) // 4)][:4]]
     structured = [row for _, row in rows]
     uniform = make_placer("random", groups, legal, seed=0).propose(count)
@@ -167,7 +167,7 @@ def _placements(
     return rows
 
 
-def kept_placements(
+def read_or_make_placements(
     path: pathlib.Path, count: int, make: Callable[[], list[tuple[str, np.ndarray]]]
 ) -> list[tuple[str, np.ndarray]]:
     """Makes placements and keeps them, or reads those of the run that this one goes on with.
@@ -190,7 +190,7 @@ def kept_placements(
     return kept
 
 
-def _searched(
+def _climb(
     simulator: Simulator, start: np.ndarray, legal: np.ndarray, sign: int
 ) -> list[np.ndarray]:
     """Lists what hill climbing in the simulator passes through, to fast (1) or slow (-1) steps."""
@@ -266,7 +266,7 @@ def _measure_pair(label: str, paired: PairedEnvironment, row: np.ndarray) -> tup
     if measurement.step_secs is None or measurement.reference_secs is None:
         reason = measurement.failure or "it runs only without the graph as it came"
         raise RuntimeError(f"{label}: {reason}")
-    # How many times as fast the graph as it came is.
+    # The speed of the original by that of the placement.
     log_ratio, _ = log_speedup(measurement.step_secs, measurement.reference_secs)
     return log_ratio, statistics.median(measurement.reference_secs)
 
@@ -284,7 +284,7 @@ def _compare(name: str, args: argparse.Namespace) -> Comparison:
     grouped = group_operations(source.op_graph)
     devices = tuple(device.name for device in machine.devices)
     legal = grouped.grouping.legal_devices(grouped.colocation, devices)
-    placements = kept_placements(
+    placements = read_or_make_placements(
         directory / "placements.json",
         args.placements,
         lambda: _placements(grouped.group_graph, legal, problem, args.placements),

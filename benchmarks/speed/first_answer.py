@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.harness.table_file import write_table
 from benchmarks.models import language_model
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tf_placer.inputs.graph_files import write_graph
 from tf_placer.problem.problem_file import write_problem
 from tf_placer.text.markdown import markdown_table
@@ -53,7 +53,7 @@ def problem_commands(folder: pathlib.Path, num_layers: int, num_steps: int) -> C
     Returns:
         How many operations there are, and the arguments of commands by their names.
     """
-    problem = unrolled_lstm(num_layers, num_steps)
+    problem = unroll_lstm(num_layers, num_steps)
     files = {name: folder / f"{name}.json" for name in ("problem", "assignment", "result")}
     write_problem(problem, files["problem"])
     # Groups are in the order of the model, so each device has a contiguous part of it.

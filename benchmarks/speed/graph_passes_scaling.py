@@ -1,4 +1,4 @@
-"""How time and memory of the graph passes grow with the size of a graph.
+"""The growth of the graph passes' time and memory with the size of a graph.
 
 Unrolls the LSTM language model further and further, and measures every stage from a GraphDef to a
 placed GraphDef, each graph in a process of its own.
@@ -50,7 +50,7 @@ MB: the most memory held beyond the GraphDef and the libraries.
 
 @dataclasses.dataclass(frozen=True)
 class _Measured:
-    """What one graph took.
+    """The costs of one graph.
 
     Attributes:
         num_operations: operations of the graph.
@@ -104,36 +104,36 @@ def _model(steps: int) -> TrainingModel:
 def _measure(content: bytes, fetches: tuple[str, str], feeds: tuple[str, ...]) -> _Measured:
     """Measures all stages of a graph."""
     graph_def = tf.compat.v1.GraphDef.FromString(content)
-    # What every process does once is done: importing, reading the registry of kernels.
+    # A small graph first, so that imports and the registry of kernels are not measured.
     small = _model(steps=2).graph.as_graph_def()
     find_colocation_groups(OpGraph.from_graph_def(small))
     held_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     secs: dict[str, float] = {}
 
-    def measured(name: str, run: Callable[[], _Result]) -> _Result:
+    def measure(name: str, run: Callable[[], _Result]) -> _Result:
         start = time.process_time()
         result = run()
         secs[name] = time.process_time() - start
         return result
 
-    graph = measured("import", lambda: OpGraph.from_graph_def(graph_def, fetches, feeds))
-    colocation = measured("colocation", lambda: find_colocation_groups(graph))
+    graph = measure("import", lambda: OpGraph.from_graph_def(graph_def, fetches, feeds))
+    colocation = measure("colocation", lambda: find_colocation_groups(graph))
 
     @paused_garbage_collection()  # As `group_operations` does.
     def group() -> Grouping:
         grouping = seal_blocks(graph, colocation, default_groups(graph, colocation))
         return merge_single_consumers(graph, colocation, grouping)
 
-    grouping = measured("grouping", group)
-    measured("group graph", lambda: build_group_graph(graph, colocation, grouping))
+    grouping = measure("grouping", group)
+    measure("group graph", lambda: build_group_graph(graph, colocation, grouping))
 
     def annotate() -> None:
         groups = operation_groups(graph, colocation, grouping)
         row = np.arange(grouping.num_groups) % len(_DEVICES)
         Annotate(assignment_of(graph.names, groups, _DEVICES, row)).run(graph_def)
 
-    measured("annotation", annotate)
-    measured("fingerprint", lambda: graph_fingerprint(graph_def))
+    measure("annotation", annotate)
+    measure("fingerprint", lambda: graph_fingerprint(graph_def))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held_before
     return _Measured(graph.num_operations, grouping.num_groups, secs, 1024 * peak)
 

@@ -43,7 +43,7 @@ def main() -> None:
             found = []
             for number, checkout in enumerate(args.checkouts):
                 directory = pathlib.Path(args.out_dir, str(number), f"{cells[0]}-{placer}")
-                found.append(_found(checkout, directory.absolute(), options))
+                found.append(_search(checkout, directory.absolute(), options))
             is_same = found[0] == found[1]
             differs |= not is_same
             cells.append(f"same {found[0][0].get('trials', 'error')}" if is_same else "DIFFERENT")
@@ -53,7 +53,7 @@ def main() -> None:
     sys.exit(differs)
 
 
-def _found(
+def _search(
     checkout: str, directory: pathlib.Path, options: Sequence[str]
 ) -> tuple[dict[str, Any], list[Any]]:
     """Searches, and returns the result without its times, and the steps in order."""

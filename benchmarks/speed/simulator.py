@@ -1,4 +1,4 @@
-"""How many placements a second the simulator simulates, and how that changes with the graph.
+"""The throughput of the simulator, in placements a second, by the size of the graph.
 
 Training graphs of an LSTM that is unrolled further and further, on one CPU and four GPUs, with
 random placements of the groups. What is compared takes turns, so that a disturbance of the machine
@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from benchmarks.harness.table_file import write_table
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tf_placer.simulation.simulator import Simulator
 from tf_placer.text.table import table
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _row(num_layers: int, num_steps: int, rounds: int) -> list[str]:
-    problem = unrolled_lstm(num_layers, num_steps)
+    problem = unroll_lstm(num_layers, num_steps)
     num_operations = problem.num_operations
     # Two threads get an equal number each, in pieces of equal size.
     num_placements = 2 * max(1, round(_OPERATIONS / num_operations / 2))

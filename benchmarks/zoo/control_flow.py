@@ -7,14 +7,14 @@ import tensorflow as tf
 from benchmarks.zoo.graph_parts import (
     Kinds,
     StepGraph,
-    classified,
     classifier_loss,
-    clipped_update,
+    clip_and_apply,
     counter,
     cross_entropy,
     inputs,
+    make_classifier,
+    make_training,
     step_graph,
-    trained,
     weight_variable,
 )
 
@@ -33,7 +33,7 @@ def assign_in_cond() -> StepGraph:
     x, y, feeds = inputs([4, 6])
     loss = classifier_loss(x, y)
     count, kept = counter("count"), counter("kept", tf.float32)
-    with tf.control_dependencies([clipped_update(loss)]):
+    with tf.control_dependencies([clip_and_apply(loss)]):
         assigned = tf1.cond(
             tf.equal(count % 2, 0),
             lambda: tf1.assign(kept, loss),
@@ -67,7 +67,7 @@ def cond_in_while() -> StepGraph:
     shift = weight_variable("shift", [_UNITS])
     visits = counter("visits")
 
-    def shifted(value: tf.Tensor) -> tf.Tensor:
+    def shift_value(value: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf1.assign_add(visits, 1).op]):
             return value + shift
 
@@ -75,12 +75,12 @@ def cond_in_while() -> StepGraph:
         value = tf1.cond(
             tf.equal(i % 2, 0),
             lambda: tf.tanh(tf.matmul(value, weights)),
-            lambda: shifted(value),
+            lambda: shift_value(value),
         )
         return i + 1, value
 
     _, value = tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), x))
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.both
@@ -94,12 +94,12 @@ def while_in_cond() -> StepGraph:
         with tf.control_dependencies([tf1.assign_add(iterations, 1).op]):
             return i + 1, tf.tanh(tf.matmul(value, weights))
 
-    def looped() -> tf.Tensor:
+    def run_loop() -> tf.Tensor:
         return tf1.while_loop(lambda i, _: i < 3, body, (tf.constant(0), x))[1]
 
     step = tf1.train.get_or_create_global_step()
-    value = tf1.cond(tf.equal(step % 2, 0), looped, lambda: x * 2.0)
-    return classified(value, y, feeds)
+    value = tf1.cond(tf.equal(step % 2, 0), run_loop, lambda: x * 2.0)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.both
@@ -116,7 +116,7 @@ def nested_whiles() -> StepGraph:
         return i + 1, value + x
 
     _, value = tf1.while_loop(lambda i, _: i < 3, outer, (tf.constant(0), x))
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.both
@@ -126,7 +126,7 @@ def cond_of_variables() -> StepGraph:
     first, second = (weight_variable(name, [6, 3]) for name in ("first", "second"))
     step = tf1.train.get_or_create_global_step()
     weights = tf1.cond(tf.equal(step % 2, 0), lambda: first, lambda: second)
-    return trained(cross_entropy(tf.matmul(x, weights), y), feeds=feeds)
+    return make_training(cross_entropy(tf.matmul(x, weights), y), feeds=feeds)
 
 
 @KINDS.both
@@ -137,7 +137,7 @@ def switch_case() -> StepGraph:
     weights = [weight_variable(f"weights_{i}", [6, 3]) for i in range(3)]
     branches = [lambda w=w, i=i: tf.matmul(x, w) * (1.0 + i) for i, w in enumerate(weights)]
     logits = tf.switch_case(tf.cast(step % 3, tf.int32), branches)
-    return trained(cross_entropy(logits, y), feeds=feeds)
+    return make_training(cross_entropy(logits, y), feeds=feeds)
 
 
 @KINDS.v1

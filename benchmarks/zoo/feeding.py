@@ -1,4 +1,4 @@
-"""Where examples come from: feeds of every form, iterators, queues, tables and files."""
+"""Graphs by the source of their examples: feeds, iterators, queues, tables and files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from benchmarks.zoo.graph_parts import (
     SEED,
     Kinds,
     StepGraph,
-    classified,
     classifier_loss,
     counter,
-    trained,
+    make_classifier,
+    make_training,
     weight_variable,
 )
 
@@ -49,7 +49,7 @@ def unknown_shapes() -> StepGraph:
     count = tf1.placeholder(tf.float32, name="count")
     value = tf.reshape(x, [-1, 2, 2]) / tf.cast(tf.shape(x)[0], tf.float32)
     loss = classifier_loss(tf.reshape(value, [-1, 4]), y) / count
-    return trained(loss, feeds={x: features, y: labels, count: 5.0})
+    return make_training(loss, feeds={x: features, y: labels, count: 5.0})
 
 
 @KINDS.default
@@ -63,7 +63,7 @@ def sparse_placeholder() -> StepGraph:
     fed = tf1.SparseTensorValue(
         np.array([[0, 1], [1, 5], [2, 0], [2, 7]]), np.ones(4, np.float32), [3, 8]
     )
-    return classified(value, tf.constant([0, 1, 2]), {wide: fed})
+    return make_classifier(value, tf.constant([0, 1, 2]), {wide: fed})
 
 
 @KINDS.v1
@@ -77,7 +77,7 @@ def sparse_embedding() -> StepGraph:
     fed = tf1.SparseTensorValue(
         np.array([[0, 0], [0, 1], [1, 0], [2, 0]]), np.array([4, 8, 1, 4]), [3, 2]
     )
-    return classified(value, tf.constant([0, 1, 2]), {words: fed})
+    return make_classifier(value, tf.constant([0, 1, 2]), {words: fed})
 
 
 @KINDS.default
@@ -88,7 +88,7 @@ def ragged_placeholder() -> StepGraph:
     found = tf.ragged.map_flat_values(tf.nn.embedding_lookup, table, words)
     value = tf.ensure_shape(tf.reduce_mean(found, axis=1), [3, 4])
     fed = tf1.ragged.constant_value([[1, 2, 3], [4], [5, 8]], dtype=np.int64)
-    return classified(value, tf.constant([0, 1, 2]), {words: fed})
+    return make_classifier(value, tf.constant([0, 1, 2]), {words: fed})
 
 
 @KINDS.v1
@@ -99,7 +99,7 @@ def one_shot_iterator() -> StepGraph:
     )
     iterator = tf1.data.make_one_shot_iterator(data.filter(lambda _, y: y >= 0).repeat().batch(4))
     x, y = iterator.get_next()
-    return classified(tf.reshape(x, [-1, 4]), y)
+    return make_classifier(tf.reshape(x, [-1, 4]), y)
 
 
 @KINDS.v1
@@ -110,7 +110,7 @@ def iterator_of_fed_arrays() -> StepGraph:
     y = tf1.placeholder(tf.int32, labels.shape, name="labels")
     iterator = tf1.data.make_initializable_iterator(_batches(x, y))
     value, taken = iterator.get_next()
-    return classified(value, taken, {x: features, y: labels}, (iterator.initializer,))
+    return make_classifier(value, taken, {x: features, y: labels}, (iterator.initializer,))
 
 
 @KINDS.default
@@ -124,7 +124,7 @@ def iterator_of_two_datasets() -> StepGraph:
     first = iterator.make_initializer(train, name="train_initializer")
     iterator.make_initializer(test, name="test_initializer")
     value, taken = iterator.get_next()
-    return classified(value, taken, initializers=(first,))
+    return make_classifier(value, taken, initializers=(first,))
 
 
 @KINDS.default
@@ -144,7 +144,7 @@ def iterator_by_handle() -> StepGraph:
     )
     value, taken = either.get_next()
     first = tuple(each.initializer for each in iterators)
-    return classified(value, taken, initializers=first)
+    return make_classifier(value, taken, initializers=first)
 
 
 @KINDS.default
@@ -160,7 +160,7 @@ def dataset_with_state() -> StepGraph:
     iterator = tf1.data.make_initializable_iterator(data)
     numbers, factors = iterator.get_next()
     value = tf.nn.embedding_lookup(weight_variable("embedding", [4, 4]), numbers) * factors
-    return classified(value, tf.constant([0, 1, 2, 0]), initializers=(iterator.initializer,))
+    return make_classifier(value, tf.constant([0, 1, 2, 0]), initializers=(iterator.initializer,))
 
 
 @KINDS.v1
@@ -168,7 +168,7 @@ def parsed_examples() -> StepGraph:
     """Parses serialized examples, numbers in bytes and lists of words."""
     features, labels = _examples(4)
 
-    def serialized(row: np.ndarray, label: int) -> bytes:
+    def serialize(row: np.ndarray, label: int) -> bytes:
         values = {
             "row": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row.tobytes()])),
             "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
@@ -192,8 +192,8 @@ def parsed_examples() -> StepGraph:
     found = tf.nn.embedding_lookup(weight_variable("table", [5, 4]), hashed)
     sums = tf.math.unsorted_segment_sum(found, parsed["words"].indices[:, 0], 4)
     loss = classifier_loss(value + sums, tf.cast(parsed["label"], tf.int32))
-    rows = [serialized(row, int(label)) for row, label in zip(features, labels, strict=True)]
-    return trained(loss, feeds={texts: np.array(rows, object)})
+    rows = [serialize(row, int(label)) for row, label in zip(features, labels, strict=True)]
+    return make_training(loss, feeds={texts: np.array(rows, object)})
 
 
 @KINDS.default
@@ -214,7 +214,7 @@ def vocabulary_file() -> StepGraph:
     value = tf.math.segment_mean(found, split.indices[:, 0])
     known = tf.strings.reduce_join(back.lookup(numbers), separator=" ")
     feeds = {texts: np.array([b"The cat sat", b"a dog", b"some Owl ran"], object)}
-    step = classified(value, tf.constant([0, 1, 2]), feeds)
+    step = make_classifier(value, tf.constant([0, 1, 2]), feeds)
     return dataclasses.replace(step, fetches=(*step.fetches, known.name))
 
 
@@ -228,7 +228,7 @@ def mutable_table() -> StepGraph:
         now = tf.identity(table.lookup(tf.constant(["a", "b", "z"])))
     value = tf.cast(now, tf.float32)[:, None] * weight_variable("weights", [1, 4])
     loss = classifier_loss(value, tf.constant([0, 1, 2]))
-    return trained(loss, feeds={words: np.array([b"a", b"b", b"c"], object)})
+    return make_training(loss, feeds={words: np.array([b"a", b"b", b"c"], object)})
 
 
 @KINDS.v1
@@ -242,7 +242,7 @@ def queue_in_a_step() -> StepGraph:
         labels = (tf.range(4) + number.read_value()) % CLASSES
     with tf.control_dependencies([queue.enqueue_many([x, labels])]):
         value, taken = queue.dequeue_many(4)
-    return classified(value, taken, {x: features})
+    return make_classifier(value, taken, {x: features})
 
 
 @KINDS.v1
@@ -251,4 +251,4 @@ def queue_runners() -> StepGraph:
     word = tf1.train.string_input_producer(["the", "cat", "sat"], shuffle=False).dequeue()
     length = tf.cast(tf.strings.length(word), tf.float32)
     lengths = tf1.train.batch([tf.fill([4], length)], 3, num_threads=1)
-    return dataclasses.replace(classified(lengths, tf.constant([0, 1, 2])), has_runners=True)
+    return dataclasses.replace(make_classifier(lengths, tf.constant([0, 1, 2])), has_runners=True)

@@ -19,19 +19,19 @@ __all__ = [
     "SEED",
     "Kinds",
     "StepGraph",
-    "classified",
     "classifier_loss",
-    "clipped_update",
+    "clip_and_apply",
     "control_flow",
     "convolution",
     "counter",
     "cross_entropy",
     "dense",
     "inputs",
+    "make_classifier",
+    "make_training",
     "new_graph",
     "perceptron",
     "step_graph",
-    "trained",
     "weight_variable",
 ]
 
@@ -208,7 +208,7 @@ def perceptron(scale: tf.Tensor | float | None = None) -> tuple[tf.Tensor, dict[
     return classifier_loss(hidden, y), feeds
 
 
-def clipped_update(
+def clip_and_apply(
     loss: tf.Tensor, trainer: tf.compat.v1.train.Optimizer | None = None
 ) -> tf.Operation:
     """Adds updates of all variables, by Adam if nobody says, after those of moving averages.
@@ -256,21 +256,21 @@ def step_graph(
     )
 
 
-def trained(
+def make_training(
     loss: tf.Tensor,
     trainer: tf.compat.v1.train.Optimizer | None = None,
     feeds: Mapping[Any, Any] | None = None,
     initializers: Sequence[tf.Operation] = (),
 ) -> StepGraph:
     """Adds updates and initializers; a step runs the updates and fetches the loss before them."""
-    return step_graph(clipped_update(loss, trainer), loss, feeds=feeds, initializers=initializers)
+    return step_graph(clip_and_apply(loss, trainer), loss, feeds=feeds, initializers=initializers)
 
 
-def classified(
+def make_classifier(
     value: tf.Tensor,
     labels: tf.Tensor,
     feeds: Mapping[Any, Any] | None = None,
     initializers: Sequence[tf.Operation] = (),
 ) -> StepGraph:
     """Trains the classifier of a value."""
-    return trained(classifier_loss(value, labels), feeds=feeds, initializers=initializers)
+    return make_training(classifier_loss(value, labels), feeds=feeds, initializers=initializers)

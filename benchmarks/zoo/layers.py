@@ -11,16 +11,16 @@ from benchmarks.zoo.graph_parts import (
     SEED,
     Kinds,
     StepGraph,
-    classified,
     classifier_loss,
-    clipped_update,
+    clip_and_apply,
     convolution,
     counter,
     cross_entropy,
     dense,
     inputs,
+    make_classifier,
+    make_training,
     step_graph,
-    trained,
     weight_variable,
 )
 
@@ -39,7 +39,7 @@ def _statistics(units: int, **initial: float) -> list[tf.Variable]:
     ]
 
 
-def _moved(variable: tf.Variable, value: tf.Tensor) -> None:
+def _update_average(variable: tf.Variable, value: tf.Tensor) -> None:
     """Lets UPDATE_OPS move an average."""
     update = tf1.assign_sub(variable, 0.1 * (variable - value))
     tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, update.op)
@@ -50,7 +50,7 @@ def fused_batch_norm() -> StepGraph:
     """Normalizes batches with the fused operation."""
     x, y, feeds = inputs([2, 4, 4, 2])
     value = tf.reduce_mean(convolution(x, 3, 3, "convolution"), axis=[1, 2])
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.both
@@ -65,9 +65,9 @@ def batch_norm_by_moments() -> StepGraph:
         is_training, lambda: [*of_batch], lambda: [tf.identity(mean), tf.identity(variance)]
     )
     value = tf.nn.batch_normalization(value, *used, None, None, 1e-3)
-    _moved(mean, used[0])
-    _moved(variance, used[1])
-    return classified(tf.nn.relu(value), y, feeds)
+    _update_average(mean, used[0])
+    _update_average(variance, used[1])
+    return make_classifier(tf.nn.relu(value), y, feeds)
 
 
 @KINDS.v1
@@ -83,9 +83,9 @@ def batch_renormalization() -> StepGraph:
     value = (value - batch_mean) / batch_deviation * ratio + shift
     # Moved only when the moments are known, which read the averages.
     with tf.control_dependencies([value]):
-        _moved(mean, tf.identity(batch_mean))
-        _moved(deviation, tf.identity(batch_deviation))
-    return classified(tf.nn.relu(value), y, feeds)
+        _update_average(mean, tf.identity(batch_mean))
+        _update_average(deviation, tf.identity(batch_deviation))
+    return make_classifier(tf.nn.relu(value), y, feeds)
 
 
 @KINDS.v1
@@ -101,7 +101,7 @@ def convolutions() -> StepGraph:
     value = tf.nn.conv2d_transpose(value, back, [2, 6, 6, 3], 2, "SAME")
     value = tf.nn.avg_pool2d(tf.nn.elu(value), 3, 3, "VALID")
     loss = classifier_loss(tf.reshape(value, [2, -1]), y)
-    return trained(loss, tf1.train.MomentumOptimizer(0.05, 0.9), feeds)
+    return make_training(loss, tf1.train.MomentumOptimizer(0.05, 0.9), feeds)
 
 
 @KINDS.v1
@@ -114,7 +114,7 @@ def dropout() -> StepGraph:
     order = tf1.random_shuffle(tf.range(4), seed=SEED + 2)
     logits = tf.gather(dense(value, CLASSES, "logits"), order)
     loss = cross_entropy(logits, tf.gather(y, order))
-    return trained(loss, feeds={**feeds, keep: 0.7})
+    return make_training(loss, feeds={**feeds, keep: 0.7})
 
 
 @KINDS.v1
@@ -122,15 +122,15 @@ def image_augmentation() -> StepGraph:
     """Flips, crops, resizes and standardizes images at random, and convolves them."""
     x, y, feeds = inputs([2, 6, 6, 3])
 
-    def augmented(image: tf.Tensor) -> tf.Tensor:
+    def augment(image: tf.Tensor) -> tf.Tensor:
         image = tf.image.random_flip_left_right(image, seed=SEED)
         image = tf.image.random_brightness(image, 0.2, seed=SEED + 1)
         return tf.image.per_image_standardization(tf1.random_crop(image, [4, 4, 3], SEED))
 
-    images = tf.stack([augmented(each) for each in tf.unstack(x)])
+    images = tf.stack([augment(each) for each in tf.unstack(x)])
     images = tf1.image.resize_bilinear(images, [5, 5], align_corners=True)
     value = tf.nn.conv2d(images, weight_variable("kernel", [3, 3, 3, 4]), 2, "SAME")
-    return classified(tf.reduce_mean(tf.nn.relu(value), [1, 2]), y, feeds)
+    return make_classifier(tf.reduce_mean(tf.nn.relu(value), [1, 2]), y, feeds)
 
 
 @KINDS.default
@@ -148,7 +148,7 @@ def candidate_sampling() -> StepGraph:
     )
     loss = tf.reduce_mean(contrast + softmax, name="loss")
     feeds = {words: np.array([1, 2, 3, 2]), labels: np.array([[2], [3], [4], [0]])}
-    return trained(loss, tf1.train.AdagradOptimizer(0.1), feeds)
+    return make_training(loss, tf1.train.AdagradOptimizer(0.1), feeds)
 
 
 @KINDS.v1
@@ -167,7 +167,7 @@ def fake_quantization() -> StepGraph:
     logits = tf.quantization.quantize_and_dequantize_v2(
         tf.matmul(value, weights), -4.0, 4.0, range_given=True
     )
-    return trained(cross_entropy(logits, y), feeds=feeds)
+    return make_training(cross_entropy(logits, y), feeds=feeds)
 
 
 @KINDS.default
@@ -181,7 +181,7 @@ def spectral_normalization() -> StepGraph:
     norm = tf.tensordot(next_left, tf.linalg.matvec(weights, tf.stop_gradient(right)), 1)
     tf1.add_to_collection(tf1.GraphKeys.UPDATE_OPS, tf1.assign(left, next_left).op)
     value = tf.nn.relu(tf.matmul(x, weights / norm))
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.v1
@@ -189,13 +189,13 @@ def custom_gradients() -> StepGraph:
     """Replaces gradients: of a function, and of an operation type by name."""
 
     @tf.custom_gradient
-    def rounded(value: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def round_value(value: tf.Tensor) -> tuple[tf.Tensor, object]:
         return tf.round(value * 4.0) / 4.0, lambda gradient: tf.clip_by_norm(gradient, 0.5)
 
     x, y, feeds = inputs([4, 6])
     with tf1.get_default_graph().gradient_override_map({"Sign": "Identity", "Relu": "Relu6"}):
-        value = tf.sign(tf.nn.relu(dense(x, 5, "hidden"))) + rounded(dense(x, 5, "other"))
-    return classified(value, y, feeds)
+        value = tf.sign(tf.nn.relu(dense(x, 5, "hidden"))) + round_value(dense(x, 5, "other"))
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.default
@@ -216,7 +216,7 @@ def nested_functions() -> StepGraph:
             value = inner(value)
         return value if tf.reduce_sum(value) > 0.0 else -value
 
-    return classified(outer(x), y, feeds)
+    return make_classifier(outer(x), y, feeds)
 
 
 @KINDS.v1
@@ -238,7 +238,7 @@ def defuns() -> StepGraph:
     x, y, feeds = inputs([4, 5])
     value = layer(x, weight_variable("weights", [5, 5]))
     value.set_shape([4, 5])
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.v2
@@ -249,7 +249,7 @@ def recomputed_layers() -> StepGraph:
     value = x
     for each in weights:
         value = tf.recompute_grad(lambda v, w=each: tf.tanh(tf.matmul(v, w)))(value)
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.v1
@@ -282,7 +282,7 @@ def given_devices() -> StepGraph:
         scaled = x / (1.0 + tf.reduce_max(tf.abs(x)))
     with tf1.device(lambda operation: "/cpu:0" if operation.type == "VariableV2" else ""):
         value = tf.nn.relu(dense(tf.matmul(scaled, table), 5, "hidden"))
-    return classified(value, y, feeds)
+    return make_classifier(value, y, feeds)
 
 
 @KINDS.default
@@ -308,7 +308,7 @@ def summaries_and_checks() -> StepGraph:
         value = tf.debugging.check_numerics(tf.nn.relu(value), "not finite")
     loss = classifier_loss(value, y)
     loss = tf1.Print(loss, [loss], "loss", first_n=0)
-    train = clipped_update(loss)
+    train = clip_and_apply(loss)
     tf1.summary.scalar("loss", loss)
     tf1.summary.histogram("hidden", value)
     tf1.summary.image("x", tf.reshape(x, [1, 4, 6, 1]))

@@ -26,10 +26,10 @@ __all__ = [
     "variable_values",
 ]
 
-#: How many steps run before the variables are read.
+#: Steps before the variables are read.
 STEPS = 3
 _TIMEOUT_SECS = 60.0
-#: What was fetched in each step, and the variables after the last.
+#: The fetched values of each step, and the variables after the last.
 Values = Mapping[str, np.ndarray]
 
 
@@ -76,7 +76,7 @@ def script_session(made: StepGraph) -> Iterator[tf.compat.v1.Session]:
         yield session
         coordinator.request_stop()
         if threads:
-            # What waits for room in a queue would wait for ever.
+            # Threads that wait for room in a queue would wait forever.
             session.close()
             coordinator.join(threads, ignore_live_threads=True)
 
@@ -162,7 +162,7 @@ class PlacedGraph:
         with self._open(placement) as opened:
             return self._steps(opened)
 
-    def saved(self, placement: np.ndarray, path: str) -> Values:
+    def save(self, placement: np.ndarray, path: str) -> Values:
         """Runs steps under a placement and saves the variables.
 
         Args:
@@ -179,7 +179,7 @@ class PlacedGraph:
             opened.session.run(self._saver.save_tensor_name, feeds)
             return self._read(opened)
 
-    def restored(self, placement: np.ndarray, path: str) -> Values:
+    def restore(self, placement: np.ndarray, path: str) -> Values:
         """Restores the variables under a placement, and reads them."""
         assert self._saver is not None
         with self._open(placement) as opened:
@@ -187,7 +187,7 @@ class PlacedGraph:
             opened.session.run(self._saver.restore_op_name, feeds)
             return self._read(opened)
 
-    def traced(self, placement: np.ndarray, steps: int) -> dict[str, Any]:
+    def trace(self, placement: np.ndarray, steps: int) -> dict[str, Any]:
         """Times steps under a placement and traces as many; see `LoadedGraph.trace`."""
         assignment = self.grouped.assignment(placement, self.devices)
         return self._loaded.trace(assignment, steps, 1, None, _TIMEOUT_SECS, lambda stage: None)

@@ -13,11 +13,11 @@ from benchmarks.zoo.graph_parts import (
     SEED,
     Kinds,
     StepGraph,
-    classified,
     dense,
     inputs,
+    make_classifier,
+    make_training,
     step_graph,
-    trained,
     weight_variable,
 )
 
@@ -52,7 +52,7 @@ def dynamic_rnn() -> StepGraph:
     """Runs a cell over sequences of different lengths."""
     x, y, feeds = inputs([_BATCH, _STEPS, _UNITS])
     _, state = tf1.nn.dynamic_rnn(_Cell(), x, sequence_length=tf.constant([2, 3]), dtype=tf.float32)
-    return classified(state, y, feeds)
+    return make_classifier(state, y, feeds)
 
 
 @KINDS.v1
@@ -64,7 +64,7 @@ def bidirectional_rnn() -> StepGraph:
         _Cell(), _Cell(), x, sequence_length=lengths, dtype=tf.float32
     )
     mean = tf.reduce_mean(tf.concat(outputs, 2), axis=1)
-    return classified(mean, y, {**feeds, lengths: np.array([3, 1], np.int32)})
+    return make_classifier(mean, y, {**feeds, lengths: np.array([3, 1], np.int32)})
 
 
 @KINDS.v1
@@ -82,7 +82,7 @@ def raw_rnn() -> StepGraph:
 
     outputs, _, _ = tf1.nn.raw_rnn(_Cell(), turn)
     mean = tf.reduce_mean(outputs.stack(), axis=0)
-    return classified(mean, y, feeds)
+    return make_classifier(mean, y, feeds)
 
 
 @KINDS.both
@@ -94,7 +94,7 @@ def scans() -> StepGraph:
     scanned = tf1.scan(lambda before, each: 0.5 * before + each, mapped)
     first = tf1.foldl(lambda before, each: tf.maximum(before, each), scanned)
     last = tf1.foldr(lambda before, each: before - 0.1 * each, scanned)
-    return classified(tf.concat([first, last], 1), y, feeds)
+    return make_classifier(tf.concat([first, last], 1), y, feeds)
 
 
 @KINDS.both
@@ -137,7 +137,7 @@ def ctc() -> StepGraph:
     loss = tf.reduce_mean(tf1.nn.ctc_loss(labels, logits, lengths), name="loss")
     (decoded,), _ = tf1.nn.ctc_greedy_decoder(logits, lengths)
     value = np.random.default_rng(SEED).standard_normal(x.shape.as_list()).astype(np.float32)
-    step = trained(loss, feeds={x: value})
+    step = make_training(loss, feeds={x: value})
     return dataclasses.replace(step, fetches=(*step.fetches, decoded.values.name))
 
 
@@ -148,16 +148,16 @@ def attention() -> StepGraph:
     x, y, feeds = inputs([_BATCH, _STEPS, heads * width])
     mask = tf.sequence_mask(tf.constant([2, 3]), _STEPS, tf.float32)
 
-    def projected(name: str) -> tf.Tensor:
+    def project(name: str) -> tf.Tensor:
         flat = dense(tf.reshape(x, [-1, heads * width]), heads * width, name)
         return tf.transpose(tf.reshape(flat, [_BATCH, _STEPS, heads, width]), [0, 2, 1, 3])
 
-    scores = tf.matmul(projected("query"), projected("key"), transpose_b=True) / width**0.5
+    scores = tf.matmul(project("query"), project("key"), transpose_b=True) / width**0.5
     weights = tf.nn.softmax(scores - 1e4 * (1.0 - mask)[:, None, None, :])
     weights = tf1.nn.dropout(weights, rate=0.2, seed=SEED)
-    mixed = tf.transpose(tf.matmul(weights, projected("value")), [0, 2, 1, 3])
+    mixed = tf.transpose(tf.matmul(weights, project("value")), [0, 2, 1, 3])
     value = x + tf.reshape(mixed, [_BATCH, _STEPS, heads * width])
     mean, variance = tf.nn.moments(value, axes=[-1], keepdims=True)
     scale = tf1.get_variable("scale", [heads * width], initializer=tf1.ones_initializer())
     value = (value - mean) * tf.math.rsqrt(variance + 1e-6) * scale
-    return classified(tf.reduce_mean(value, axis=1), y, feeds)
+    return make_classifier(tf.reduce_mean(value, axis=1), y, feeds)

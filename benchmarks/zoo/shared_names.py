@@ -11,9 +11,9 @@ from benchmarks.zoo.graph_parts import (
     Kinds,
     StepGraph,
     counter,
+    make_training,
     new_graph,
     perceptron,
-    trained,
 )
 
 tf1 = tf.compat.v1
@@ -28,7 +28,7 @@ _PHILOX = 1
 _ANY_STEP = 1000
 
 
-def _scaled(
+def _make_scaling(
     scale: tf.Tensor,
     update: Callable[[], tf.Operation] | None = None,
     initializers: Sequence[tf.Operation] = (),
@@ -47,7 +47,7 @@ def _scaled(
         with tf.control_dependencies([loss]):
             updated = (update().name,)
     trainer = tf1.train.GradientDescentOptimizer(0.3)
-    step = trained(loss, trainer, feeds, initializers)
+    step = make_training(loss, trainer, feeds, initializers)
     return dataclasses.replace(step, fetches=(*step.fetches, scale.name, *updated))
 
 
@@ -105,7 +105,7 @@ def variable_of_two_names(v2: bool) -> StepGraph:
     (apart,) = _variables(v2, ("apart",), shared_name="count", container="apart")
     first = [_assign(count, 1.0), _assign(apart, 10.0)]
     scale = _read(read) * _read(apart) / 10.0
-    return _scaled(scale, lambda: _assign(count, _read(read) + 1.0), first)
+    return _make_scaling(scale, lambda: _assign(count, _read(read) + 1.0), first)
 
 
 @KINDS.v1
@@ -114,7 +114,7 @@ def variable_by_name_of_operation() -> StepGraph:
     (count,) = _variables(False, ("count",))
     (read,) = _variables(False, ("read",), shared_name="count")
     first = _assign(count, 1.0)
-    return _scaled(_read(read), lambda: _assign(count, count + 1.0), [first])
+    return _make_scaling(_read(read), lambda: _assign(count, count + 1.0), [first])
 
 
 @KINDS.v2
@@ -122,7 +122,7 @@ def handles_without_names() -> StepGraph:
     """Counts by handles without a shared name, which all are of one variable."""
     count, read = _variables(True, ("count", "read"))
     first = _assign(count, 1.0)
-    return _scaled(_read(read), lambda: _assign(count, _read(read) + 1.0), [first])
+    return _make_scaling(_read(read), lambda: _assign(count, _read(read) + 1.0), [first])
 
 
 @KINDS.v2
@@ -131,19 +131,19 @@ def variable_in_a_function() -> StepGraph:
     (count,) = _variables(True, ("count",), shared_name="count")
     first = _assign(count, 1.0)
 
-    def held() -> tf.Tensor:
+    def hold_variable() -> tf.Tensor:
         return _variables(True, ("inner",), shared_name="count")[0]
 
     @tf.function(autograph=False)
     def read() -> tf.Tensor:
-        return _read(held()) + 0.5
+        return _read(hold_variable()) + 0.5
 
     @tf.function(autograph=False)
     def add(value: tf.Tensor) -> tf.Tensor:
-        raw.AssignAddVariableOp(resource=held(), value=value)
+        raw.AssignAddVariableOp(resource=hold_variable(), value=value)
         return value + 1.0
 
-    return _scaled(read(), lambda: add(tf.constant(1.0)).op, [first])
+    return _make_scaling(read(), lambda: add(tf.constant(1.0)).op, [first])
 
 
 @KINDS.v2
@@ -162,7 +162,7 @@ def generator_of_two_handles() -> StepGraph:
         dtype=tf.float32,
     )
     algorithm, skipped = tf.constant(_PHILOX, tf.int64), tf.constant(256, tf.int64)
-    return _scaled(
+    return _make_scaling(
         drawn + 1.0,
         lambda: raw.RngSkip(resource=state, algorithm=algorithm, delta=skipped),
         [first],
@@ -193,7 +193,7 @@ def accumulators_of_one_name(v2: bool) -> StepGraph:
         apply = raw.AccumulatorApplyGradient(handle=given, local_step=_ANY_STEP, gradient=gradient)
         with tf.control_dependencies([apply]):
             scale = raw.AccumulatorTakeGradient(handle=taken, num_required=1, dtype=tf.float32)
-    return _scaled(scale)
+    return _make_scaling(scale)
 
 
 @KINDS.v1
@@ -228,7 +228,7 @@ def queues_of_one_name() -> StepGraph:
             raw.Unstage(dtypes=[tf.float32], shared_name="stage")[0],
             raw.MapUnstage(key=key, indices=[0], dtypes=[tf.float32], shared_name="map")[0],
         ]
-    return _scaled(tf.add_n(found))
+    return _make_scaling(tf.add_n(found))
 
 
 @KINDS.v2
@@ -242,7 +242,7 @@ def tables_of_one_name() -> StepGraph:
     written, read = (raw.MutableHashTableV2(**types, shared_name="count") for _ in range(2))
     found = raw.LookupTableFindV2(table_handle=read, keys=key, default_value=1.0)
     scale = found[0] * raw.LookupTableFindV2(table_handle=static, keys=key, default_value=0.0)
-    return _scaled(
+    return _make_scaling(
         scale,
         lambda: raw.LookupTableInsertV2(table_handle=written, keys=key, values=found + 1.0),
     )
@@ -260,7 +260,7 @@ def iterators_of_one_name() -> StepGraph:
     )
     first = raw.MakeIterator(dataset=data._variant_tensor, iterator=made)
     (scale,) = raw.IteratorGetNext(iterator=taken, output_types=[tf.float32], output_shapes=[[]])
-    return _scaled(scale, initializers=[first])
+    return _make_scaling(scale, initializers=[first])
 
 
 @KINDS.v1
@@ -273,4 +273,4 @@ def sparse_tensors_by_name() -> StepGraph:
     taken = raw.TakeManySparseFromTensorsMap(
         sparse_handles=kept[None], dtype=tf.float32, shared_name="kept"
     )
-    return _scaled(taken.sparse_values[0])
+    return _make_scaling(taken.sparse_values[0])

@@ -14,16 +14,16 @@ from benchmarks.zoo.graph_parts import (
     SEED,
     Kinds,
     StepGraph,
-    classified,
     classifier_loss,
-    clipped_update,
+    clip_and_apply,
     counter,
     cross_entropy,
     dense,
     inputs,
+    make_classifier,
+    make_training,
     perceptron,
     step_graph,
-    trained,
     weight_variable,
 )
 
@@ -42,7 +42,7 @@ def adam_weight_decay() -> StepGraph:
     rate = tf1.train.polynomial_decay(0.1, step, 10, end_learning_rate=0.0)
     warm = tf.cast(step, tf.float32) / 3.0
     rate = tf.where(step < 3, 0.1 * warm, rate)
-    return trained(loss, AdamWeightDecay(rate), feeds)
+    return make_training(loss, AdamWeightDecay(rate), feeds)
 
 
 @KINDS.both
@@ -60,7 +60,7 @@ def accumulated_gradients() -> StepGraph:
         ]
     added = [tf1.assign_add(s, g) for s, g in zip(sums, gradients, strict=True)]
 
-    def applied() -> tf.Tensor:
+    def apply_means() -> tf.Tensor:
         means = [each * 0.5 for each in added]
         update = trainer.apply_gradients(zip(means, variables, strict=True))
         with tf.control_dependencies([update]):
@@ -70,9 +70,9 @@ def accumulated_gradients() -> StepGraph:
 
     with tf.control_dependencies([each.op for each in added]):
         number = tf1.assign_add(count, 1)
-    # What an optimizer makes for a variable cannot be made in a branch.
+    # An optimizer cannot create its slots inside a branch.
     trainer._create_slots(variables)
-    is_due = tf1.cond(tf.equal(number % 2, 0), applied, lambda: tf.constant(False))
+    is_due = tf1.cond(tf.equal(number % 2, 0), apply_means, lambda: tf.constant(False))
     return step_graph(is_due, loss, feeds=feeds)
 
 
@@ -146,7 +146,7 @@ def loss_scale_optimizer() -> StepGraph:
 def moving_averages(v2: bool) -> StepGraph:
     """Averages the weights after each update, and evaluates with the averages."""
     loss, feeds = perceptron()
-    train = clipped_update(loss)
+    train = clip_and_apply(loss)
     step = tf1.train.get_global_step()
     averages = tf1.train.ExponentialMovingAverage(0.9, num_updates=step, zero_debias=v2)
     variables = tf1.trainable_variables()
@@ -185,13 +185,13 @@ def adversaries() -> StepGraph:
     x = tf1.placeholder(tf.float32, [4, 2], name="x")
     noise = tf1.random_normal([4, 3], seed=SEED)
 
-    def judged(value: tf.Tensor, reuse: bool) -> tf.Tensor:
+    def discriminate(value: tf.Tensor, reuse: bool) -> tf.Tensor:
         with tf1.variable_scope("discriminator", reuse=reuse):
             return dense(tf.nn.leaky_relu(dense(value, 4, "hidden")), 1, "logit")
 
     with tf1.variable_scope("generator"):
         made = tf.tanh(dense(noise, 2, "out"))
-    real, fake = judged(x, False), judged(made, True)
+    real, fake = discriminate(x, False), discriminate(made, True)
     loss = tf.reduce_mean(tf.nn.softplus(-real)) + tf.reduce_mean(tf.nn.softplus(fake))
     trainer = tf1.train.AdamOptimizer(0.05, beta1=0.5)
     scopes = [tf1.trainable_variables(name) for name in ("discriminator", "generator")]
@@ -199,7 +199,7 @@ def adversaries() -> StepGraph:
     gradients, variables = zip(*first, strict=True)
     first_train = trainer.apply_gradients(zip(tf.tuple(gradients), variables, strict=True))
     with tf.control_dependencies([first_train]):
-        again = judged(tf.identity(made), True)
+        again = discriminate(tf.identity(made), True)
         second_loss = tf.reduce_mean(tf.nn.softplus(-again))
     second = tf1.train.AdamOptimizer(0.05)
     second_train = second.minimize(second_loss, var_list=scopes[1], name="train")
@@ -243,7 +243,7 @@ def partitioned_variables() -> StepGraph:
         weights = weight_variable("weights", [4, 4])
     found = tf1.nn.embedding_lookup(table, words, partition_strategy="div")
     hidden = tf.tanh(tf.matmul(found, tf.convert_to_tensor(weights)))
-    return classified(hidden, labels, {words: np.array([0, 3, 6, 3], np.int64)})
+    return make_classifier(hidden, labels, {words: np.array([0, 3, 6, 3], np.int64)})
 
 
 @KINDS.both
@@ -301,13 +301,13 @@ def replay_memory() -> StepGraph:
     )
     pairs = zip(tf1.global_variables("target"), tf1.trainable_variables("online"), strict=True)
 
-    def copied() -> tf.Tensor:
+    def copy_variables() -> tf.Tensor:
         with tf.control_dependencies([tf1.assign(old, new).op for old, new in pairs]):
             return tf.constant(True)
 
     with tf.control_dependencies([train]):
         is_due = tf.equal(tf.identity(step) % 2, 0)
-        is_copied = tf1.cond(is_due, copied, lambda: tf.constant(False))
+        is_copied = tf1.cond(is_due, copy_variables, lambda: tf.constant(False))
     return step_graph(is_copied, loss, feeds={seen: np.eye(3, dtype=np.float32)[:2]})
 
 
@@ -319,7 +319,7 @@ def streaming_metrics() -> StepGraph:
     loss = cross_entropy(logits, y)
     _, accuracy = tf1.metrics.accuracy(y, tf.argmax(logits, 1), name="accuracy")
     _, mean = tf1.metrics.mean(loss, name="mean")
-    step = trained(loss, feeds=feeds)
+    step = make_training(loss, feeds=feeds)
     return dataclasses.replace(step, fetches=(*step.fetches, accuracy.name, mean.name))
 
 

@@ -10,7 +10,7 @@ from benchmarks.problems.paper import ProblemKey, write_parts
 from benchmarks.problems.small import SMALL_PROBLEMS
 from tf_placer.problem.problem_groups import group_graph, legal_devices
 
-__all__ = ["BUDGET", "failed_run", "run", "write_small_problem"]
+__all__ = ["BUDGET", "make_failed_run", "run", "write_small_problem"]
 
 BUDGET = SearchBudget(600.0, 2400)
 
@@ -38,7 +38,7 @@ def run(key: RunKey, best_secs: float | None, budget: SearchBudget = BUDGET, **c
     return Run(key, budget, digest, lower_bound_secs, found, None, {}, losses)
 
 
-def failed_run(key: RunKey, failure: str) -> Run:
+def make_failed_run(key: RunKey, failure: str) -> Run:
     """A run that failed."""
     return Run(key, BUDGET, "", None, None, failure, {})
 

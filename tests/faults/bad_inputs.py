@@ -25,7 +25,7 @@ from graph_passes.fingerprint import graph_fingerprint
 from graph_passes.placement import Placement, write_placement
 from tests.faults.campaign import Case, run_campaign
 from tests.faults.command_answer import answer
-from tests.faults.mutations import mutated_bytes, mutated_json, mutated_lines
+from tests.faults.mutations import mutate_bytes, mutate_json, mutate_lines
 from tests.tf_placer.doubles import update_record
 from tests.tf_placer.scripted import confirmation, run_result, search_config, trial
 from tf_placer.confirmation.outcome import Outcome
@@ -43,32 +43,32 @@ _APPLY = "apply --placement={0}/placement.json --output_graph={0}/out.pb"
 _REPORT = "report --output={0}/page.html"
 #: By kind of file the command that reads it, and what changes it.
 _FILES: Mapping[str, tuple[str, Callable[[bytes, random.Random], bytes]]] = {
-    "graph.pb": (_APPLY + " --input_graph={0}/graph.pb", mutated_bytes),
-    "graph.pbtxt": (_APPLY + " --input_graph={0}/graph.pbtxt", mutated_bytes),
-    "graph.meta": (_PROFILE + " --input_graph={0}/graph.meta --machine=2xK80", mutated_bytes),
+    "graph.pb": (_APPLY + " --input_graph={0}/graph.pb", mutate_bytes),
+    "graph.pbtxt": (_APPLY + " --input_graph={0}/graph.pbtxt", mutate_bytes),
+    "graph.meta": (_PROFILE + " --input_graph={0}/graph.meta --machine=2xK80", mutate_bytes),
     "feeds.npz": (
         _PROFILE + " --input_graph={0}/graph.pb --machine=2xK80 --feeds={0}/feeds.npz",
-        mutated_bytes,
+        mutate_bytes,
     ),
-    "placement.json": (_APPLY + " --input_graph={0}/graph.pb", mutated_json),
+    "placement.json": (_APPLY + " --input_graph={0}/graph.pb", mutate_json),
     "machine.json": (
         _PROFILE + " --input_graph={0}/graph.pb --machine={0}/machine.json",
-        mutated_json,
+        mutate_json,
     ),
     "problem.json": (
         "search --problem={0}/problem.json --placer=single_device --output={0}/out.json",
-        mutated_json,
+        mutate_json,
     ),
     "assignment.json": (
         "simulate --problem={0}/problem.json --assignment={0}/assignment.json",
-        mutated_json,
+        mutate_json,
     ),
-    "log/trials.jsonl": ("log {0}/log", mutated_lines),
-    "log/training.jsonl": ("log {0}/log --json", mutated_lines),
-    "log/result.json": ("log {0}/log --json", mutated_json),
-    "log/request.json": (_REPORT + " {0}/log", mutated_json),
-    "plan/result.json": (_REPORT + " {0}/plan", mutated_json),
-    "plan/search.json": (_REPORT + " {0}/plan", mutated_json),
+    "log/trials.jsonl": ("log {0}/log", mutate_lines),
+    "log/training.jsonl": ("log {0}/log --json", mutate_lines),
+    "log/result.json": ("log {0}/log --json", mutate_json),
+    "log/request.json": (_REPORT + " {0}/log", mutate_json),
+    "plan/result.json": (_REPORT + " {0}/plan", mutate_json),
+    "plan/search.json": (_REPORT + " {0}/plan", mutate_json),
 }
 
 

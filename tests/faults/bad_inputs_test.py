@@ -11,7 +11,7 @@ from absl.testing import absltest
 from tests.faults.bad_inputs import make_cases
 from tests.faults.campaign import GOOD
 from tests.faults.command_answer import answer
-from tests.faults.mutations import mutated_bytes, mutated_json, mutated_lines
+from tests.faults.mutations import mutate_bytes, mutate_json, mutate_lines
 
 _CASES = 300
 
@@ -41,9 +41,9 @@ class BadInputsTest(absltest.TestCase):
     def test_mutations_are_many_and_follow_from_their_seed(self):
         text = json.dumps({"a": [1, {"b": "text"}], "c": None}).encode()
         for change, content in (
-            (mutated_json, text),
-            (mutated_lines, b"\n".join([text, text, b""])),
-            (mutated_bytes, text),
+            (mutate_json, text),
+            (mutate_lines, b"\n".join([text, text, b""])),
+            (mutate_bytes, text),
         ):
             made = [change(content, random.Random(seed)) for seed in range(50)]
             self.assertEqual(made, [change(content, random.Random(seed)) for seed in range(50)])

@@ -1,4 +1,4 @@
-"""What a command answers: it works, or ends with one sentence, or something is wrong with it."""
+"""The classification of a command's end: it works, reports one sentence, or is faulty."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ from typing import Any
 
 from tests.faults.campaign import GOOD, Case, run_campaign
 from tests.faults.command_answer import answer
-from tests.faults.files import half_files, left_files
+from tests.faults.files import find_leftovers, half_files
 from tests.tf_placer.small_problem import layered_problem
 from tf_placer.problem.problem_file import write_problem
 
 __all__ = ["WITHIN"]
 
-#: What a process of a case runs within.
+#: The command prefix that gives a process file systems of its own.
 WITHIN = ("unshare", "--user", "--map-root-user", "--mount")
 _ROOM = f"size={64 * 2**20}"
 _SIZES_KB = (4, 8, 12, 16, 24, 32, 64, 128, 256, 512, 1024)
@@ -71,7 +71,7 @@ def _make(number: int, word: str) -> Iterator[Case]:
         timer.start()
     how, words = answer(command)
     timer.cancel()
-    how, words = _checked(fault, how, words, root, place)
+    how, words = _check_disk(fault, how, words, root, place)
     if how in GOOD:
         _mount(f"remount,rw,{_ROOM}", disk)
         place.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def _mount(options: str, disk: pathlib.Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def _checked(
+def _check_disk(
     fault: str, how: str, words: str, root: pathlib.Path, place: pathlib.Path
 ) -> tuple[str, str]:
     """Looks at what a command that has answered has left."""
@@ -110,7 +110,7 @@ def _checked(
         return "damaged", f"the link is gone: {words}"
     if (found := _ELSEWHERE.search(words)) and "assignment" not in _read(found[1]):
         return "lost", words
-    if left := half_files(root) + left_files(root):
+    if left := half_files(root) + find_leftovers(root):
         return "damaged", f"{left[0]} is not whole: {words}"
     return how, words
 

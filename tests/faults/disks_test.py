@@ -13,7 +13,7 @@ from tests.faults.disks import WITHIN
 
 
 def can_mount() -> bool:
-    """Whether this user can have file systems of its own."""
+    """Returns whether this user may mount file systems of its own."""
     command = [*WITHIN, "mount", "-t", "tmpfs", "none", "/tmp"]
     try:
         return subprocess.run(command, capture_output=True).returncode == 0
@@ -34,7 +34,7 @@ class DisksTest(absltest.TestCase):
             (directory / name).write_text(content)
         (directory / ".d.json.0123.tmp").write_text("{}")
         self.assertEqual(files.half_files(directory), ["b.json"])
-        self.assertEqual(files.left_files(directory), [".d.json.0123.tmp"])
+        self.assertEqual(files.find_leftovers(directory), [".d.json.0123.tmp"])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ _SLOW = [(signal.SIGSTOP, (0.19, 0.19)), (signal.SIGCONT, (0.01, 0.01))] * 30
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is done to a process.
+    """A fault that is injected into a process.
 
     Attributes:
         name: what it is called.
@@ -41,7 +41,7 @@ class Fault:
 
     @property
     def ends_search(self) -> bool:
-        """Whether the search is to be started again."""
+        """True if the search has to be started again."""
         return not self.part and self.signals[-1][0] != signal.SIGCONT
 
     def hit(self, pids: Sequence[int], draw: random.Random) -> None:

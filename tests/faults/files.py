@@ -7,7 +7,7 @@ import json
 import pathlib
 import re
 
-__all__ = ["half_files", "left_files"]
+__all__ = ["find_leftovers", "half_files"]
 
 _OF_THE_MOMENT = re.compile(r"\.tmp$|^tf_placer_scratch_|^tfp_ray_")
 
@@ -24,7 +24,7 @@ def half_files(directory: pathlib.Path) -> list[str]:
     return found
 
 
-def left_files(directory: pathlib.Path, temporary: pathlib.Path | None = None) -> list[str]:
+def find_leftovers(directory: pathlib.Path, temporary: pathlib.Path | None = None) -> list[str]:
     """Lists what must be gone when a search has ended; in a temporary directory every file."""
     found = {path for path in directory.rglob("*") if _OF_THE_MOMENT.search(path.name)}
     if temporary is not None:

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 import tf_placer
 from tests.faults.campaign import Case, run_campaign
 from tests.faults.fault import NODES, Fault
-from tests.faults.files import half_files, left_files
+from tests.faults.files import find_leftovers, half_files
 from tests.faults.ray_nodes import RayNodes
 from tests.faults.victim_process import VictimProcess
 from tests.faults.victims import VICTIMS, Victim
@@ -45,7 +45,7 @@ _LIMIT_SECS = 300.0
 _GAP_SECS = (1.0, 6.0)
 _TRIAL = re.compile(r"\btrial (\d+) ")
 _ROUND = "confirming: "
-# Of these files what is there stays, whatever comes behind it.
+# Append-only files: their lines must survive every fault.
 _LOGS = ("trials.jsonl", "training.jsonl", "workers.jsonl", "simulated_trials.jsonl")
 _ROOT = pathlib.Path(tf_placer.__file__).parents[1]
 
@@ -104,7 +104,7 @@ class _Disturbed:
                     yield self._case(fault.name, self._problem(fault))
                     self._start()
                 else:
-                    # Whether it has survived is seen at its end.
+                    # The end of the search tells whether it really survived.
                     yield self._case(fault.name, ("survived", ""))
             yield self._case(END, self._problem(None))
         finally:
@@ -158,13 +158,13 @@ class _Disturbed:
             return "traceback", output[output.index("Traceback") :][:1500]
         if code not in _good_codes(victim, fault):
             return "another end", f"exit code {code}: {output[-1500:]}"
-        if problem := _lost(self._before, _whole_lines(directory), output):
+        if problem := _find_lost(self._before, _whole_lines(directory), output):
             return "lost", problem
         if half := half_files(directory):
             return "half a file", ", ".join(half)
         if fault is None and (problem := victim.problem(directory, self.number, output)):
             return "wrong end", problem
-        if fault is None and (left := left_files(directory, directory / "tmp")):
+        if fault is None and (left := find_leftovers(directory, directory / "tmp")):
             return "left behind", ", ".join(left)
         return "survived", ""
 
@@ -190,7 +190,7 @@ def _whole_lines(directory: pathlib.Path) -> dict[str, bytes]:
     return found
 
 
-def _lost(before: dict[str, bytes], now: dict[str, bytes], output: str) -> str:
+def _find_lost(before: dict[str, bytes], now: dict[str, bytes], output: str) -> str:
     """Says what is not in the logs any more, or was printed and is not there; "" for nothing."""
     for name, content in before.items():
         # A header alone is written anew by a search that has no trials.

@@ -39,7 +39,7 @@ class KillsTest(absltest.TestCase):
     def test_searches_survive(self):
         cases = [case for number in range(2) for case in run_search(number, VICTIMS[:2])]
         self.assertEqual([case for case in cases if case.answer not in GOOD], [])
-        # How many kills come before its end hangs on how fast the machine is.
+        # The number of kills before the end depends on the speed of the machine.
         ends = [case.fault == END for case in cases]
         self.assertEqual(sum(ends), 2)
         self.assertFalse(all(ends))

@@ -7,7 +7,7 @@ import json
 import random
 from typing import Any
 
-__all__ = ["mutated_bytes", "mutated_json", "mutated_lines"]
+__all__ = ["mutate_bytes", "mutate_json", "mutate_lines"]
 
 _DEPTH = 100_000
 _VALUES: tuple[Any, ...] = (
@@ -18,14 +18,14 @@ _VALUES: tuple[Any, ...] = (
 )
 
 
-def mutated_json(data: bytes, draw: random.Random) -> bytes:
+def mutate_json(data: bytes, draw: random.Random) -> bytes:
     """Changes JSON as values: wrong types and numbers, missing, unknown and repeated entries."""
     kind = draw.random()
     if kind < 0.25:
-        return mutated_bytes(data, draw)
+        return mutate_bytes(data, draw)
     value = json.loads(data)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
-        value = _mutated_value(value, draw)
+        value = _mutate_value(value, draw)
     changed = json.dumps(value)
     if kind < 0.28:
         place = draw.choice([i for i, char in enumerate(changed) if char in "0123456789"] or [0])
@@ -37,18 +37,18 @@ def mutated_json(data: bytes, draw: random.Random) -> bytes:
     return changed.encode()
 
 
-def mutated_lines(data: bytes, draw: random.Random) -> bytes:
+def mutate_lines(data: bytes, draw: random.Random) -> bytes:
     """Changes a JSON Lines file: one of its lines, or their order."""
     lines = data.splitlines()
     kind = draw.random()
     if kind < 0.2:
-        return mutated_bytes(data, draw)
+        return mutate_bytes(data, draw)
     number = draw.randrange(len(lines))
-    lines[number] = draw.choice(lines) if kind < 0.4 else mutated_json(lines[number], draw)
+    lines[number] = draw.choice(lines) if kind < 0.4 else mutate_json(lines[number], draw)
     return b"\n".join(lines) + b"\n"
 
 
-def mutated_bytes(data: bytes, draw: random.Random) -> bytes:
+def mutate_bytes(data: bytes, draw: random.Random) -> bytes:
     """Changes bytes: cuts them, flips, inserts, repeats, or writes them in another encoding."""
     first, second = sorted((draw.randrange(len(data)), draw.randrange(len(data))))
     match draw.randrange(6):
@@ -73,7 +73,7 @@ def _value(draw: random.Random) -> Any:
     return copy.deepcopy(draw.choice(_VALUES))
 
 
-def _mutated_value(value: Any, draw: random.Random) -> Any:
+def _mutate_value(value: Any, draw: random.Random) -> Any:
     """Changes a value in one place; the place is drawn level by level."""
     inside = value
     while True:

@@ -74,7 +74,7 @@ class VictimProcess:
     def end(self, timeout_secs: float = 0.0) -> list[str]:
         """Waits until no process of it is left, ends those that stay, and names them."""
         end_secs = time.monotonic() + timeout_secs
-        while (left := self._marked()) and time.monotonic() < end_secs:
+        while (left := self._find_marked()) and time.monotonic() < end_secs:
             time.sleep(0.05)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -83,7 +83,7 @@ class VictimProcess:
         self._process.wait()
         return list(left.values())
 
-    def _marked(self) -> dict[int, str]:
+    def _find_marked(self) -> dict[int, str]:
         """Finds its processes and their command lines by the mark."""
         found = {}
         for directory in pathlib.Path("/proc").glob("[0-9]*"):

@@ -30,7 +30,7 @@ __all__ = ["VICTIMS", "Victim"]
 
 Command = Callable[[pathlib.Path, int], list[str]]
 
-# What differs between two runs of one search.
+# Values that differ between two runs of one search.
 _TIMES = ("elapsed_secs", "time", "step_secs_mean", "command", "interrupted")
 _NUM_GROUPS, _LIVE_TRIALS, _CONTROLLED_TRIALS = 12, 10, 150
 # A wait of a minute where nothing happens; the confirmation has many rounds.
@@ -71,16 +71,16 @@ class Victim:
 
     @property
     def is_here(self) -> bool:
-        """Whether what it needs is installed."""
+        """True if the packages it needs are installed."""
         return not self.by_ray or importlib.util.find_spec("ray") is not None
 
     @property
     def orphan_secs(self) -> float:
-        """How long its processes may take to end after it: some of Ray's wait for a minute."""
+        """The time its processes may need to end after it: some of Ray's wait for a minute."""
         return 100.0 if self.by_ray else 20.0
 
 
-def _logged(directory: pathlib.Path, number: int) -> list[str]:
+def _log_command(directory: pathlib.Path, number: int) -> list[str]:
     del number
     return ["-c", _LOGGED, f"{directory}/run/trials.jsonl", f"{directory}/measured"]
 
@@ -143,7 +143,7 @@ def _without_times(value: Any) -> Any:
     return value
 
 
-def _written(directory: pathlib.Path) -> dict[str, Any]:
+def _read_written(directory: pathlib.Path) -> dict[str, Any]:
     """Reads what a search in simulation has written, without what differs from run to run."""
     names = ("out.json", "run/result.json", "run/trials.jsonl", "run/training.jsonl")
     found: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def _unbroken(command: Command, number: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as outside:
         called = [sys.executable, *command(pathlib.Path(outside), number)]
         subprocess.run(called, check=True, capture_output=True)
-        return _written(pathlib.Path(outside))
+        return _read_written(pathlib.Path(outside))
 
 
 def _deterministic(
@@ -172,7 +172,7 @@ def _deterministic(
 
     def problem(directory: pathlib.Path, number: int, output: str) -> str:
         del output
-        expected, written = _unbroken(command, number), _written(directory)
+        expected, written = _unbroken(command, number), _read_written(directory)
         names = expected.keys() | written.keys()
         wrong = sorted(each for each in names if expected.get(each) != written.get(each))
         return f"{wrong[0]} is not that of an unbroken search" if wrong else ""
@@ -185,14 +185,14 @@ def _first(*checks: tuple[bool, str]) -> str:
     return next((words for is_wrong, words in checks if is_wrong), "")
 
 
-def _measured_twice(trials: Sequence[Trial]) -> tuple[bool, str]:
+def _find_repeated(trials: Sequence[Trial]) -> tuple[bool, str]:
     """Says whether a placement was measured twice."""
     measured = collections.Counter(each.assignment for each in trials if each.repeats is None)
     twice = [assignment for assignment, count in measured.items() if count > 1]
     return bool(twice), f"measured twice: {twice}"
 
 
-def _optimized(directory: pathlib.Path, number: int, output: str) -> str:
+def _check_optimized(directory: pathlib.Path, number: int, output: str) -> str:
     del number
     _, trials = read_log(directory / "run/trials.jsonl")
     result = json.loads((directory / "run/result.json").read_text())
@@ -206,16 +206,16 @@ def _optimized(directory: pathlib.Path, number: int, output: str) -> str:
         ((outcome == "faster") != is_placed, "placement.json is not what the result says"),
         (not re.search("placed - |unchanged - ", output), "no verdict is printed"),
         (not (directory / "placed.pb").exists(), "there is no output graph"),
-        _measured_twice(trials),
+        _find_repeated(trials),
     )
 
 
-def _optimized_here(directory: pathlib.Path, number: int, output: str) -> str:
+def _check_optimized_here(directory: pathlib.Path, number: int, output: str) -> str:
     stalled = _STALLED.search(output)
-    return f"it waited: {stalled[0]}" if stalled else _optimized(directory, number, output)
+    return f"it waited: {stalled[0]}" if stalled else _check_optimized(directory, number, output)
 
 
-def _controlled(directory: pathlib.Path, number: int, output: str) -> str:
+def _check_controlled(directory: pathlib.Path, number: int, output: str) -> str:
     """Looks at a search by controllers, which differs from run to run."""
     del output
     _, trials = read_log(directory / "run" / SIMULATED_TRIALS)
@@ -236,7 +236,7 @@ def _controlled(directory: pathlib.Path, number: int, output: str) -> str:
         (not 0 < max(samples, default=0) < len(trials), "updates are of other samples than trials"),
         (sum(samples.values()) != max(samples, default=0), "updates are missing, or there twice"),
         (min(ages, default=0) < 0, "an update was of weights that were not there yet"),
-        _measured_twice(trials[1:]),
+        _find_repeated(trials[1:]),
     )
 
 
@@ -248,9 +248,9 @@ _CONTROLLED = (
 # Processes of a live search; those that are made of a template have its command line.
 _LIVE = r"tf_placer\.(process_template|environments\.worker|machines\.local_server)"
 
-#: What is disturbed.
+#: The searches that are disturbed.
 VICTIMS: tuple[Victim, ...] = (
-    _deterministic("log of trials", 0.5, _logged, 0.5),
+    _deterministic("log of trials", 0.5, _log_command, 0.5),
     _deterministic(
         "search by hill climbing", 0.15, _search("--placer=hill_climbing", "--max_trials=5000"), 0.8
     ),
@@ -263,7 +263,7 @@ VICTIMS: tuple[Victim, ...] = (
         0.1,
         _optimize(),
         20.0,
-        _optimized_here,
+        _check_optimized_here,
         faults=(*SIGNALS, *faults_of(_LIVE, "process") * 2),
     ),
     _deterministic(
@@ -279,7 +279,7 @@ VICTIMS: tuple[Victim, ...] = (
         0.02,
         _search(*_CONTROLLED),
         15.0,
-        _controlled,
+        _check_controlled,
         faults=(
             *SIGNALS,
             *PAUSES,
@@ -293,7 +293,7 @@ VICTIMS: tuple[Victim, ...] = (
         0.02,
         _optimize("--workers=auto", "--num_workers=1"),
         30.0,
-        _optimized,
+        _check_optimized,
         faults=(
             *SIGNALS,
             *PAUSES,

@@ -28,7 +28,7 @@ class ReadingsTest(parameterized.TestCase):
             placer = placers[variant]
             settings = {each.name: each.value for each in describe_placer(placer).settings}
             for name, value in check_options(reading.system, reading.variants()[variant]).items():
-                # Where the average is of all samples, how it moves says nothing.
+                # A baseline of the mean of all samples has no moving average to compare.
                 if not (name.startswith("baseline_") and settings["baseline"] == "mean"):
                     self.assertEqual(settings[name], value, f"{placer}: {name}")
 

@@ -6,7 +6,7 @@ from absl.testing import absltest
 
 from benchmarks.comparison.report import comparison_markdown
 from benchmarks.harness.placement_runs import RunKey
-from tests.benchmarks.made_up_runs import failed_run, run
+from tests.benchmarks.made_up_runs import make_failed_run, run
 
 # By model and placer: step times of the seeds, or why there are none.
 _SECS = {
@@ -19,7 +19,9 @@ _SECS = {
 def _runs(model, placer):
     secs = _SECS[model][placer]
     key = RunKey(model, "2xK80", placer)
-    return [failed_run(key, secs)] if isinstance(secs, str) else [run(key, each) for each in secs]
+    return (
+        [make_failed_run(key, secs)] if isinstance(secs, str) else [run(key, each) for each in secs]
+    )
 
 
 _COMPARISON = {

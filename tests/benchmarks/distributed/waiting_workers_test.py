@@ -7,11 +7,11 @@ from benchmarks.distributed.report import write_report
 from benchmarks.distributed.runs import idle_share, trials_per_minute
 from benchmarks.distributed.waiting_fleet import SkippingClock
 from benchmarks.distributed.waiting_workers import Case, run_case
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 
 
-def searched(case, samples=24, trial_secs=1000.0, seed=0):
-    return run_case(case, unrolled_lstm(1, 4), samples=samples, trial_secs=trial_secs, seed=seed)
+def run_search(case, samples=24, trial_secs=1000.0, seed=0):
+    return run_case(case, unroll_lstm(1, 4), samples=samples, trial_secs=trial_secs, seed=seed)
 
 
 def skipping(name, placer, workers, **options):
@@ -23,7 +23,7 @@ class WaitingWorkersTest(absltest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         names = {1: "Post, one process", 12: "Post, 12 workers in step"}
-        cls.post = {n: searched(skipping(name, "post", n), 48) for n, name in names.items()}
+        cls.post = {n: run_search(skipping(name, "post", n), 48) for n, name in names.items()}
 
     def test_a_clock_is_put_forward(self):
         clock = SkippingClock(lambda: 5.0)
@@ -32,7 +32,8 @@ class WaitingWorkersTest(absltest.TestCase):
 
     def test_four_workers_measure_four_times_as_much(self):
         one, four = (
-            searched(skipping(f"random, {n} workers", "random", n), samples=40 * n) for n in (1, 4)
+            run_search(skipping(f"random, {n} workers", "random", n), samples=40 * n)
+            for n in (1, 4)
         )
         self.assertAlmostEqual(trials_per_minute(four) / trials_per_minute(one), 4.0, delta=0.3)
         self.assertLess(idle_share(one), 0.01)
@@ -45,8 +46,8 @@ class WaitingWorkersTest(absltest.TestCase):
 
     def test_the_page_has_all_that_was_measured(self):
         runs = [
-            searched(skipping("random, 1 workers", "random", 1), 40),
-            searched(skipping("random, 2 workers", "random", 2), 80),
+            run_search(skipping("random, 1 workers", "random", 1), 40),
+            run_search(skipping("random, 2 workers", "random", 2), 80),
             *self.post.values(),
         ]
         directory = pathlib.Path(self.create_tempdir().full_path)

@@ -13,7 +13,7 @@ from benchmarks.harness import kept_runs
 from benchmarks.harness.kept_runs import KeptRuns, kept_or_made
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.timed_search import SearchBudget
-from tests.benchmarks.made_up_runs import BUDGET, failed_run, run
+from tests.benchmarks.made_up_runs import BUDGET, make_failed_run, run
 
 _POST = RunKey("nmt_2", "2xK80", "post", (("optimizer", "adam"),), seed=1)
 _HEFT = RunKey("nmt_2", "2xK80", "heft")
@@ -60,7 +60,7 @@ class KeptRunsTest(absltest.TestCase):
 
         def run_all(keys, budget, runs_dir, *, jobs, ended):
             asked.append(keys)
-            runs = {_POST: failed_run(_POST, "not installed"), _HEFT: run(_HEFT, 0.5, budget)}
+            runs = {_POST: make_failed_run(_POST, "not installed"), _HEFT: run(_HEFT, 0.5, budget)}
             for key in keys:
                 ended(runs[key])
             return {key: runs[key] for key in keys}

@@ -23,22 +23,22 @@ def _problem(name="heterogeneous"):
     return PaperProblem(group_graph(problem), legal_devices(problem), problem, "", 0)
 
 
-def _proposed(name, options=None, problem=None):
+def _propose(name, options=None, problem=None):
     placer = make_run_placer(name, options or {}, "rnnlm_2", problem or _problem(), seed=0)
     return placer.propose(100).tolist()
 
 
 class RunPlacersTest(absltest.TestCase):
     def test_a_single_gpu_gets_all_but_what_must_be_elsewhere(self):
-        self.assertEqual(_proposed("single_gpu"), [[0, 1, 1, 1, 1, 1]])
+        self.assertEqual(_propose("single_gpu"), [[0, 1, 1, 1, 1, 1]])
 
     def test_the_experts_of_a_model_are_those_of_its_rules(self):
         rules = {"a": np.array([0, 1, 2, 1, 1, 1]), "b": np.array([0, 2, 2, 2, 2, 2])}
         with mock.patch.object(experts, "expert_placements", return_value=rules):
-            self.assertEqual(_proposed("model_expert"), [rules["a"].tolist(), rules["b"].tolist()])
-            self.assertEqual(_proposed("model_expert", {"rule": "b"}), [rules["b"].tolist()])
+            self.assertEqual(_propose("model_expert"), [rules["a"].tolist(), rules["b"].tolist()])
+            self.assertEqual(_propose("model_expert", {"rule": "b"}), [rules["b"].tolist()])
             with self.assertRaisesRegex(ValueError, "no rule 'c' for rnnlm_2; there are a, b"):
-                _proposed("model_expert", {"rule": "c"})
+                _propose("model_expert", {"rule": "c"})
 
     def test_placers_that_group_operations_get_operations(self):
         self.assertEqual(run_granularity("hierarchical", {}), "fine")

@@ -7,7 +7,7 @@ import time
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.harness.timed_search import SearchBudget, thinned, timed_search
+from benchmarks.harness.timed_search import SearchBudget, thin_curve, time_search
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs
 from tf_placer.placers import make_placer
 from tf_placer.placers.heuristics.candidate_list import CandidateList
@@ -22,7 +22,7 @@ def _placer(name, problem, seed=0):
     return lambda: make_placer(name, group_graph(problem), legal_devices(problem), seed=seed)
 
 
-def _listed(problem, rows):
+def _make_listing(problem, rows):
     """A placer that proposes these placements one at a time."""
     candidates = np.array(rows, np.int32)
     return lambda: CandidateList(
@@ -36,7 +36,7 @@ def _step_secs(problem, rows):
 
 class TimedSearchTest(absltest.TestCase):
     def test_all_random_samples_find_the_optimum_of_a_small_problem(self):
-        found = timed_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3000))
+        found = time_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3000))
         self.assertAlmostEqual(found.best_secs, all_step_secs(_CHAIN)[0])
         self.assertEqual((found.samples, found.ended), (3000, "samples"))
 
@@ -46,7 +46,7 @@ class TimedSearchTest(absltest.TestCase):
         self.assertLess(fast, slow)
         self.assertLess(slow, worse)
         self.assertAlmostEqual(slow, slow_again)
-        found = timed_search(_CHAIN, _listed(_CHAIN, rows), SearchBudget(_LONG_SECS))
+        found = time_search(_CHAIN, _make_listing(_CHAIN, rows), SearchBudget(_LONG_SECS))
         self.assertEqual([(n, step) for n, _, step in found.curve], [(1, slow), (3, fast)])
         self.assertEqual((found.samples, found.ended), (4, "nothing more"))
         self.assertEqual(found.samples_to_best, 3)
@@ -54,8 +54,8 @@ class TimedSearchTest(absltest.TestCase):
         self.assertAlmostEqual(found.mean_secs[0], np.mean([slow, worse, fast, slow_again]))
 
     def test_where_nothing_fits_nothing_is_found_and_all_samples_failed(self):
-        found = timed_search(
-            _MEMORY, _listed(_MEMORY, [[0] * 8, [1] * 8]), SearchBudget(_LONG_SECS, 10)
+        found = time_search(
+            _MEMORY, _make_listing(_MEMORY, [[0] * 8, [1] * 8]), SearchBudget(_LONG_SECS, 10)
         )
         self.assertEqual((found.samples, found.failures), (2, 2))
         self.assertIsNone(found.best_secs)
@@ -64,7 +64,7 @@ class TimedSearchTest(absltest.TestCase):
 
     def test_the_same_seed_finds_the_same_at_the_same_samples(self):
         runs = [
-            timed_search(_MEMORY, _placer("random", _MEMORY, 7), SearchBudget(_LONG_SECS, 200))
+            time_search(_MEMORY, _placer("random", _MEMORY, 7), SearchBudget(_LONG_SECS, 200))
             for _ in range(2)
         ]
         curves = [[(n, step) for n, _, step in run.curve] for run in runs]
@@ -72,30 +72,30 @@ class TimedSearchTest(absltest.TestCase):
         self.assertEqual(runs[0].assignment, runs[1].assignment)
 
     def test_samples_end_the_search_within_a_batch(self):
-        found = timed_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3))
+        found = time_search(_CHAIN, _placer("random", _CHAIN), SearchBudget(_LONG_SECS, 3))
         self.assertEqual((found.samples, found.ended), (3, "samples"))
 
     def test_what_is_found_after_the_time_does_not_count(self):
         def make():
             time.sleep(0.2)
-            return _listed(_CHAIN, [[0] * 8])()
+            return _make_listing(_CHAIN, [[0] * 8])()
 
-        found = timed_search(_CHAIN, make, SearchBudget(0.1, is_wall=True))
+        found = time_search(_CHAIN, make, SearchBudget(0.1, is_wall=True))
         self.assertEqual((found.samples, found.ended), (0, "secs"))
         self.assertIsNone(found.best_secs)
         self.assertGreaterEqual(found.make_secs, 0.2)
 
     def test_a_curve_is_thinned_to_its_first_and_last_points_and_some_between(self):
         curve = [(n, float(n), 1000.0 - n) for n in range(1, 1001)]
-        points = thinned(curve)
+        points = thin_curve(curve)
         self.assertLen(points, 200)
         self.assertEqual((points[0], points[-1]), (list(curve[0]), list(curve[-1])))
-        self.assertEqual(thinned(curve[:2]), [list(point) for point in curve[:2]])
-        self.assertEqual(thinned([]), [])
+        self.assertEqual(thin_curve(curve[:2]), [list(point) for point in curve[:2]])
+        self.assertEqual(thin_curve([]), [])
 
     def test_a_curve_has_no_gains_that_do_not_show_but_its_last(self):
         slow, hardly, faster, last = (1, 0.1, 1.0), (2, 0.2, 0.997), (3, 0.3, 0.99), (4, 0.4, 0.989)
-        points = thinned([slow, hardly, faster, last])
+        points = thin_curve([slow, hardly, faster, last])
         self.assertEqual(points, [list(slow), list(faster), list(last)])
 
 

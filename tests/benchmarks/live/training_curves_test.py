@@ -12,8 +12,8 @@ from benchmarks.live.training_curves import Curve, read_curves, write_curves
 class CurveTest(absltest.TestCase):
     def test_the_loss_is_averaged_over_the_last_updates(self):
         curve = Curve((0.0, 1.0, 2.0, 3.0), (4.0, 2.0, 1.0, 3.0))
-        self.assertEqual(curve.smoothed(2).tolist(), [4.0, 3.0, 1.5, 2.0])
-        self.assertEqual(curve.smoothed(1).tolist(), list(curve.losses))
+        self.assertEqual(curve.smooth(2).tolist(), [4.0, 3.0, 1.5, 2.0])
+        self.assertEqual(curve.smooth(1).tolist(), list(curve.losses))
 
     def test_a_loss_is_reached_at_the_first_update_that_has_it(self):
         curve = Curve((0.0, 1.0, 2.5, 3.0), (4.0, 2.0, 1.0, 3.0))

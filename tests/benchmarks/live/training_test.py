@@ -14,7 +14,7 @@ from benchmarks.live import training
 from benchmarks.live.training_curves import EXPERT, FOUND, ORIGINAL, Curve, read_curves
 from benchmarks.models import language_model
 from benchmarks.models.convolution import dense
-from benchmarks.models.image_classifier import build_classifier, smoothed_loss
+from benchmarks.models.image_classifier import build_classifier, label_smoothing_loss
 from benchmarks.models.towers import train_towers
 from benchmarks.models.training_model import TrainingModel
 
@@ -33,7 +33,7 @@ def asynchronous_towers() -> TrainingModel:
 
     def loss_of(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf1.variable_scope("logits"):
-            return smoothed_loss(dense(tf.reduce_mean(images, [1, 2]), 3), labels, "loss")
+            return label_smoothing_loss(dense(tf.reduce_mean(images, [1, 2]), 3), labels, "loss")
 
     def towers(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Operation]:
         update = tf1.train.GradientDescentOptimizer(0.5)

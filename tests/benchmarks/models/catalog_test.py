@@ -60,7 +60,7 @@ class CatalogTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(
         ("rnnlm_2", {"rnn_cell": 2 * 6, "softmax_step": 6, "embedding_lookup": 1}),
-        # What a step says is read by the next step, so that the mix of each step is a cell too.
+        # Each step reads the output of the one before, so its attention mix counts as a cell, too.
         ("nmt_2", {"rnn_cell": 2 * 2 * 5 + 5, "attention_step": 5, "softmax_step": 5}),
         # Both directions of the lowest layer, the other layers, the layers of the decoder.
         ("gnmt_4", {"rnn_cell": 4 * 5 + 3 * 5, "attention_step": 5 - 1, "embedding_lookup": 2}),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models.image_classifier import paper_rmsprop, smoothed_loss
+from benchmarks.models.image_classifier import label_smoothing_loss, paper_rmsprop
 
 tf1 = tf.compat.v1
 
@@ -13,7 +13,9 @@ class ImageClassifierTest(tf.test.TestCase):
         random = np.random.default_rng(0)
         logits, labels = random.standard_normal((3, 5)), np.array([4, 0, 2], np.int32)
         with tf.Graph().as_default(), tf1.Session() as session:
-            loss = smoothed_loss(tf.constant(logits, tf.float32), tf.constant(labels), "loss")
+            loss = label_smoothing_loss(
+                tf.constant(logits, tf.float32), tf.constant(labels), "loss"
+            )
             found = session.run(loss)
         wanted = np.full((3, 5), 0.1 / 5)
         wanted[np.arange(3), labels] += 0.9

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.models.made_up_text import made_up_text, made_up_translations
+from benchmarks.models.made_up_text import make_up_text, make_up_translations
 
 
 class MadeUpTextTest(absltest.TestCase):
     def test_a_token_is_mostly_followed_by_its_one_successor_whatever_the_seed(self):
         successors = []
         for seed in (0, 1):
-            text = made_up_text(20, (200, 50), np.random.default_rng(seed))
+            text = make_up_text(20, (200, 50), np.random.default_rng(seed))
             counts = np.zeros((20, 20))
             np.add.at(counts, (text[:, :-1].ravel(), text[:, 1:].ravel()), 1)
             shares = counts.max(axis=1) / counts.sum(axis=1)
@@ -22,7 +22,7 @@ class MadeUpTextTest(absltest.TestCase):
 
     def test_a_translation_is_the_sentence_from_its_end_in_other_words(self):
         random = np.random.default_rng(0)
-        source, target = made_up_translations((20, 18), (4, 5), 32, random)
+        source, target = make_up_translations((20, 18), (4, 5), 32, random)
         self.assertEqual((source.shape, target.shape), ((32, 4), (32, 6)))
         np.testing.assert_array_equal(target[:, 0], 0)
         self.assertBetween(target[:, 1:].min(), 1, target[:, 1:].max())

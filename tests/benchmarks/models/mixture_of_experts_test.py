@@ -16,7 +16,7 @@ SIZES = {"layers": 2, "units": 16, "heads": 2, "length": 8, "batch": 4, "vocabul
 EXPERTS = 3
 
 
-def routed_by_numpy(shares: np.ndarray, per_token: int, capacity: int) -> np.ndarray:
+def route_by_numpy(shares: np.ndarray, per_token: int, capacity: int) -> np.ndarray:
     """Places given out one after the other: all first choices, then all second ones."""
     batch, length, experts = shares.shape
     combine = np.zeros((batch, length, experts, capacity))
@@ -41,7 +41,7 @@ class RouteTest(tf.test.TestCase, parameterized.TestCase):
         shares = np.random.default_rng(0).dirichlet(np.ones(3), (4, 7)).astype(np.float32)
         with tf.Graph().as_default(), tf1.Session() as session:
             combine, _ = session.run(route(tf.constant(shares), per_token, capacity))
-        self.assertAllClose(combine, routed_by_numpy(shares, per_token, capacity))
+        self.assertAllClose(combine, route_by_numpy(shares, per_token, capacity))
         # No place is given twice.
         self.assertAllLessEqual((combine > 0).sum(axis=1), 1)
 

@@ -11,7 +11,7 @@ from benchmarks.models import resnet
 from tests.benchmarks.models.sessions import build_forward, small_model, variable_sizes
 
 
-def counted_by_hand(stages: tuple[int, ...], pre_activation: bool) -> int:
+def count_by_hand(stages: tuple[int, ...], pre_activation: bool) -> int:
     """Parameters of a network of 1000 classes; two of each normalized channel."""
     total = 7 * 7 * 3 * 64 + 2 * 64 + 2048 * 1000 + 1000
     given = 64
@@ -39,7 +39,7 @@ class ResnetTest(tf.test.TestCase, parameterized.TestCase):
         # The counts of the models in Keras, less the biases of their convolutions, which the paper
         # does not have, and in torchvision: 25.56 and 44.55 million.
         published = {50: 25_557_032, 101: 44_549_160}
-        counted = counted_by_hand(stages, depth == 200)
+        counted = count_by_hand(stages, depth == 200)
         self.assertEqual(counted, published.get(depth, counted))
         model = build_forward(resnet, depth=depth)
         self.assertEqual(sum(variable_sizes(model).values()), counted)

@@ -9,7 +9,11 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from benchmarks.models.convolution import batch_norm, convolve, dense
-from benchmarks.models.image_classifier import build_classifier, smoothed_loss, train_classifier
+from benchmarks.models.image_classifier import (
+    build_classifier,
+    label_smoothing_loss,
+    train_classifier,
+)
 from benchmarks.models.towers import train_towers
 from benchmarks.models.training_model import TrainingModel
 from tests.benchmarks.models.sessions import plain_session
@@ -25,7 +29,7 @@ def loss_of(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         value = tf.nn.relu(batch_norm(convolve(images, 4, 3, stride=2), scale=True))
     with tf1.variable_scope("logits"):
         logits = dense(tf.reduce_mean(value, [1, 2]), CLASSES)
-    return smoothed_loss(logits, labels, "loss")
+    return label_smoothing_loss(logits, labels, "loss")
 
 
 @functools.cache

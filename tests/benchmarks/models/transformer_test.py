@@ -24,10 +24,10 @@ UNITS = HEADS * SIZE
 INNER = 4 * UNITS
 
 
-def computed(
+def compute_layer(
     value: np.ndarray, layer: Callable[[tf.Tensor], tf.Tensor], weights: dict[str, np.ndarray]
 ) -> np.ndarray:
-    """What a layer makes of a value with these weights."""
+    """Computes the output of a layer with these weights."""
     with tf.Graph().as_default():
         result = layer(tf.constant(value, tf.float32))
         variables = {v.op.name: v for v in tf1.trainable_variables()}
@@ -57,7 +57,7 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
             self.random, **{f"attention__{name}": (UNITS, UNITS) for name in names}
         )
 
-    def attended(self, value: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    def attend(self, value: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Attention, token by token and head by head."""
 
         def project(name: str, rows: np.ndarray) -> np.ndarray:
@@ -77,12 +77,12 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_attention_is_that_of_numpy(self):
         bias = self.random.standard_normal((LENGTH, LENGTH))
-        found = computed(
+        found = compute_layer(
             self.value,
             lambda value: attention(value, LENGTH, HEADS, tf.constant(bias, tf.float32)),
             self.weights,
         )
-        self.assertAllClose(found, self.attended(self.value, bias), 1e-4, 1e-4)
+        self.assertAllClose(found, self.attend(self.value, bias), 1e-4, 1e-4)
 
     def test_with_the_causal_bias_a_later_token_changes_nothing_before_it(self):
         def layer(value: tf.Tensor) -> tf.Tensor:
@@ -90,12 +90,14 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
 
         changed = self.value.copy()
         changed[3] += 1
-        before, after = (computed(value, layer, self.weights) for value in (self.value, changed))
+        before, after = (
+            compute_layer(value, layer, self.weights) for value in (self.value, changed)
+        )
         same = np.isclose(before, after).all(axis=1)
         # Token 3 of the first sequence, and what comes after it, and nothing of the second.
         self.assertAllEqual(np.flatnonzero(~same), [3, 4])
         bias = np.where(np.tri(LENGTH) > 0, 0, -np.inf)
-        self.assertAllClose(before, self.attended(self.value, bias), 1e-4, 1e-4)
+        self.assertAllClose(before, self.attend(self.value, bias), 1e-4, 1e-4)
 
     def test_feed_forward_is_two_dense_layers_with_gelu_between(self):
         weights = random_weights(
@@ -107,7 +109,7 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         active = inner * np.reshape(shares, inner.shape)
         expected = active @ weights["feed_forward/output/kernel"]
         expected += weights["feed_forward/output/bias"]
-        found = computed(self.value, feed_forward, weights)
+        found = compute_layer(self.value, feed_forward, weights)
         self.assertAllClose(found, expected, atol=0.02)
 
     def test_layer_norm_is_that_of_numpy(self):
@@ -115,7 +117,7 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         centered = self.value - self.value.mean(axis=1, keepdims=True)
         expected = centered / self.value.std(axis=1, keepdims=True)
         expected = expected * weights["scale"] + weights["offset"]
-        found = computed(
+        found = compute_layer(
             self.value, layer_norm, {f"norm/{name}": each for name, each in weights.items()}
         )
         self.assertAllClose(found, expected, 1e-4, 1e-4)

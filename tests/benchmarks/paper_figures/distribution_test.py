@@ -1,14 +1,14 @@
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.paper_figures.distribution import learned_distributions, two_operations
+from benchmarks.paper_figures.distribution import learn_distributions, two_operations
 from tf_placer.simulation.simulator import Simulator
 
 
 class DistributionTest(absltest.TestCase):
     def test_it_begins_uniform_and_ends_at_the_best_placement(self):
         problem = two_operations()
-        stages = list(learned_distributions(problem).values())
+        stages = list(learn_distributions(problem).values())
         placements = np.stack(np.indices((4, 4)), axis=-1).reshape(-1, 2).astype(np.int32)
         steps = Simulator(problem).simulate(placements).step_secs.reshape(4, 4)
         for share in stages:

@@ -8,7 +8,7 @@ from absl.testing import absltest
 
 from benchmarks.harness.run_placers import ALL_PLACERS
 from benchmarks.models.catalog import MODELS
-from benchmarks.paper_tables.published import published_results
+from benchmarks.paper_tables.published import read_published_results
 from benchmarks.paper_tables.published_tables import TABLES
 from tf_placer.machines.catalog import described_machine
 
@@ -16,7 +16,7 @@ from tf_placer.machines.catalog import described_machine
 class PublishedTablesTest(absltest.TestCase):
     def test_every_printed_step_time_of_a_table_has_one_cell(self):
         cells = collections.Counter(
-            table.published(row, column)
+            table.find_published_of(row, column)
             for table in TABLES.values()
             for row in table.rows
             for column in table.columns
@@ -25,7 +25,7 @@ class PublishedTablesTest(absltest.TestCase):
         printed = {(table.paper, table.table) for table in TABLES.values()}
         expected = [
             each
-            for each in published_results()
+            for each in read_published_results()
             if (each.paper, each.table) in printed
             and each.metric == "per_step_time"
             and not each.note.startswith("repeats")
@@ -38,13 +38,15 @@ class PublishedTablesTest(absltest.TestCase):
             for row in table.rows:
                 for column in table.columns:
                     if column.method is not None:
-                        self.assertIsNotNone(table.published(row, column), f"{table.name} {row}")
+                        self.assertIsNotNone(
+                            table.find_published_of(row, column), f"{table.name} {row}"
+                        )
 
     def test_batches_are_those_of_the_catalog(self):
         for table in TABLES.values():
             for row in table.rows:
                 for column in table.columns:
-                    published = table.published(row, column)
+                    published = table.find_published_of(row, column)
                     if published is not None:
                         settings = MODELS[row.model].settings
                         self.assertEqual(settings["batch"], published.batch, row)

@@ -9,13 +9,13 @@ from benchmarks.paper_tables.published import (
     EAGLE,
     POST,
     find_published,
-    published_results,
+    read_published_results,
 )
 
 
 class PublishedTest(absltest.TestCase):
     def test_all_three_papers_are_there(self):
-        self.assertEqual({each.paper for each in published_results()}, {COLOCRL, POST, EAGLE})
+        self.assertEqual({each.paper for each in read_published_results()}, {COLOCRL, POST, EAGLE})
 
     def test_a_cell_has_its_number_and_its_machine(self):
         cell = find_published(COLOCRL, "Table 2", "NMT", "RL-based", num_gpus=4)
@@ -31,7 +31,7 @@ class PublishedTest(absltest.TestCase):
     def test_printed_reductions_follow_from_the_printed_times(self):
         reductions = [
             each
-            for each in published_results()
+            for each in read_published_results()
             if (each.table, each.metric) == ("Table 1", "reduction_vs_policy_gradient")
         ]
         self.assertLen(reductions, 11)

@@ -8,7 +8,7 @@ from benchmarks.harness.placement_runs import RunKey
 from benchmarks.paper_tables.published import POST
 from benchmarks.paper_tables.published_tables import Column, Gain, PaperTable, Row
 from benchmarks.paper_tables.report import table_cells, table_markdown
-from tests.benchmarks.made_up_runs import failed_run, run
+from tests.benchmarks.made_up_runs import make_failed_run, run
 
 _TABLE = PaperTable(
     name="post",
@@ -43,7 +43,7 @@ def _runs(row, column):
     if row.model == "rnnlm_4":
         secs = {"Single GPU": 0.5, "Expert": 0.4, "Policy Gradient": 0.8, "Post": 0.4}
         if column.title == "CE only":
-            return [failed_run(key, "pip install something")]
+            return [make_failed_run(key, "pip install something")]
         if column.title == "Post":
             return [run(key, 0.6), run(_key(row, column, 1), secs["Post"], lower_bound_secs=0.2)]
         return [run(key, secs[column.title])]

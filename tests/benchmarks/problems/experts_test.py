@@ -17,7 +17,7 @@ GPUS = 4
 
 
 @functools.cache
-def grouped_model(name: str):
+def group_model(name: str):
     """Names and groups of the operations of a small model."""
     model = catalog.build_model(name, small=True)
     source = read_source(model.graph, [model.train_op, model.loss])
@@ -27,14 +27,14 @@ def grouped_model(name: str):
 
 def expert_devices(name: str, rule: str, num_gpus: int = GPUS) -> dict[str, int]:
     """The device of every operation that is in a group."""
-    names, groups = grouped_model(name)
+    names, groups = group_model(name)
     legal = np.ones([groups.max() + 1, 1 + num_gpus], bool)
     placement = experts.expert_placements(name, names, groups, legal, num_gpus)[rule]
     return {o: int(placement[g]) for o, g in zip(names, groups, strict=True) if g >= 0}
 
 
 def devices_of(devices: dict[str, int], pattern: str) -> set[int]:
-    """Where the operations are whose names match."""
+    """Finds the devices of the operations whose names match."""
     found = {device for name, device in devices.items() if re.search(pattern, name)}
     assert found, pattern
     return found

@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 from absl.testing import absltest
 
-from benchmarks.simulator.fidelity import Comparison, kept_placements, measure_live
+from benchmarks.simulator.fidelity import Comparison, measure_live, read_or_make_placements
 from tests.tf_placer.scripted import Script
 
 _PLACEMENTS = [(kind, np.array(row, np.int32)) for kind, row in (("a", [0, 0]), ("b", [0, 1]))]
@@ -49,11 +49,11 @@ class KeptPlacementsTest(absltest.TestCase):
     def test_a_run_goes_on_with_the_placements_that_it_began_with(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "placements.json"
         for make in (lambda: _PLACEMENTS, self.fail):
-            kept = kept_placements(path, 2, make)
+            kept = read_or_make_placements(path, 2, make)
             self.assertEqual([kind for kind, _ in kept], ["a", "b"])
             np.testing.assert_array_equal([row for _, row in kept], [[0, 0], [0, 1]])
         with self.assertRaisesRegex(ValueError, "has 2 placements, not 3: name another --log_dir"):
-            kept_placements(path, 3, self.fail)
+            read_or_make_placements(path, 3, self.fail)
 
 
 class MeasureLiveTest(absltest.TestCase):

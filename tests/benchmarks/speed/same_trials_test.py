@@ -27,7 +27,7 @@ class SameTrialsTest(absltest.TestCase):
         samples = [[number, 0.1 * checkout, secs] for number, secs in enumerate(steps, 1)]
         (directory / "log" / "search.json").write_text(json.dumps({"samples": samples}))
 
-    def compared(self) -> tuple[int, str]:
+    def compare(self) -> tuple[int, str]:
         argv = ["same_trials", "--checkouts", "a", "b", "--problems", "chain.json"]
         argv += ["--placers", "heft", "--out_dir", str(self.folder)]
         text = io.StringIO()
@@ -42,7 +42,7 @@ class SameTrialsTest(absltest.TestCase):
     def test_searches_that_differ_in_time_only_are_the_same(self):
         self.keep(0, [3.0, 2.0, 2.5])
         self.keep(1, [3.0, 2.0, 2.5])
-        status, text = self.compared()
+        status, text = self.compare()
         self.assertEqual(status, 0)
         self.assertRegex(text, r"chain +same 3\n")
 
@@ -50,7 +50,7 @@ class SameTrialsTest(absltest.TestCase):
         for steps, changes in (([3.0, 2.0, 2.6], {}), ([3.0, 2.0, 2.5], {"assignment": [1, 1]})):
             self.keep(0, [3.0, 2.0, 2.5])
             self.keep(1, steps, **changes)
-            status, text = self.compared()
+            status, text = self.compare()
             self.assertEqual(status, 1)
             self.assertRegex(text, r"chain +DIFFERENT\n")
 

@@ -110,7 +110,7 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         # Operations of this size take their launch, and half of them or more cost nothing: a
         # trace says how many ran on a CPU, whatever else the computer did meanwhile.
         on_cpu = np.zeros(len(placed.legal), np.int32)
-        traced = placed.traced(on_cpu, 2)["operations"]
+        traced = placed.trace(on_cpu, 2)["operations"]
         ran = traced.keys() & placed.source.op_graph.index.keys()
         # Those of functions, which loops run again and again, have other names than in the graph.
         runs = sum(operation["runs"] for operation in traced.values())
@@ -118,22 +118,22 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertBetween(steps.step_secs[0] / launch_secs, len(ran) / 5, runs * 5)
 
     def check_checkpoints(self, made, saver, placed, placement):
-        """What one graph saves, the other restores: the placed one, and the one that it was."""
+        """Checks that placed and original graph restore each other's checkpoints."""
         tensors = variable_values(made.graph)
         local = {each.op.name for each in made.graph.get_collection(tf1.GraphKeys.LOCAL_VARIABLES)}
         directory = pathlib.Path(self.create_tempdir().full_path)
         path = str(directory / "placed")
-        saved = placed.saved(placement, path)
+        saved = placed.save(placement, path)
         with script_session(made) as session:
             saver.restore(session, path)
-            self.assertContainsSubset(self.changed(saved, session.run(tensors)), local)
+            self.assertContainsSubset(self.find_changed(saved, session.run(tensors)), local)
             for _ in range(2):
                 session.run(made.fetches, made.feeds)
             path = saver.save(session, str(directory / "script"), write_meta_graph=False)
             saved = session.run(tensors)
-        self.assertContainsSubset(self.changed(saved, placed.restored(placement, path)), local)
+        self.assertContainsSubset(self.find_changed(saved, placed.restore(placement, path)), local)
 
-    def changed(self, saved, restored):
+    def find_changed(self, saved, restored):
         """Names of the variables whose values are not those that were saved."""
         self.assertEqual(saved.keys(), restored.keys())
         return [name for name in saved if not np.array_equal(saved[name], restored[name])]

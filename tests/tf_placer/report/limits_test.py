@@ -8,7 +8,7 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks.problems.small import SMALL_PROBLEMS
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tf_placer.problem.problem_groups import legal_devices
 from tf_placer.report.limits import limits_of
 from tf_placer.simulation.lower_bounds import lower_bounds
@@ -26,7 +26,7 @@ def shares(limits, kind):
 
 class LimitsTest(absltest.TestCase):
     def test_step_and_bounds_are_those_of_the_simulator(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         placement = everything_on(problem, 1)
         limits = limits_of(problem, placement)
         [secs] = Simulator(problem).simulate(placement[None]).step_secs
@@ -43,7 +43,7 @@ class LimitsTest(absltest.TestCase):
         self.assertEqual(shares(limits, "transfers on it")[""], 0.0)
 
     def test_the_critical_path_fills_the_step(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         placement = (np.arange(problem.num_groups) % problem.num_devices).astype(np.int32)
         legal = legal_devices(problem)
         placement = np.where(
@@ -55,7 +55,7 @@ class LimitsTest(absltest.TestCase):
         self.assertLen(shares(limits, "link"), 1)
 
     def test_memory_is_the_peak_of_what_there_is(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         placement = everything_on(problem, 1)
         [peaks] = Simulator(problem).simulate(placement[None]).peak_bytes
         tight = dataclasses.replace(

@@ -4,7 +4,7 @@ import numpy as np
 from absl.testing import absltest
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tests.tf_placer.placers.placer_conformance import PlacerConformance
 from tests.tf_placer.placers.problems import problem_of_groups
 from tests.tf_placer.simulation.traces import make_problem
@@ -63,7 +63,7 @@ class AutoPlacerTest(absltest.TestCase):
         self.assertEqual(measurement.median_secs, 25.0)
 
     def test_no_placement_is_proposed_twice(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         environment, seen = SimulatedEnvironment(problem), []
 
         def measure(rows):
@@ -75,7 +75,7 @@ class AutoPlacerTest(absltest.TestCase):
 
     def test_wrong_costs_are_corrected_by_what_is_measured(self):
         # Transfers take ten times as long as the problem says.
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         true = with_factors(problem, np.ones(problem.num_devices), 10.0)
         placer = make_auto(problem, max_simulated=50_000)
         secs = run(placer, SimulatedEnvironment(true).measure)
@@ -83,7 +83,7 @@ class AutoPlacerTest(absltest.TestCase):
         self.assertLess(min(secs), secs[0])
 
     def test_a_budget_in_placements_makes_the_same_proposals_again(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         placers = [make_auto(problem, max_simulated=2000) for _ in range(2)]
         first, second = (placer.propose(6) for placer in placers)
         np.testing.assert_array_equal(first, second)
@@ -92,7 +92,7 @@ class AutoPlacerTest(absltest.TestCase):
         np.testing.assert_array_equal(placers[0].propose(6), placers[1].propose(6))
 
     def test_what_others_had_measured_corrects_the_costs_before_the_first_search(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         true = with_factors(problem, np.full(problem.num_devices, 3.0), 1.0)
         placer = make_auto(problem)
         rows = np.zeros([1, problem.num_groups], np.int32)
@@ -109,7 +109,7 @@ class AutoPlacerTest(absltest.TestCase):
         self.assertEmpty(placer.propose(1))
 
     def test_the_configuration_says_how_many_searches_there_are_and_what_they_propose(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         measure = SimulatedEnvironment(problem).measure
         config = AutoConfig(rounds=1, first_candidates=2)
         placer = AutoPlacer(

@@ -6,7 +6,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tests.tf_placer.simulation.random_problems import random_problem
 from tests.tf_placer.simulation.traces import make_problem
 from tf_placer.placers.auto import annealing
@@ -107,7 +107,7 @@ class AutoSearchTest(parameterized.TestCase):
         self.assertLess(result.num_simulated, 10_000)
 
     def test_where_more_may_be_found_it_goes_on(self):
-        result = search(unrolled_lstm(3, 3), max_simulated=500)
+        result = search(unroll_lstm(3, 3), max_simulated=500)
         self.assertFalse(result.is_near_bound)
         self.assertEqual(result.num_simulated, 500)
 
@@ -172,7 +172,7 @@ class ConfigTest(parameterized.TestCase):
             plans.append(plan)
             run(chain, steps, plan, **keywords)
 
-        problem, config = unrolled_lstm(3, 3), AutoConfig(**settings)
+        problem, config = unroll_lstm(3, 3), AutoConfig(**settings)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
             search(problem, max_simulated=max_simulated, threads=2, config=config)
         return plans[int(first * len(plans)) :]
@@ -186,7 +186,7 @@ class ConfigTest(parameterized.TestCase):
         self.assertGreater(max(plan.coarse_share for plan in self.plans()), 0.0)
 
     def test_says_what_a_search_starts_from(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         few = search(problem, max_simulated=500, config=AutoConfig(starts="single_device"))
         self.assertEqual({name for name, _ in few.starts}, {"single_device"})
         self.assertGreater(len(search(problem, max_simulated=500).starts), 1)
@@ -210,7 +210,7 @@ class ConfigTest(parameterized.TestCase):
 
         config = AutoConfig(racing_starts=racing_starts)
         with mock.patch.object(auto_search_module.Annealer, "run", record):
-            search(unrolled_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
+            search(unroll_lstm(3, 3), max_simulated=4000, threads=threads, config=config)
         racing = [chain for chain, temperature in ran if temperature == config.last_temperature]
         self.assertLen({chain for chain, _ in ran}, first)
         self.assertLen({chain for chain, _ in ran[len(ran) // 2 :]}, later)
@@ -218,7 +218,7 @@ class ConfigTest(parameterized.TestCase):
             self.assertLen(set(racing[:first]), first)
 
     def test_what_the_losers_of_the_race_found_is_known(self):
-        problem = unrolled_lstm(3, 3)
+        problem = unroll_lstm(3, 3)
         best = {}
         run = auto_search_module.Annealer.run
 
@@ -237,7 +237,7 @@ class ConfigTest(parameterized.TestCase):
         for looks in (True, False):
             config = AutoConfig(critical_path=looks)
             with mock.patch.object(annealing, "Chain", wraps=annealing.Chain) as chain:
-                search(unrolled_lstm(3, 3), max_simulated=2000, config=config)
+                search(unroll_lstm(3, 3), max_simulated=2000, config=config)
             self.assertEqual({call.kwargs["looks"] for call in chain.call_args_list}, {looks})
 
 

@@ -2,7 +2,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tests.tf_placer.placers import graphs, placer_conformance, problems
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -105,7 +105,7 @@ class HillClimbingTest(placer_conformance.PlacerConformance, parameterized.TestC
     @parameterized.parameters(*_CLIMBERS)
     def test_beats_random_search_and_its_own_starts(self, placer):
         # Were both alike, each of 5 would beat each of the other 5 once in 252 times.
-        problem = unrolled_lstm(4, 10)
+        problem = unroll_lstm(4, 10)
         groups, legal = group_graph(problem), legal_devices(problem)
         found = [_steps(placer(groups, legal, seed=seed), problem, 300) for seed in range(5)]
         random = [

@@ -2,7 +2,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from benchmarks.problems.small import SMALL_PROBLEMS, all_step_secs, is_optimal
-from benchmarks.problems.synthetic import unrolled_lstm
+from benchmarks.problems.synthetic import unroll_lstm
 from tests.tf_placer.placers import graphs, placer_conformance
 from tf_placer.environments.environment import Failure, FailureKind, Measurement
 from tf_placer.environments.simulated import SimulatedEnvironment
@@ -69,7 +69,7 @@ class LearnedMovesTest(placer_conformance.PlacerConformance, parameterized.TestC
         self.assertTrue(is_optimal(np.array(secs), all_step_secs(problem)[0]))
 
     def test_needs_fewer_samples_than_hill_climbing(self):
-        problem = unrolled_lstm(4, 10)
+        problem = unroll_lstm(4, 10)
         groups, legal = group_graph(problem), legal_devices(problem)
         means = [
             np.mean([np.log(fastest(make(groups, legal, seed=s), problem, 300)) for s in range(5)])
