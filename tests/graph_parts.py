@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from benchmarks.zoo.graph_parts import (
     SEED,
-    clipped_update,
+    clip_and_apply,
     control_flow,
     convolution,
     cross_entropy,
@@ -49,6 +49,6 @@ def training_graph(
         "momentum": lambda: tf1.train.MomentumOptimizer(0.05, 0.9),
         "rmsprop": lambda: tf1.train.RMSPropOptimizer(0.05, momentum=0.9),
     }
-    train = clipped_update(loss, optimizers[optimizer]())
+    train = clip_and_apply(loss, optimizers[optimizer]())
     initializer = tf1.global_variables_initializer()
     return TestGraph(graph, (train.name, loss.name), feeds or {}, (initializer.name, *initializers))

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.distributed.runs import (
     best_secs,
-    found,
+    find_goal,
     idle_share,
     last_mean_secs,
     trials_per_minute,
@@ -71,7 +71,7 @@ def _search_table(searches: Mapping[str, Sequence[Run]]) -> str:
 def _search_row(name: str, runs: Sequence[Run]) -> list[str]:
     stale = [each for run in runs for each in run["staleness"]]
     # The median of the seeds; one by which the goal is never reached needs infinitely many.
-    ends = [found(run, _GOAL_SECS) or (math.inf, math.inf) for run in runs]
+    ends = [find_goal(run, _GOAL_SECS) or (math.inf, math.inf) for run in runs]
     samples, secs = (statistics.median(column) for column in zip(*ends, strict=True))
     return [
         name,

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from benchmarks.harness.timed_search import Found, SearchBudget, time_auto, time_search
 
 from benchmarks.harness.provenance import package_versions
 from benchmarks.harness.run_placers import make_run_placer, run_granularity
 from benchmarks.harness.run_pool import Call, run_calls
 from benchmarks.harness.step_losses import step_losses
+from benchmarks.harness.timed_search import Found, SearchBudget, time_auto, time_search
 from benchmarks.problems.paper import (
     ProblemKey,
     make_problems,

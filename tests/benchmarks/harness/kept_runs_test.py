@@ -10,7 +10,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from benchmarks.harness import kept_runs
-from benchmarks.harness.kept_runs import KeptRuns, kept_or_made
+from benchmarks.harness.kept_runs import KeptRuns, read_or_make_runs
 from benchmarks.harness.placement_runs import RunKey
 from benchmarks.harness.timed_search import SearchBudget
 from tests.benchmarks.made_up_runs import BUDGET, make_failed_run, run
@@ -67,10 +67,10 @@ class KeptRunsTest(absltest.TestCase):
 
         with mock.patch.object(kept_runs, "run_all", run_all):
             for _ in range(2):
-                runs = kept_or_made([_POST, _HEFT, _POST], BUDGET, self._path, "", jobs=1)
+                runs = read_or_make_runs([_POST, _HEFT, _POST], BUDGET, self._path, "", jobs=1)
                 self.assertEqual(runs[_POST].failure, "not installed")
                 self.assertEqual(runs[_HEFT].found.best_secs, 0.5)
-            runs = kept_or_made([_POST, _HEFT], BUDGET, self._path, "", jobs=1, only_kept=True)
+            runs = read_or_make_runs([_POST, _HEFT], BUDGET, self._path, "", jobs=1, only_kept=True)
         self.assertEqual(asked, [[_POST, _HEFT], [_POST]])
         self.assertEqual(list(runs), [_HEFT])
 
