@@ -13,7 +13,7 @@ import numpy as np
 from graph_passes.colocation import ColocationGroups
 from graph_passes.devices import device_type_of, is_device_name
 from graph_passes.errors import GraphError
-from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.grouping.grouping import PINNED, Grouping
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.json_records import check_format, read_record
 from graph_passes.util.json_text import parse_json, shown
@@ -140,7 +140,7 @@ def operation_groups(
     Returns:
         int32 [num_operations], -1 for the operations whose device field stays as it is.
     """
-    free = ~colocation.left_alone
+    free = ~colocation.pinned
     types = grouping.legal_types(colocation)
     colocated_types = np.zeros(colocation.num_groups, np.int64)
     for bit, device_type in enumerate(sorted(colocation.legal)):
@@ -161,7 +161,7 @@ def operation_groups(
             (group,) = groups
             if group >= 0 and types[group] & ~colocated_types[h] == 0:
                 of_colocated[h] = group
-    alone = [group for group, kind in enumerate(grouping.kinds) if kind == LEFT_ALONE]
+    alone = [group for group, kind in enumerate(grouping.kinds) if kind == PINNED]
     of_colocated[np.isin(of_colocated, alone)] = -1
     return of_colocated[colocated]
 
@@ -216,7 +216,7 @@ def fit_placement(
         name = colocation.first_names[colocated]
         device = min(devices)
         runs = colocation.legal.get(device_type_of(device))
-        if colocation.left_alone[colocated]:
+        if colocation.pinned[colocated]:
             if colocation.devices[colocated] not in devices:
                 refused[name] = "it is left where it is"
         elif len(devices) > 1:
@@ -229,7 +229,7 @@ def fit_placement(
     for i, colocated in enumerate(colocation.group.tolist()):
         if colocated in device_of:
             assignment[graph.names[i]] = device_of[colocated]
-        elif graph.needed[i] and not colocation.left_alone[colocated]:
+        elif graph.needed[i] and not colocation.pinned[colocated]:
             unplaced.append(graph.names[i])
     missing = tuple(name for name in placement.assignment if name not in graph.index)
     return FittedPlacement(assignment, missing, tuple(unplaced), refused)

@@ -31,7 +31,7 @@ def default_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     grouping = single_groups(graph, colocation)
     sets = UnionFind(grouping.num_groups)
     first_on: dict[str, int] = {}
-    for colocated in np.flatnonzero((grouping.group >= 0) & colocation.left_alone).tolist():
+    for colocated in np.flatnonzero((grouping.group >= 0) & colocation.pinned).tolist():
         group = int(grouping.group[colocated])
         sets.union(first_on.setdefault(colocation.devices[colocated], group), group)
     legal_types = grouping.legal_types(colocation)
@@ -52,7 +52,7 @@ def _join_gradients(
     gradient on (through an addition, say) with what made it. It goes with one operation only, that
     of its heaviest member: going with all of them would join the layers of a residual network.
     """
-    free = graph.needed & ~colocation.left_alone[colocation.group]
+    free = graph.needed & ~colocation.pinned[colocation.group]
     work = estimate_work(graph)
     heaviest: dict[int, tuple[float, int]] = {}
     for i in graph.order[free[graph.order]].tolist():

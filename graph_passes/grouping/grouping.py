@@ -13,12 +13,12 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 
-__all__ = ["LEFT_ALONE", "OPERATIONS", "Grouping", "merge_groups"]
+__all__ = ["PINNED", "OPERATIONS", "Grouping", "merge_groups"]
 
 #: Kind of the groups that no rule made.
 OPERATIONS = "operations"
 #: Kind of the groups whose operations keep the device they came with.
-LEFT_ALONE = "left_alone"
+PINNED = "left_alone"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class Grouping:
                 legal[:, d] = masks >> types.index(device_type) & 1
         for colocated in np.flatnonzero(self.group >= 0).tolist():
             group = self.group[colocated]
-            if self.kinds[group] == LEFT_ALONE:
+            if self.kinds[group] == PINNED:
                 legal[group] = False
                 legal[group, home_device(colocation.devices[colocated], device_names)] = True
         for group in np.flatnonzero(~legal.any(axis=1)).tolist():

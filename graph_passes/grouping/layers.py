@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.grouping import LEFT_ALONE, Grouping
+from graph_passes.grouping.grouping import PINNED, Grouping
 from graph_passes.grouping.regions import weight_sources
 from graph_passes.op_graph import OpGraph
 from graph_passes.op_types import LOOKUPS, VARIABLES
@@ -36,7 +36,7 @@ def number_layers(graph: OpGraph, colocation: ColocationGroups, grouping: Groupi
         int32 [num_groups], 0 for the first layer.
     """
     of_operation = grouping.of_operations(colocation)
-    is_block = grouping.sealed & np.array([kind != LEFT_ALONE for kind in grouping.kinds], bool)
+    is_block = grouping.sealed & np.array([kind != PINNED for kind in grouping.kinds], bool)
     source = weight_sources(graph)
     sets = UnionFind(grouping.num_groups)
     in_layer = is_block.copy()
@@ -75,7 +75,7 @@ def number_layers(graph: OpGraph, colocation: ColocationGroups, grouping: Groupi
 
 
 def _is_free(grouping: Grouping, group: int) -> bool:
-    return grouping.kinds[group] != LEFT_ALONE
+    return grouping.kinds[group] != PINNED
 
 
 def _is_scalar(graph: OpGraph, variable: int) -> bool:

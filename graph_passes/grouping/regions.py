@@ -102,13 +102,13 @@ def find_regions(graph: OpGraph, colocation: ColocationGroups) -> Regions:
     """
     holds_state = np.zeros(colocation.num_groups, bool)
     holds_state[colocation.group[graph.has_type(VARIABLES)]] = True
-    holds_state |= colocation.left_alone
+    holds_state |= colocation.pinned
     free = graph.needed & ~holds_state[colocation.group]
     forward = _forward(graph)
 
     # A lookup in a resource variable is tied to it by the handle; it anchors a region all the same.
     is_anchor = forward & graph.has_type(CONTRACTIONS) & free | forward & graph.has_type(LOOKUPS)
-    is_anchor &= ~colocation.left_alone[colocation.group]
+    is_anchor &= ~colocation.pinned[colocation.group]
     source = weight_sources(graph)
     lookups = is_anchor & graph.has_type(LOOKUPS)
     for i in np.flatnonzero(lookups).tolist():

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.grouping import LEFT_ALONE, Grouping, merge_groups
+from graph_passes.grouping.grouping import PINNED, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from graph_passes.work import estimate_work
@@ -61,7 +61,7 @@ def merge_single_consumers(
     # The sum of light groups that a group may take beyond the limit.
     spare = [limit] * count
     sealed = grouping.sealed.tolist()
-    alone = [kind == LEFT_ALONE for kind in grouping.kinds]
+    alone = [kind == PINNED for kind in grouping.kinds]
     types = grouping.legal_types(colocation).tolist()
     merged = True
     while merged:

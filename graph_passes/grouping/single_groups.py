@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import PINNED, OPERATIONS, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 
@@ -28,7 +28,7 @@ def single_groups(graph: OpGraph, colocation: ColocationGroups) -> Grouping:
     needed = np.zeros(colocation.num_groups, bool)
     needed[colocation.group[graph.needed]] = True
     group = np.where(needed, np.cumsum(needed) - 1, -1).astype(np.int32)
-    alone = colocation.left_alone[needed]
-    kinds = tuple(LEFT_ALONE if a else OPERATIONS for a in alone.tolist())
+    alone = colocation.pinned[needed]
+    kinds = tuple(PINNED if a else OPERATIONS for a in alone.tolist())
     # Merging nothing numbers the groups by what the step needs of them.
     return merge_groups(graph, colocation, Grouping(group, kinds, alone), UnionFind(len(kinds)))

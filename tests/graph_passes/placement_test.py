@@ -181,7 +181,7 @@ class OperationGroupsTest(tf.test.TestCase, parameterized.TestCase):
         for colocated, group in zip(found.colocation.group, found.operation_groups, strict=True):
             by_group.setdefault(int(colocated), set()).add(int(group))
         self.assertTrue(all(len(groups) == 1 for groups in by_group.values()))
-        free = found.op_graph.needed & ~found.colocation.left_alone[found.colocation.group]
+        free = found.op_graph.needed & ~found.colocation.pinned[found.colocation.group]
         self.assertTrue((found.operation_groups[free] >= 0).all())
         self.assertAllEqual(
             found.operation_groups[free],

@@ -218,7 +218,7 @@ class JoinRacesTest(tf.test.TestCase):
         op_graph = read(graph, "train")
         groups = find_colocation_groups(op_graph)
         self.assertEqual([op_graph.names[race.reader] for race in groups.races], ["h"])
-        self.assertFalse(groups.left_alone[groups.group[op_graph.index["v"]]])
+        self.assertFalse(groups.pinned[groups.group[op_graph.index["v"]]])
 
 
 if __name__ == "__main__":

@@ -142,9 +142,9 @@ class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertFalse(read.together("a", "c"))
         self.assertTrue(read.together("d", "e"))
         self.assertFalse(read.together("a", "d"))
-        alone = {name for name in "abcde" if read.groups.left_alone[read.of(name)]}
+        alone = {name for name in "abcde" if read.groups.pinned[read.of(name)]}
         self.assertEqual(alone, set("abcde"))
-        self.assertFalse(read.groups.left_alone[read.of("free")])
+        self.assertFalse(read.groups.pinned[read.of("free")])
 
     @parameterized.parameters("VarHandleOp", "VariableV2")
     def test_a_read_by_one_name_races_with_a_write_by_another(self, op):

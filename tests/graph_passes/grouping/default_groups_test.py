@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.grouping.default_groups import default_groups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS
+from graph_passes.grouping.grouping import PINNED, OPERATIONS
 from tests import graph_parts, graphs
 from tests.graph_passes.grouping import models
 
@@ -37,9 +37,9 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
             np.unique(default.grouping.group[needed]).tolist(),
             list(range(default.grouping.num_groups)),
         )
-        alone = default.colocation.left_alone[needed]
+        alone = default.colocation.pinned[needed]
         kinds = np.array(default.grouping.kinds)[default.grouping.group[needed]]
-        self.assertEqual((kinds == LEFT_ALONE).tolist(), alone.tolist())
+        self.assertEqual((kinds == PINNED).tolist(), alone.tolist())
         self.assertEqual(set(kinds[~alone]), {OPERATIONS})
         # What is joined may go to the same devices, so nothing loses a choice.
         types = default.grouping.legal_types(default.colocation)
@@ -49,9 +49,7 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
                 (types[default.grouping.group[free]] >> bit & 1).astype(bool),
                 default.colocation.legal[device_type][free],
             )
-        self.assertAllEqual(
-            default.grouping.sealed, [k == LEFT_ALONE for k in default.grouping.kinds]
-        )
+        self.assertAllEqual(default.grouping.sealed, [k == PINNED for k in default.grouping.kinds])
 
     @parameterized.parameters("resource_variables", "v1_ref_variables")
     def test_operation_goes_with_its_gradient(self, name):
@@ -108,7 +106,7 @@ class DefaultGroupsTest(tf.test.TestCase, parameterized.TestCase):
         default = Default(graphs.TestGraph(graph, ("sum:0",)))
         groups = [default.group[f"length{suffix}"] for suffix in ("", "_1", "_2", "_3", "_4")]
         self.assertEqual([groups.index(group) for group in groups], [0, 1, 2, 0, 1])
-        self.assertCountEqual(default.grouping.kinds, [LEFT_ALONE] * 3 + [OPERATIONS])
+        self.assertCountEqual(default.grouping.kinds, [PINNED] * 3 + [OPERATIONS])
         self.assertEqual(default.group["text"], groups[0])
 
     def test_gradient_that_may_not_go_where_its_operation_may_stays_apart(self):

@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.errors import GraphError
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import PINNED, OPERATIONS, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from tests.graph_passes.logical_devices import device_names
@@ -77,7 +77,7 @@ class GroupingTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_what_is_left_alone_is_at_home(self, device, home):
         colocation = colocation_of([0, 1], devices=[device, ""], cpu=[False, True])
-        grouping = grouping_of([0, 1], [LEFT_ALONE, OPERATIONS])
+        grouping = grouping_of([0, 1], [PINNED, OPERATIONS])
         legal = grouping.legal_devices(colocation, (*CPUS, *GPUS))
         self.assertEqual(np.flatnonzero(legal[0]).tolist(), [home])
         self.assertTrue(legal[1].all())
@@ -126,9 +126,9 @@ class MergeGroupsTest(tf.test.TestCase):
         self.assertAllEqual(new.group, [-1, 0, 0, -1])
 
     def test_seal_and_kind_win(self):
-        grouping = grouping_of([0, 1, 2, 3], [OPERATIONS, "layer", OPERATIONS, LEFT_ALONE], [1, 3])
+        grouping = grouping_of([0, 1, 2, 3], [OPERATIONS, "layer", OPERATIONS, PINNED], [1, 3])
         new = self.merge(grouping, [(0, 1)])
-        self.assertEqual(new.kinds, ("layer", OPERATIONS, LEFT_ALONE))
+        self.assertEqual(new.kinds, ("layer", OPERATIONS, PINNED))
         self.assertEqual(new.sealed.tolist(), [True, False, True])
 
     def test_new_kinds_seal(self):

@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS, Grouping
+from graph_passes.grouping.grouping import PINNED, OPERATIONS, Grouping
 from graph_passes.grouping.layers import number_layers
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts as parts
@@ -21,7 +21,7 @@ def layers_of(graph: tf.Graph, sealed: str, free: str = "", alone: str = "") -> 
     op_graph = OpGraph.from_graph_def(graph.as_graph_def())
     colocation = find_colocation_groups(op_graph)
     kind_of = dict.fromkeys(sealed.split(), "layer") | dict.fromkeys(free.split(), OPERATIONS)
-    kind_of |= dict.fromkeys(alone.split(), LEFT_ALONE)
+    kind_of |= dict.fromkeys(alone.split(), PINNED)
     colocated = {name: int(colocation.group[op_graph.index[name]]) for name in kind_of}
     chosen = sorted(kind_of, key=colocated.__getitem__)
     group = np.full(colocation.num_groups, -1, np.int32)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
-from graph_passes.grouping.grouping import LEFT_ALONE, OPERATIONS
+from graph_passes.grouping.grouping import PINNED, OPERATIONS
 from graph_passes.grouping.single_groups import single_groups
 from tests import graphs
 from tests.graph_passes.grouping import models
@@ -22,9 +22,9 @@ class SingleGroupsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(sorted(grouping.group[needed].tolist()), list(range(len(needed))))
         self.assertEqual(grouping.num_groups, len(needed))
 
-        alone = colocation.left_alone[needed]
+        alone = colocation.pinned[needed]
         kinds = np.array(grouping.kinds)[grouping.group[needed]]
-        self.assertEqual((kinds == LEFT_ALONE).tolist(), alone.tolist())
+        self.assertEqual((kinds == PINNED).tolist(), alone.tolist())
         self.assertEqual(set(kinds[~alone]), {OPERATIONS})
         self.assertEqual(grouping.sealed[grouping.group[needed]].tolist(), alone.tolist())
 
