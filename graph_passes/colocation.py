@@ -103,7 +103,7 @@ def find_colocation_groups(graph: OpGraph) -> ColocationGroups:
     legal = {device_type: np.ones(len(used), bool) for device_type in table.device_types}
     for g, node in zip(group.tolist(), graph.graph_def.node, strict=True):
         devices[g] = devices[g] or node.device
-        supporting = table.supporting(node)
+        supporting = table.find_device_types(node)
         for device_type, runs in legal.items():
             if device_type not in supporting:
                 runs[g] = False
@@ -224,7 +224,7 @@ def _join_races(
             continue
         joined = (*race.aliases, race.reader, *(race.before_writer or ()))
         nodes = [graph.graph_def.node[i] for i in (race.variable, *joined)]
-        of_variable, *others = (set(table.supporting(node)) for node in nodes)
+        of_variable, *others = (set(table.find_device_types(node)) for node in nodes)
         if is_pinned[[*joined]].any() or not all(of_variable <= other for other in others):
             continue
         for i in joined:

@@ -13,7 +13,7 @@ from graph_passes.errors import GraphError
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 
-__all__ = ["PINNED", "OPERATIONS", "Grouping", "merge_groups"]
+__all__ = ["OPERATIONS", "PINNED", "Grouping", "merge_groups"]
 
 #: Kind of the groups that no rule made.
 OPERATIONS = "operations"

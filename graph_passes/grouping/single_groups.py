@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graph_passes.colocation import ColocationGroups
-from graph_passes.grouping.grouping import PINNED, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import OPERATIONS, PINNED, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 

@@ -35,7 +35,7 @@ class FitTest(tf.test.TestCase):
             fit(graph(), placement(x=_CPUS[0], y=_CPUS[1]))
 
     def test_rejects_a_graph_with_other_devices(self):
-        with self.assertRaisesRegex(GraphError, "'b': it is left where it is"):
+        with self.assertRaisesRegex(GraphError, "'b': it is pinned"):
             fit(graph("/device:CPU:0"), placement(b=_CPUS[1]))
 
     def test_placed_graph_needs_no_changes(self):

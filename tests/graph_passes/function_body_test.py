@@ -115,9 +115,9 @@ class FunctionBodyTest(tf.test.TestCase):
         [loop] = [node for node in graph_def.node if node.op.endswith("While")]
         bodies = FunctionBodies(graph_def)
         # TensorFlow's own counter, the limit of that, i, a, and the captured limit.
-        stay = bodies.handed_on(loop.attr["body"].func.name)
+        stay = bodies.find_invariant_arguments(loop.attr["body"].func.name)
         self.assertEqual(stay, [False, True, False, False, True])
-        self.assertEqual(bodies.handed_on("gone"), [])
+        self.assertEqual(bodies.find_invariant_arguments("gone"), [])
 
     def test_a_function_that_is_not_there_is_named(self):
         with self.assertRaisesRegex(GraphError, "no function 'gone'"):

@@ -13,7 +13,7 @@ from absl.testing import parameterized
 from tensorflow.core.framework import attr_value_pb2, kernel_def_pb2, types_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
-from graph_passes.kernels import KernelTable, condense, registered_kernels, table_json
+from graph_passes.kernels import KernelTable, condense, format_table, list_registered_kernels
 from tests import graphs
 
 tf1 = tf.compat.v1
@@ -142,7 +142,7 @@ class RegistryTest(tf.test.TestCase, parameterized.TestCase):
             (types_pb2.DT_FLOAT, {"Z"}),
         ):
             node = node_def("Neg", T=data_type)
-            self.assertEqual(table.supporting(node), expected)
+            self.assertEqual(table.find_device_types(node), expected)
             for device_type in table.device_types:
                 self.assertEqual(table.supports(node, device_type), device_type in expected)
 
@@ -331,7 +331,7 @@ class TableFileTest(tf.test.TestCase):
             "B": [{}],
             "A": [{"U": frozenset([True]), "T": frozenset(["DT_HALF", "DT_FLOAT"])}],
         }
-        text = table_json(constraints, "a test")
+        text = format_table(constraints, "a test")
         self.assertEqual(
             json.loads(text),
             {
@@ -349,7 +349,7 @@ class TableFileTest(tf.test.TestCase):
         with open(path, encoding="utf-8") as file:
             written = json.load(file)
         self.assertIn(tf.__version__, written["source"])
-        expected = json.loads(table_json(registered_kernels("GPU"), written["source"]))
+        expected = json.loads(format_table(list_registered_kernels("GPU"), written["source"]))
         self.assertEqual(written, expected)
 
 

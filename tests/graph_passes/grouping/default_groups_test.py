@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
 from graph_passes.grouping.default_groups import default_groups
-from graph_passes.grouping.grouping import PINNED, OPERATIONS
+from graph_passes.grouping.grouping import OPERATIONS, PINNED
 from tests import graph_parts, graphs
 from tests.graph_passes.grouping import models
 

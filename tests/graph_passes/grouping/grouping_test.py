@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from graph_passes.colocation import ColocationGroups, find_colocation_groups
 from graph_passes.errors import GraphError
-from graph_passes.grouping.grouping import PINNED, OPERATIONS, Grouping, merge_groups
+from graph_passes.grouping.grouping import OPERATIONS, PINNED, Grouping, merge_groups
 from graph_passes.op_graph import OpGraph
 from graph_passes.util.union_find import UnionFind
 from tests.graph_passes.logical_devices import device_names

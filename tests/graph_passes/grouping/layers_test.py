@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
-from graph_passes.grouping.grouping import PINNED, OPERATIONS, Grouping
+from graph_passes.grouping.grouping import OPERATIONS, PINNED, Grouping
 from graph_passes.grouping.layers import number_layers
 from graph_passes.op_graph import OpGraph
 from tests import graph_parts as parts

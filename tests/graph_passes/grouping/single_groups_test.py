@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from graph_passes.colocation import find_colocation_groups
-from graph_passes.grouping.grouping import PINNED, OPERATIONS
+from graph_passes.grouping.grouping import OPERATIONS, PINNED
 from graph_passes.grouping.single_groups import single_groups
 from tests import graphs
 from tests.graph_passes.grouping import models
