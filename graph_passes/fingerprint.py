@@ -101,9 +101,9 @@ class _Functions:
         for arg in (*plain.signature.input_arg, *plain.signature.output_arg):
             arg.ClearField("handle_data")
         text = _IGNORED.sub("", text_format.MessageToString(plain))
-        for quoted in _QUOTED.finditer(text):
-            if quoted[1] in self._functions:
-                yield self._digest_function(quoted[1])
+        for match in _QUOTED.finditer(text):
+            if match[1] in self._functions:
+                yield self._digest_function(match[1])
         text = _QUOTED.sub(self._replace_name, text)
         # The gradient function is missing in a damaged library.
         if self._gradients.get(name) in self._functions:
@@ -111,9 +111,9 @@ class _Functions:
         self._digests[name] = hashlib.sha256(text.encode()).hexdigest()
         return self._digests[name]
 
-    def _replace_name(self, quoted: re.Match[str]) -> str:
-        name = quoted[1]
-        return f'"{self._digests[name]}"' if name in self._functions else quoted[0]
+    def _replace_name(self, match: re.Match[str]) -> str:
+        name = match[1]
+        return f'"{self._digests[name]}"' if name in self._functions else match[0]
 
 
 def _iterate_calls(node: tf.compat.v1.NodeDef) -> Iterator[tf.compat.v1.NameAttrList]:

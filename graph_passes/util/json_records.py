@@ -156,7 +156,7 @@ def _reader(kind: Any, exact: bool) -> _Reader:
         return _PLAIN[kind]
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return _annotated_reader(arguments[0], arguments[1], exact)
+        return _rule_reader(arguments[0], arguments[1], exact)
     if origin in (types.UnionType, typing.Union):
         return _union_reader(arguments, exact)
     if origin is typing.Literal:
@@ -201,7 +201,7 @@ def _record_reader(record_type: Any, exact: bool) -> _Reader:
     return read
 
 
-def _annotated_reader(kind: Any, rule: Rule | _Reader, exact: bool) -> _Reader:
+def _rule_reader(kind: Any, rule: Rule | _Reader, exact: bool) -> _Reader:
     if not isinstance(rule, Rule):
         return rule
     read_any = _reader(kind, exact)

@@ -13,7 +13,7 @@ tf1 = tf.compat.v1
 
 
 def library(**calls: list[str]) -> tf1.GraphDef:
-    """Functions by name, each with a partitioned call of every function in its list."""
+    """Builds functions, each with a partitioned call of every function in its list."""
     graph_def = tf1.GraphDef()
     for name, called in calls.items():
         function = graph_def.library.function.add()
@@ -32,7 +32,7 @@ def call_of(name: str) -> tf1.NodeDef:
 
 
 class FunctionLibraryTest(tf.test.TestCase):
-    def test_calls_are_followed(self):
+    def test_lists_callees_of_calls(self):
         functions = FunctionLibrary(library(a=["b", "c"], b=["c"], c=[], d=["a"]))
         self.assertEqual(functions.run_by(call_of("a")), {"a", "b", "c"})
         self.assertEqual(functions.run_by(call_of("c")), {"c"})
@@ -42,13 +42,13 @@ class FunctionLibraryTest(tf.test.TestCase):
         functions = FunctionLibrary(library(a=["b"], b=[]))
         self.assertEqual(functions.run_by(tf1.NodeDef(name="call", op="a")), {"a", "b"})
 
-    def test_recursion_ends(self):
+    def test_lists_callees_of_recursive_functions(self):
         functions = FunctionLibrary(library(a=["b"], b=["a", "c"], c=["c"]))
         for name in "ab":
             self.assertEqual(functions.run_by(call_of(name)), {"a", "b", "c"})
         self.assertEqual(functions.run_by(call_of("c")), {"c"})
 
-    def test_functions_that_are_called_are_taken_over_with_their_gradients(self):
+    def test_copies_called_functions_with_their_gradients(self):
         graph_def = library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
         graph_def.library.gradient.add(function_name="b", gradient_func="d")
         graph_def.library.gradient.add(function_name="c", gradient_func="f")
@@ -58,13 +58,13 @@ class FunctionLibraryTest(tf.test.TestCase):
         self.assertEqual([each.function_name for each in called.gradient], ["b"])
         self.assertEqual(called.function[0], graph_def.library.function[0])
 
-    def test_nesting_may_be_deep(self):
+    def test_accepts_deep_nesting(self):
         names = [f"f{i}" for i in range(5000)]
         deep = {name: [inner] for name, inner in itertools.pairwise(names)}
         functions = FunctionLibrary(library(**deep, **{names[-1]: []}))
         self.assertLen(functions.run_by(call_of("f0")), 5000)
 
-    def test_all_functions_of_control_flow_and_lists_count(self):
+    def test_lists_functions_of_control_flow_and_lists(self):
         functions = FunctionLibrary(library(a=[], b=[], c=["b"]))
         loop = tf1.NodeDef(name="loop", op="While")
         loop.attr["cond"].func.name = "a"
@@ -75,7 +75,7 @@ class FunctionLibraryTest(tf.test.TestCase):
             case.attr["branches"].list.func.add(name=name)
         self.assertEqual(functions.run_by(case), {"a", "b"})
 
-    def test_missing_function_is_named_and_empty(self):
+    def test_missing_functions_are_listed_and_empty(self):
         functions = FunctionLibrary(library(a=["lost"]))
         self.assertEqual(functions.run_by(call_of("a")), {"a", "lost"})
         self.assertIn("a", functions)
@@ -83,7 +83,7 @@ class FunctionLibraryTest(tf.test.TestCase):
         self.assertEmpty(functions.body("lost"))
         self.assertEqual([node.name for node in functions.body("a")], ["own", "call_0"])
 
-    def test_plain_operation_runs_none(self):
+    def test_plain_operations_have_no_callees(self):
         functions = FunctionLibrary(library(a=[]))
         self.assertEmpty(functions.run_by(tf1.NodeDef(name="x", op="Identity")))
 
@@ -92,7 +92,7 @@ class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
     """Tests of functions that would end TensorFlow's process; see `tests.function_parts`."""
 
     @parameterized.product(op=["", "PartitionedCall", "StatefulPartitionedCall"], called=["f", "g"])
-    def test_function_that_calls_itself_is_named(self, op, called):
+    def test_error_names_recursive_functions(self, op, called):
         graph_def = graph_with_call("f")
         add_call(add_function(graph_def, "f"), called, op=op)
         add_call(add_function(graph_def, "g"), "f", op=op)
@@ -107,10 +107,10 @@ class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
         add_function(graph_def, "h").ret["y"] = "x"
         return graph_def
 
-    def test_function_may_call_itself_under_a_condition(self):
+    def test_accepts_recursion_in_conditionals(self):
         check_calls_end(self.recursive_in_conditional())
 
-    def test_but_not_where_tensorflow_puts_functions_into_each_other_before_it_runs(self):
+    def test_rejects_recursion_in_conditionals_that_tensorflow_inlines(self):
         for graph_def in (
             self.recursive_in_conditional("PartitionedCall"),
             self.recursive_in_conditional(lowered=True),
@@ -118,7 +118,7 @@ class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
             with self.assertRaisesRegex(GraphError, "^the function 'f' calls itself"):
                 check_calls_end(graph_def)
 
-    def test_function_that_nothing_runs_does_not_matter(self):
+    def test_ignores_unused_recursive_functions(self):
         graph_def = graph_with_call("f")
         add_function(graph_def, "f").ret["y"] = "x"
         add_call(add_function(graph_def, "unused"), "unused")

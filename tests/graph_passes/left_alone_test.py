@@ -15,7 +15,7 @@ def names_where(mask: np.ndarray, graph: OpGraph) -> set[str]:
     return {graph.names[i] for i in np.flatnonzero(mask)}
 
 
-def pinned_names(graph: tf.Graph) -> set[str]:
+def find_pinned_names(graph: tf.Graph) -> set[str]:
     op_graph = OpGraph.from_graph_def(graph.as_graph_def())
     return names_where(find_pinned(op_graph), op_graph)
 
@@ -23,7 +23,7 @@ def pinned_names(graph: tf.Graph) -> set[str]:
 class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
     def test_arithmetic_is_not_pinned(self):
         for name in ("v1_ref_variables", "lstm", "small_convnet", "cond_v1", "while_loop_v1"):
-            self.assertEmpty(pinned_names(graphs.shared(name).graph), name)
+            self.assertEmpty(find_pinned_names(graphs.shared(name).graph), name)
 
     @parameterized.parameters("/cpu:0", "/device:GPU:1", "/job:ps")
     def test_operations_on_a_device_are_pinned(self, device):
@@ -31,7 +31,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
             with tf.device(device):
                 tf.constant(1.0, name="put")
             tf.constant(1.0, name="free")
-        self.assertEqual(pinned_names(graph), {"put"})
+        self.assertEqual(find_pinned_names(graph), {"put"})
 
     def test_operations_on_strings_are_pinned(self):
         with tf.Graph().as_default() as graph:
@@ -39,11 +39,11 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
             number = tf.strings.length(text, name="length")
             tf.add(number, 1, name="free")
             tf.strings.as_string(number, name="written")
-        self.assertEqual(pinned_names(graph), {"text", "length", "written"})
+        self.assertEqual(find_pinned_names(graph), {"text", "length", "written"})
 
     def test_saver_and_summaries_are_pinned_but_not_their_inputs(self):
         made = graphs.saver_and_summaries()
-        names = pinned_names(made.graph)
+        names = find_pinned_names(made.graph)
         for op in made.graph.get_operations():
             if "Summary" in op.type or op.type in ("SaveV2", "RestoreV2", "ShardedFilename"):
                 self.assertIn(op.name, names)
@@ -51,7 +51,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_iterators_and_data_sets_are_pinned(self):
         made = graphs.tf_data_iterators()
-        names = pinned_names(made.graph)
+        names = find_pinned_names(made.graph)
         for op in made.graph.get_operations():
             if "Dataset" in op.type or "Iterator" in op.type:
                 self.assertIn(op.name, names)
@@ -59,7 +59,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_tables_are_pinned(self):
         made = graphs.lookup_table_and_strings()
-        names = pinned_names(made.graph)
+        names = find_pinned_names(made.graph)
         for op in made.graph.get_operations():
             if "Table" in op.type or "String" in op.type:
                 self.assertIn(op.name, names)
@@ -71,7 +71,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
             queue.enqueue([1.0], name="put")
             queue.dequeue(name="take")
             tf1.TextLineReader(name="reader")
-        self.assertContainsSubset(["queue", "put", "take", "reader"], pinned_names(graph))
+        self.assertContainsSubset(["queue", "put", "take", "reader"], find_pinned_names(graph))
 
     def test_assertions_prints_and_python_functions_are_pinned(self):
         with tf.Graph().as_default() as graph:
@@ -79,7 +79,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
             tf1.Print(value, [value], name="print")
             tf.numpy_function(lambda x: x, [value], tf.float32, name="python")
             tf.raw_ops.Assert(condition=True, data=[value], name="assert")
-        self.assertEqual(pinned_names(graph), {"print", "python", "assert"})
+        self.assertEqual(find_pinned_names(graph), {"print", "python", "assert"})
 
     def test_calls_of_functions_with_pinned_types_are_pinned(self):
         @tf.function(autograph=False)
@@ -95,7 +95,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
             value = tf.constant(1.0)
             calls(value)
             tf.function(lambda value: value + 2.0)(value)
-        found = pinned_names(graph)
+        found = find_pinned_names(graph)
         for op in graph.get_operations():
             if "PartitionedCall" in op.type:
                 function = op.get_attr("f").name
@@ -114,7 +114,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
             tf.add(checked, free)
         names = {op.name for op in graph.get_operations() if op.type in ("If", "StatelessIf")}
         self.assertEqual(names, {"checked", "free"})
-        self.assertEqual(pinned_names(graph) & names, {"checked"})
+        self.assertEqual(find_pinned_names(graph) & names, {"checked"})
 
     @parameterized.parameters(
         ("_XlaCompile", {"b": True}, True),
@@ -125,7 +125,7 @@ class PinnedOperationsTest(tf.test.TestCase, parameterized.TestCase):
     def test_operations_marked_for_xla_are_pinned(self, attribute, value, is_pinned):
         with tf.Graph().as_default() as graph:
             tf.constant(1.0, name="marked").op._set_attr(attribute, tf1.AttrValue(**value))
-        self.assertEqual(pinned_names(graph), {"marked"} if is_pinned else set())
+        self.assertEqual(find_pinned_names(graph), {"marked"} if is_pinned else set())
 
 
 class FeedsTest(tf.test.TestCase):
@@ -139,7 +139,7 @@ class FeedsTest(tf.test.TestCase):
         self.assertEqual(
             names_where(find_feeds(op_graph), op_graph), {"placed", "default", "given"}
         )
-        self.assertEmpty(pinned_names(graph))
+        self.assertEmpty(find_pinned_names(graph))
 
 
 if __name__ == "__main__":
