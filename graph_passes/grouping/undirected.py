@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_passes.grouping.group_graph import GroupGraph
 
-__all__ = ["UndirectedGraph", "undirected_graph"]
+__all__ = ["UndirectedGraph", "build_undirected_graph"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class UndirectedGraph:
     pair_bytes: np.ndarray
 
 
-def undirected_graph(groups: GroupGraph) -> UndirectedGraph:
+def build_undirected_graph(groups: GroupGraph) -> UndirectedGraph:
     """Builds the undirected graph of groups.
 
     Args:
