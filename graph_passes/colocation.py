@@ -131,7 +131,7 @@ def _join_frames(graph: OpGraph, sets: UnionFind) -> np.ndarray:
     is_enter, is_exit = graph.has_type(_ENTER), graph.has_type(_EXIT)
     if not is_enter.any():
         return frame_of
-    producers = _producers(graph)
+    producers = _list_producers(graph)
     for i in graph.order.tolist():
         # The frame of an operation is the innermost frame of its inputs. Loop-closing edges come
         # from the same frame, so ignoring them changes nothing.
@@ -162,7 +162,7 @@ def _join_conditionals(graph: OpGraph, sets: UnionFind, frame_of: np.ndarray) ->
     if not is_switch.any():
         return
     is_merge = graph.has_type(_MERGE)
-    inputs, producers = graph.input_tensors, _producers(graph)
+    inputs, producers = graph.input_tensors, _list_producers(graph)
     # `above` has the innermost switch before each operation that no merge has closed, and `around`
     # the enclosing switch of each switch, or -1.
     above: list[int] = [-1] * graph.num_operations
@@ -232,7 +232,7 @@ def _join_races(
     return tuple(races)
 
 
-def _producers(graph: OpGraph) -> list[list[int]]:
+def _list_producers(graph: OpGraph) -> list[list[int]]:
     """Lists the operations before each operation, by data and then by control edges."""
     producers: list[list[int]] = [[] for _ in graph.names]
     for before, after in zip(

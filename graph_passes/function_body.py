@@ -87,7 +87,7 @@ class FunctionBodies:
                 graph_def.library.function.add().CopyFrom(self._functions[called])
         for arg, argument in zip(function.signature.input_arg, arguments, strict=True):
             graph_def.node.extend(_make_argument_nodes(arg, argument))
-        tensors = self.tensor_names(function)
+        tensors = self.map_tensor_names(function)
         values = {
             arg.name: argument.value
             for arg, argument in zip(function.signature.input_arg, arguments, strict=True)
@@ -137,7 +137,7 @@ class FunctionBodies:
             found.append(text == arg.name)
         return found
 
-    def tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
+    def map_tensor_names(self, function: function_pb2.FunctionDef) -> dict[str, str]:
         """Maps names of tensors in functions, "operation:output:number", to "operation:number"."""
         names = {}
         for node in function.node_def:

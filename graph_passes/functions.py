@@ -59,7 +59,7 @@ class FunctionLibrary:
             self._runs[direct] = frozenset(found)
         return self._runs[direct]
 
-    def recursive(self) -> list[frozenset[str]]:
+    def find_recursive(self) -> list[frozenset[str]]:
         """Finds the sets of mutually recursive functions."""
         calls = nx.DiGraph(
             (name, called) for name in self._bodies for called in self._find_calls(name)
@@ -120,7 +120,7 @@ def check_calls_end(graph_def: tf.compat.v1.GraphDef) -> None:
         GraphError: there is endless recursion; the message names a function.
     """
     library = FunctionLibrary(graph_def)
-    components = library.recursive() if graph_def.library.function else []
+    components = library.find_recursive() if graph_def.library.function else []
     if not components:
         return
     run = {name for node in graph_def.node for name in library.run_by(node)}

@@ -188,7 +188,7 @@ class _Inliner:
         waits = [text for text in node.input if text.startswith("^")]
         for arg, text in zip(function.signature.input_arg, given, strict=True):
             self._aliases[f"{scope}{arg.name}:0"] = _add_port(text)
-        tensors = self._bodies.tensor_names(function)
+        tensors = self._bodies.map_tensor_names(function)
         for i, arg in enumerate(function.signature.output_arg):
             made = function.ret[arg.name]
             self._aliases[f"{node.name}:{i}"] = _add_port(scope + tensors.get(made, made))

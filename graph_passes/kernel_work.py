@@ -23,9 +23,9 @@ from graph_passes.util.messages import quoted
 from graph_passes.work import (
     FREE,
     PICKS,
-    contraction_flops,
+    count_contraction_flops,
+    count_elements,
     has_prefix,
-    tensor_elements,
     work_rule,
 )
 
@@ -150,7 +150,7 @@ def tensor_sizes(graph: OpGraph) -> np.ndarray:
         for code in np.unique(graph.tensor_dtypes).tolist()
     }
     each = np.array([element_bytes[code] for code in graph.tensor_dtypes.tolist()], np.float64)
-    return (each * tensor_elements(graph)).astype(np.int64)
+    return (each * count_elements(graph)).astype(np.int64)
 
 
 # float64 [4, num_kernels]: flops, touched bytes, repeats and on_host of kernels.
@@ -196,7 +196,7 @@ class _Calls:
         has_kernel[_find_trivial_reductions(graph)] = False
         own = np.flatnonzero(has_kernel)
         columns = [
-            contraction_flops(graph)[own],
+            count_contraction_flops(graph)[own],
             _count_touched_bytes(graph)[own],
             np.ones(len(own)),
             _find_host_kernels(graph)[own],
@@ -242,7 +242,7 @@ class _Calls:
             body, condition = bodies
             loop = FunctionalLoop(numbers, condition.body, body.body)
             self._record_results(
-                graph, i, values, [loop.last_value(k) for k in range(len(numbers))]
+                graph, i, values, [loop.find_last_value(k) for k in range(len(numbers))]
             )
             iterations = loop.num_iterations
             if iterations is None:

@@ -31,7 +31,7 @@ class _Counter:
     start: int
     step: int
 
-    def iterations(self, comparison: str, limit: int) -> int | None:
+    def count_iterations(self, comparison: str, limit: int) -> int | None:
         """Counts the iterations while the comparison with a limit holds; None if infinite."""
         distance, step = limit - self.start, self.step
         if comparison.startswith("Greater"):
@@ -52,15 +52,15 @@ class _Loop:
         """Finds the counter behind a tensor of the condition; None if it is no counter."""
         raise NotImplementedError
 
-    def iterations(self, condition: int) -> int | None:
+    def bound_iterations(self, condition: int) -> int | None:
         """Computes an upper bound of the iterations from a tensor of the condition."""
         values = self.condition_values
         graph = values.graph
-        condition = values.origin(condition)
+        condition = values.find_origin(condition)
         i = int(graph.tensor_producer[condition])
         op_type, inputs = graph.type_of(i), graph.input_tensors[i]
         if op_type == "LogicalAnd":
-            found = [self.iterations(each) for each in inputs]
+            found = [self.bound_iterations(each) for each in inputs]
             return min((each for each in found if each is not None), default=None)
         if op_type not in _MIRRORED:
             return None
@@ -70,13 +70,13 @@ class _Loop:
         ):
             counter, limit = self.find_counter(one), values.value(other)
             if counter is not None and limit is not None and limit.size == 1:
-                return counter.iterations(comparison, int(limit.reshape(())))
+                return counter.count_iterations(comparison, int(limit.reshape(())))
         return None
 
 
 def _find_increment(values: SmallValues, variable: int, result: int) -> int | None:
     """Finds the increment of a loop variable: 0 if it is invariant, None if unknown."""
-    result = values.origin(result)
+    result = values.find_origin(result)
     if result == variable:
         return 0
     graph = values.graph
@@ -86,7 +86,7 @@ def _find_increment(values: SmallValues, variable: int, result: int) -> int | No
         return None
     for one, other in (inputs, inputs[::-1]) if op_type != "Sub" else (inputs,):
         step = values.value(other)
-        if values.origin(one) == variable and step is not None and step.size == 1:
+        if values.find_origin(one) == variable and step is not None and step.size == 1:
             return -int(step.reshape(())) if op_type == "Sub" else int(step.reshape(()))
     return None
 
@@ -98,10 +98,10 @@ class _LoopValues(SmallValues):
         super().__init__(loops.graph)
         self._loops = loops
 
-    def origin(self, tensor: int) -> int:
+    def find_origin(self, tensor: int) -> int:
         """Follows identities back, also out of the body of a loop."""
         while True:
-            found = super().origin(tensor)
+            found = super().find_origin(tensor)
             switch = int(self.graph.tensor_producer[found])
             if switch not in self._loops.merge_of_switch:
                 return found
@@ -114,12 +114,12 @@ class _LoopValues(SmallValues):
         i = int(self.graph.tensor_producer[tensor])
         op_type = self.graph.type_of(i)
         if op_type in _EXITS:
-            return self._loops.last_value(self.graph.input_tensors[i][0])
+            return self._loops.find_last_value(self.graph.input_tensors[i][0])
         if op_type in _MERGES:
-            return self._loops.constant(i)
+            return self._loops.find_constant(i)
         if op_type == "StackPopV2":
             # Gradients of nested loops pop the iteration count of the inner loop from a stack.
-            stack = self.origin(self.graph.input_tensors[i][0])
+            stack = self.find_origin(self.graph.input_tensors[i][0])
             pushed = self._loops.pushed.get(stack)
             return None if pushed is None else self.value(pushed, depth + 1)
         return super()._compute(tensor, depth)
@@ -149,15 +149,15 @@ class FrameLoops(_Loop):
             merge, condition = (int(graph.tensor_producer[t]) for t in (data, predicate))
             if merge in self._back and graph.type_of(condition) == "LoopCond":
                 self.merge_of_switch[i] = merge
-                self._condition_of[self._frame(merge)] = graph.input_tensors[condition][0]
+                self._condition_of[self._find_frame(merge)] = graph.input_tensors[condition][0]
         self.condition_values = _LoopValues(self)
         #: The tensor that is pushed on each stack.
         self.pushed: dict[int, int] = {}
         for i in np.flatnonzero(graph.has_type(["StackPushV2"])).tolist():
             stack, pushed = graph.input_tensors[i][:2]
-            self.pushed[self.condition_values.origin(stack)] = pushed
+            self.pushed[self.condition_values.find_origin(stack)] = pushed
 
-    def _frame(self, merge: int) -> str:
+    def _find_frame(self, merge: int) -> str:
         if merge not in self._entering:
             return ""
         enter = int(self.graph.tensor_producer[self._entering[merge]])
@@ -217,13 +217,13 @@ class FrameLoops(_Loop):
             self._iterations_by_frame[frame] = None
             condition = self._condition_of.get(frame)
             self._iterations_by_frame[frame] = (
-                None if condition is None else self.iterations(condition)
+                None if condition is None else self.bound_iterations(condition)
             )
         return self._iterations_by_frame[frame]
 
     def find_counter(self, tensor: int) -> _Counter | None:
         """Finds the counter behind a tensor of the condition; None if it is no counter."""
-        merge = int(self.graph.tensor_producer[self.condition_values.origin(tensor)])
+        merge = int(self.graph.tensor_producer[self.condition_values.find_origin(tensor)])
         return self._find_counter(merge)
 
     def _find_counter(self, merge: int) -> _Counter | None:
@@ -238,12 +238,12 @@ class FrameLoops(_Loop):
             return None
         return _Counter(int(start.reshape(())), step)
 
-    def constant(self, merge: int) -> int | None:
+    def find_constant(self, merge: int) -> int | None:
         """Finds the value of a loop-invariant variable; None for other variables."""
         counter = self._find_counter(merge)
         return counter.start if counter is not None and counter.step == 0 else None
 
-    def last_value(self, switched: int) -> int | None:
+    def find_last_value(self, switched: int) -> int | None:
         """Computes the value of a loop variable after the loop; None if unknown.
 
         Args:
@@ -252,7 +252,10 @@ class FrameLoops(_Loop):
         merge = self.merge_of_switch.get(int(self.graph.tensor_producer[switched]))
         if merge is None:
             return None
-        counter, iterations = self._find_counter(merge), self.count_iterations(self._frame(merge))
+        counter, iterations = (
+            self._find_counter(merge),
+            self.count_iterations(self._find_frame(merge)),
+        )
         if counter is None or iterations is None:
             return None
         return counter.start + iterations * counter.step
@@ -285,14 +288,14 @@ class FunctionalLoop(_Loop):
         }
         self.condition_values = SmallValues(condition.graph, given)
         #: An upper bound of the iterations; None if unknown.
-        self.num_iterations = self.iterations(condition.results[0])
+        self.num_iterations = self.bound_iterations(condition.results[0])
 
     def find_counter(self, tensor: int) -> _Counter | None:
         """Finds the counter behind a tensor of the condition; None if it is no counter."""
-        number = self._number.get(self.condition_values.origin(tensor))
+        number = self._number.get(self.condition_values.find_origin(tensor))
         return None if number is None else self._counters[number]
 
-    def last_value(self, number: int) -> int | None:
+    def find_last_value(self, number: int) -> int | None:
         """Computes the value of a loop variable after the loop; None if unknown."""
         counter = self._counters[number]
         if counter is None or (self.num_iterations is None and counter.step):

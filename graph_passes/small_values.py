@@ -77,7 +77,7 @@ class SmallValues:
             self._known[tensor] = found
         return self._known[tensor]
 
-    def origin(self, tensor: int) -> int:
+    def find_origin(self, tensor: int) -> int:
         """Follows identities back to the tensor that is computed."""
         graph = self.graph
         while True:
@@ -99,7 +99,7 @@ class SmallValues:
         if op_type in ("Shape", "ShapeN", "Size", "Rank"):
             return self._evaluate_shape(op_type, inputs[tensor - int(graph.output_start[i])])
         if op_type == "TensorArraySizeV3":
-            array = int(graph.tensor_producer[self.origin(inputs[0])])
+            array = int(graph.tensor_producer[self.find_origin(inputs[0])])
             is_made = graph.type_of(array) == "TensorArrayV3"
             return self.value(graph.input_tensors[array][0], depth + 1) if is_made else None
         if op_type in IDENTITIES or op_type in ("PlaceholderWithDefault", "Cast", "Switch"):

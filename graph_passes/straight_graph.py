@@ -77,7 +77,7 @@ class FlattenedGraph:
         graph_def = self.graph_def
         self._functions = {f.signature.name: f.signature for f in graph_def.library.function}
         self._library = FunctionLibrary(graph_def)
-        self._recursive = frozenset().union(*self._library.recursive())
+        self._recursive = frozenset().union(*self._library.find_recursive())
         self._agreements: list[_Agreement] = []
         self._arrays: list[tuple[tuple[str, int], str, tuple[str, ...]]] = []
         self._selections: list[tuple[str, str, tuple[str, ...]]] = []

@@ -15,10 +15,10 @@ __all__ = [
     "FREE",
     "PICKS",
     "ROW_UPDATES",
-    "contraction_flops",
+    "count_contraction_flops",
+    "count_elements",
     "estimate_work",
     "has_prefix",
-    "tensor_elements",
     "work_rule",
 ]
 
@@ -93,7 +93,7 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     Returns:
         float64 [num_operations], at least 0.
     """
-    elements = tensor_elements(graph)
+    elements = count_elements(graph)
     written, read = np.zeros(graph.num_operations), np.zeros(graph.num_operations)
     np.maximum.at(written, graph.tensor_producer, elements)
     by_value = ~graph.edge_is_handle
@@ -102,7 +102,7 @@ def estimate_work(graph: OpGraph) -> np.ndarray:
     written[has_prefix(graph, ROW_UPDATES)] = 0
     work = _FLOPS_PER_ELEMENT * np.maximum(written, read)
     work[graph.has_type(FREE)] = 0
-    return work + contraction_flops(graph)
+    return work + count_contraction_flops(graph)
 
 
 def work_rule(op_type: str) -> str | None:
@@ -141,7 +141,7 @@ def work_rule(op_type: str) -> str | None:
     return ":".join(map(str, ("cell", products, data, *weights)))
 
 
-def tensor_elements(graph: OpGraph) -> np.ndarray:
+def count_elements(graph: OpGraph) -> np.ndarray:
     """Counts the elements of each tensor: float64 [num_tensors].
 
     A dimension of unknown size counts as 1, a tensor of unknown rank as one element.
@@ -154,7 +154,7 @@ def tensor_elements(graph: OpGraph) -> np.ndarray:
     return np.array([elements[shape] for shape in graph.tensor_shapes], np.float64)
 
 
-def contraction_flops(graph: OpGraph) -> np.ndarray:
+def count_contraction_flops(graph: OpGraph) -> np.ndarray:
     """Counts the floating point operations of contractions: two for each multiply-and-add.
 
     Args:
@@ -163,10 +163,10 @@ def contraction_flops(graph: OpGraph) -> np.ndarray:
     Returns:
         float64 [num_operations], 0 for other operations.
     """
-    elements = tensor_elements(graph)
+    elements = count_elements(graph)
     flops = np.zeros(graph.num_operations)
     for i in np.flatnonzero(_contracts(graph)).tolist():
-        flops[i] = _contraction_flops(graph, i, elements)
+        flops[i] = _count_flops(graph, i, elements)
     return flops
 
 
@@ -179,7 +179,7 @@ def _contracts(graph: OpGraph) -> np.ndarray:
     return graph.has_type(CONTRACTIONS | CONVOLUTIONS | frozenset(_CELL_GRADIENTS))
 
 
-def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
+def _count_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
     op_type, inputs = graph.type_of(i), graph.input_tensors[i]
     shapes = [graph.tensor_shapes[t] for t in inputs]
     output = int(graph.output_start[i])
@@ -189,13 +189,15 @@ def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
         inner = shapes[0][-2 if transposed else -1] if shapes[0] and len(shapes[0]) > 1 else 1
         return 2.0 * elements[output] * max(inner, 1)
     if op_type in _FORWARD_CONVOLUTIONS:
-        return 2.0 * elements[output] * _multiplications(op_type, shapes[1])
+        return 2.0 * elements[output] * _count_multiplications(op_type, shapes[1])
     if op_type in _INPUT_GRADIENTS:
-        return 2.0 * elements[inputs[2]] * _multiplications(op_type, shapes[1])
+        return 2.0 * elements[inputs[2]] * _count_multiplications(op_type, shapes[1])
     if op_type in _FILTER_GRADIENTS:
-        return 2.0 * elements[inputs[2]] * _multiplications(op_type, graph.tensor_shapes[output])
+        return (
+            2.0 * elements[inputs[2]] * _count_multiplications(op_type, graph.tensor_shapes[output])
+        )
     if op_type == "Einsum":
-        return 2.0 * _einsum_multiplications(attr["equation"].s.decode(), shapes)
+        return 2.0 * _count_einsum_multiplications(attr["equation"].s.decode(), shapes)
     data, weights = _CELLS[_CELL_GRADIENTS.get(op_type, op_type)]
     *_, width = shapes[data] or (1,)
     rows = elements[inputs[data]] / max(width, 1)
@@ -203,14 +205,14 @@ def _contraction_flops(graph: OpGraph, i: int, elements: np.ndarray) -> float:
     return 2.0 * products * rows * sum(elements[inputs[w]] for w in weights)
 
 
-def _multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
+def _count_multiplications(op_type: str, filter_shape: tuple[int, ...] | None) -> int:
     """Counts the products that each output element of a convolution adds up."""
     sizes = [max(size, 1) for size in filter_shape or ()]
     # Output channels are the last dimension, or the last two of a depthwise filter.
     return math.prod(sizes[: -2 if op_type.startswith("Depthwise") else -1])
 
 
-def _einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
+def _count_einsum_multiplications(equation: str, shapes: list[tuple[int, ...] | None]) -> int:
     """Multiplies the sizes of all subscripts."""
     sizes: dict[str, int] = {}
     operands = equation.split("->")[0].split(",")

@@ -181,7 +181,7 @@ def _find_recurrent_weights(
     return recurrent
 
 
-def _scope(name: str) -> str:
+def _find_scope(name: str) -> str:
     return name.rsplit("/", 1)[0] if "/" in name else ""
 
 
@@ -202,7 +202,9 @@ def _join_products(
         if len(readers[r]) == 1:
             (reader,) = readers[r]
             feeder_kinds = {RNN_CELL: (RNN_CELL, LAYER), ATTENTION_STEP: (LAYER,)}
-            same_scope = _scope(graph.names[anchor]) == _scope(graph.names[regions.anchors[reader]])
+            same_scope = _find_scope(graph.names[anchor]) == _find_scope(
+                graph.names[regions.anchors[reader]]
+            )
             # A product with the same weights belongs to the next step of the cell.
             if (
                 same_scope

@@ -12,7 +12,7 @@ from tests.function_parts import add_call, add_conditional, add_function, graph_
 tf1 = tf.compat.v1
 
 
-def library(**calls: list[str]) -> tf1.GraphDef:
+def build_library(**calls: list[str]) -> tf1.GraphDef:
     """Builds functions, each with a partitioned call of every function in its list."""
     graph_def = tf1.GraphDef()
     for name, called in calls.items():
@@ -25,7 +25,7 @@ def library(**calls: list[str]) -> tf1.GraphDef:
     return graph_def
 
 
-def call_of(name: str) -> tf1.NodeDef:
+def make_call(name: str) -> tf1.NodeDef:
     node = tf1.NodeDef(name="call", op="StatefulPartitionedCall")
     node.attr["f"].func.name = name
     return node
@@ -33,26 +33,26 @@ def call_of(name: str) -> tf1.NodeDef:
 
 class FunctionLibraryTest(tf.test.TestCase):
     def test_lists_callees_of_calls(self):
-        functions = FunctionLibrary(library(a=["b", "c"], b=["c"], c=[], d=["a"]))
-        self.assertEqual(functions.run_by(call_of("a")), {"a", "b", "c"})
-        self.assertEqual(functions.run_by(call_of("c")), {"c"})
-        self.assertEqual(functions.run_by(call_of("d")), {"a", "b", "c", "d"})
+        functions = FunctionLibrary(build_library(a=["b", "c"], b=["c"], c=[], d=["a"]))
+        self.assertEqual(functions.run_by(make_call("a")), {"a", "b", "c"})
+        self.assertEqual(functions.run_by(make_call("c")), {"c"})
+        self.assertEqual(functions.run_by(make_call("d")), {"a", "b", "c", "d"})
 
     def test_function_as_an_operation_type_is_a_call(self):
-        functions = FunctionLibrary(library(a=["b"], b=[]))
+        functions = FunctionLibrary(build_library(a=["b"], b=[]))
         self.assertEqual(functions.run_by(tf1.NodeDef(name="call", op="a")), {"a", "b"})
 
     def test_lists_callees_of_recursive_functions(self):
-        functions = FunctionLibrary(library(a=["b"], b=["a", "c"], c=["c"]))
+        functions = FunctionLibrary(build_library(a=["b"], b=["a", "c"], c=["c"]))
         for name in "ab":
-            self.assertEqual(functions.run_by(call_of(name)), {"a", "b", "c"})
-        self.assertEqual(functions.run_by(call_of("c")), {"c"})
+            self.assertEqual(functions.run_by(make_call(name)), {"a", "b", "c"})
+        self.assertEqual(functions.run_by(make_call("c")), {"c"})
 
     def test_copies_called_functions_with_their_gradients(self):
-        graph_def = library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
+        graph_def = build_library(a=["b"], b=[], c=["a"], d=["e"], e=[], f=["e"])
         graph_def.library.gradient.add(function_name="b", gradient_func="d")
         graph_def.library.gradient.add(function_name="c", gradient_func="f")
-        graph_def.node.append(call_of("a"))
+        graph_def.node.append(make_call("a"))
         called = called_functions(graph_def)
         self.assertEqual([each.signature.name for each in called.function], ["a", "b", "d", "e"])
         self.assertEqual([each.function_name for each in called.gradient], ["b"])
@@ -61,11 +61,11 @@ class FunctionLibraryTest(tf.test.TestCase):
     def test_accepts_deep_nesting(self):
         names = [f"f{i}" for i in range(5000)]
         deep = {name: [inner] for name, inner in itertools.pairwise(names)}
-        functions = FunctionLibrary(library(**deep, **{names[-1]: []}))
-        self.assertLen(functions.run_by(call_of("f0")), 5000)
+        functions = FunctionLibrary(build_library(**deep, **{names[-1]: []}))
+        self.assertLen(functions.run_by(make_call("f0")), 5000)
 
     def test_lists_functions_of_control_flow_and_lists(self):
-        functions = FunctionLibrary(library(a=[], b=[], c=["b"]))
+        functions = FunctionLibrary(build_library(a=[], b=[], c=["b"]))
         loop = tf1.NodeDef(name="loop", op="While")
         loop.attr["cond"].func.name = "a"
         loop.attr["body"].func.name = "c"
@@ -76,15 +76,15 @@ class FunctionLibraryTest(tf.test.TestCase):
         self.assertEqual(functions.run_by(case), {"a", "b"})
 
     def test_missing_functions_are_listed_and_empty(self):
-        functions = FunctionLibrary(library(a=["lost"]))
-        self.assertEqual(functions.run_by(call_of("a")), {"a", "lost"})
+        functions = FunctionLibrary(build_library(a=["lost"]))
+        self.assertEqual(functions.run_by(make_call("a")), {"a", "lost"})
         self.assertIn("a", functions)
         self.assertNotIn("lost", functions)
         self.assertEmpty(functions.body("lost"))
         self.assertEqual([node.name for node in functions.body("a")], ["own", "call_0"])
 
     def test_plain_operations_have_no_callees(self):
-        functions = FunctionLibrary(library(a=[]))
+        functions = FunctionLibrary(build_library(a=[]))
         self.assertEmpty(functions.run_by(tf1.NodeDef(name="x", op="Identity")))
 
 
@@ -100,7 +100,9 @@ class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(GraphError, f"^the function {through[called]} .* never finish"):
             check_calls_end(graph_def)
 
-    def recursive_in_conditional(self, op: str = "", *, lowered: bool = False) -> tf1.GraphDef:
+    def build_recursion_in_conditional(
+        self, op: str = "", *, lowered: bool = False
+    ) -> tf1.GraphDef:
         graph_def = graph_with_call("f")
         add_conditional(add_function(graph_def, "f"), ["g", "h"], lowered=lowered)
         add_call(add_function(graph_def, "g"), "f", op=op)
@@ -108,12 +110,12 @@ class EndlessCallsTest(tf.test.TestCase, parameterized.TestCase):
         return graph_def
 
     def test_accepts_recursion_in_conditionals(self):
-        check_calls_end(self.recursive_in_conditional())
+        check_calls_end(self.build_recursion_in_conditional())
 
     def test_rejects_recursion_in_conditionals_that_tensorflow_inlines(self):
         for graph_def in (
-            self.recursive_in_conditional("PartitionedCall"),
-            self.recursive_in_conditional(lowered=True),
+            self.build_recursion_in_conditional("PartitionedCall"),
+            self.build_recursion_in_conditional(lowered=True),
         ):
             with self.assertRaisesRegex(GraphError, "^the function 'f' calls itself"):
                 check_calls_end(graph_def)

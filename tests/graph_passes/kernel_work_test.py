@@ -249,7 +249,7 @@ def up(limit) -> tuple:
     return (lambda i, *_: i < limit), (lambda i: i + 1), 0
 
 
-def up_in_steps_to_the_limit_itself(limit) -> tuple:
+def up_to_the_limit_in_steps(limit) -> tuple:
     return (lambda i, *_: limit * 2 >= i), (lambda i: i + 2), 2
 
 
@@ -257,7 +257,7 @@ def down(limit) -> tuple:
     return (lambda i, *_: i > 0), (lambda i: i - 1), limit
 
 
-def or_until_a_value(limit) -> tuple:
+def up_to_the_limit_or_a_value(limit) -> tuple:
     return (
         (lambda i, a: tf.logical_and(i < limit, tf.reduce_sum(a) < 5.0)),
         (lambda i: i + 1),
@@ -276,7 +276,7 @@ class LoopTest(tf.test.TestCase, parameterized.TestCase):
         return work.repeats[work.flops > 0].sum(), work.unknown_loops
 
     @parameterized.product(
-        counter=[up, up_in_steps_to_the_limit_itself, down, or_until_a_value], v2=[False, True]
+        counter=[up, up_to_the_limit_in_steps, down, up_to_the_limit_or_a_value], v2=[False, True]
     )
     def test_counts_iterations_of_counters(self, counter, v2):
         def loop(x, w, limit=7):

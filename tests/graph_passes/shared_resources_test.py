@@ -45,11 +45,11 @@ class Read:
         self.graph = OpGraph.from_graph_def(graph.as_graph_def())
         self.groups: ColocationGroups = find_colocation_groups(self.graph)
 
-    def of(self, name: str) -> int:
+    def group_of(self, name: str) -> int:
         return int(self.groups.group[self.graph.index[name]])
 
     def are_together(self, *names: str) -> bool:
-        return len({self.of(name) for name in names}) == 1
+        return len({self.group_of(name) for name in names}) == 1
 
 
 def variables(*arguments: dict[str, str], op: str = "VarHandleOp") -> None:
@@ -142,9 +142,9 @@ class SharedResourcesTest(tf.test.TestCase, parameterized.TestCase):
         self.assertFalse(read.are_together("a", "c"))
         self.assertTrue(read.are_together("d", "e"))
         self.assertFalse(read.are_together("a", "d"))
-        alone = {name for name in "abcde" if read.groups.pinned[read.of(name)]}
+        alone = {name for name in "abcde" if read.groups.pinned[read.group_of(name)]}
         self.assertEqual(alone, set("abcde"))
-        self.assertFalse(read.groups.pinned[read.of("free")])
+        self.assertFalse(read.groups.pinned[read.group_of("free")])
 
     @parameterized.parameters("VarHandleOp", "VariableV2")
     def test_finds_races_between_operations_with_equal_shared_names(self, op):

@@ -43,7 +43,7 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
             gates = [f"{scope}{name}" for name in ("BiasAdd", "split", "Sigmoid", "Tanh", "mul_1")]
             backward = [n for n in gradients_under(self.lm, scope)]
             self.assertGreater(len(backward), 4)
-            cells[scope] = self.lm.of(f"{scope}MatMul", *gates, *backward)
+            cells[scope] = self.lm.group_of(f"{scope}MatMul", *gates, *backward)
             self.assertEqual(self.lm.kinds[cells[scope]], "rnn_cell")
         self.assertLen(set(cells.values()), 6)
         self.assertEqual(self.lm.kinds.count("rnn_cell"), 6)
@@ -64,7 +64,7 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_shared_weights_are_separate_groups(self):
         for layer in range(2):
-            kernel = self.lm.of(f"layer_{layer}/kernel", f"layer_{layer}/kernel/Adam")
+            kernel = self.lm.group_of(f"layer_{layer}/kernel", f"layer_{layer}/kernel/Adam")
             self.assertEqual(self.lm.kinds[kernel], "operations")
 
     def test_layers_are_lookup_cells_and_prediction(self):
@@ -87,7 +87,7 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
             scope, suffix = ("gru/", f"_{step + 1}") if flat else (f"gru/step_{step}/", "")
             products = [f"{scope}{name}{suffix}" for name in ("gates", "candidate")]
             backward = [f"gradients/{name}_grad/MatMul_1" for name in products]
-            cells.add(groups.of(*products, *backward))
+            cells.add(groups.group_of(*products, *backward))
         self.assertLen(cells, STEPS)
         self.assertEqual({groups.kinds[cell] for cell in cells}, {"rnn_cell"})
         self.assertEqual(groups.kind_of("logits/MatMul"), "softmax_step")
@@ -95,7 +95,7 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
     def test_layers_of_one_scope_stay_separate_in_every_step(self):
         groups = Groups(models.build_stacked_rnn())
         cells = {
-            groups.of(f"step_{step}/product_{layer}", f"step_{step}/output_{layer}")
+            groups.group_of(f"step_{step}/product_{layer}", f"step_{step}/output_{layer}")
             for step in range(STEPS)
             for layer in range(2)
         }
@@ -105,7 +105,9 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
     def test_towers_with_shared_weights_are_no_cells(self):
         groups = Groups(models.towers())
         self.assertNotIn("rnn_cell", groups.kinds)
-        left, right = (groups.of(f"{s}/product_0", f"{s}/product_1") for s in ("left", "right"))
+        left, right = (
+            groups.group_of(f"{s}/product_0", f"{s}/product_1") for s in ("left", "right")
+        )
         self.assertNotEqual(left, right)
         self.assertEqual({groups.kinds[left], groups.kinds[right]}, {"branch"})
 
@@ -129,7 +131,7 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
             tf.reduce_sum(state, name="result")
         groups = Groups(graphs.TestGraph(graph, ("result:0",)))
         self.assertEqual([groups.kind_of(f"cell_{i}") for i in range(2)], ["rnn_cell"] * 2)
-        self.assertNotEqual(groups.of("cell_0"), groups.of("cell_1"))
+        self.assertNotEqual(groups.group_of("cell_0"), groups.group_of("cell_1"))
 
 
 class AttentionTest(tf.test.TestCase, parameterized.TestCase):
@@ -139,10 +141,12 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             scope = f"decoder/step_{step}/"
             scope = f"step_{step}/" if f"{scope}cell/MatMul" not in groups.group else scope
             found = {
-                "rnn_cell": groups.of(f"{scope}cell/MatMul", f"{scope}cell/split"),
-                "attention_step": groups.of(*(f"{scope}attention/{name}" for name in attention)),
-                "layer": groups.of(f"{scope}attention/mix"),
-                "softmax_step": groups.of(
+                "rnn_cell": groups.group_of(f"{scope}cell/MatMul", f"{scope}cell/split"),
+                "attention_step": groups.group_of(
+                    *(f"{scope}attention/{name}" for name in attention)
+                ),
+                "layer": groups.group_of(f"{scope}attention/mix"),
+                "softmax_step": groups.group_of(
                     f"{scope}softmax/logits", f"gradients/{scope}softmax/logits_grad/MatMul"
                 ),
             }
@@ -191,8 +195,10 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             loss = parts.cross_entropy(parts.dense(pooled, 5, "logits"), y)
             groups = Groups(parts.training_graph(graph, loss, "adam", feeds))
         self.assertEqual(groups.kind_of("scores", "Softmax", "mixed"), "attention_step")
-        products = {groups.of(f"{n}/MatMul", f"{n}/weights") for n in ("query", "key", "value")}
-        self.assertLen(products | {groups.of("scores")}, 4)
+        products = {
+            groups.group_of(f"{n}/MatMul", f"{n}/weights") for n in ("query", "key", "value")
+        }
+        self.assertLen(products | {groups.group_of("scores")}, 4)
 
 
 class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
@@ -214,12 +220,13 @@ class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
                 )
             ]
             self.assertEqual(groups.kind_of(*names), "branch", scope)
-            branches.add(groups.of(*names))
+            branches.add(groups.group_of(*names))
         self.assertLen(branches, 8)
         self.assertEqual(groups.kinds.count("branch"), 8)
         # Pooling belongs to its branch if the inception block reads from a join.
         self.assertEqual(
-            groups.of("branch_3/pool/MaxPool2d_1"), groups.of("block_1/branch_3/layer_0/Conv2D")
+            groups.group_of("branch_3/pool/MaxPool2d_1"),
+            groups.group_of("block_1/branch_3/layer_0/Conv2D"),
         )
         self.assertEqual(groups.kind_of("stem/Conv2D", "stem/Relu"), "layer")
 
@@ -242,25 +249,25 @@ class ConvolutionalTest(tf.test.TestCase, parameterized.TestCase):
         groups = Groups(graphs.residual_convnet())
         convolutions = [f"block_{b}/{n}/Conv2D" for b in range(2) for n in ("first", "second")]
         for name in convolutions:
-            groups.of(name, f"gradients/{name}_grad/Conv2DBackpropFilter")
-        blocks = [{groups.of(name) for name in convolutions[i : i + 2]} for i in (0, 2)]
+            groups.group_of(name, f"gradients/{name}_grad/Conv2DBackpropFilter")
+        blocks = [{groups.group_of(name) for name in convolutions[i : i + 2]} for i in (0, 2)]
         self.assertEmpty(blocks[0] & blocks[1])
-        self.assertNotIn(groups.of("stem/Conv2D"), blocks[0] | blocks[1])
+        self.assertNotIn(groups.group_of("stem/Conv2D"), blocks[0] | blocks[1])
 
     def test_residual_stream_does_not_join_layers(self):
         groups = Groups(models.mlp_of_residuals(layers=4))
         products = {
-            groups.of(name, f"gradients/{name}_grad/MatMul_1")
+            groups.group_of(name, f"gradients/{name}_grad/MatMul_1")
             for name in (f"layer_{i}/{n}" for i in range(4) for n in ("expand", "shrink"))
         }
         self.assertLen(products, 8)
         for layer in range(4):
-            groups.of(f"layer_{layer}/stream", f"layer_{layer}/shrink")
+            groups.group_of(f"layer_{layer}/stream", f"layer_{layer}/shrink")
 
     def test_chain_stays_one_group_per_layer(self):
         groups = Groups(models.plain_convnet(layers=4))
         found = [
-            groups.of(
+            groups.group_of(
                 f"layer_{i}/Conv2D",
                 f"layer_{i}/Relu",
                 f"layer_{i}/weights",
@@ -316,9 +323,9 @@ class ParametersTest(tf.test.TestCase):
             loss = tf.add(parts.cross_entropy(logits, y), 0.01 * decay, name="whole")
             made = parts.training_graph(graph, loss, "adam", feeds)
         groups = Groups(graphs.TestGraph(graph, ("train", "whole:0"), made.feeds))
-        groups.of("first", "a", "decay_first", "first/Adam")
-        groups.of("second", "b", "decay_second", "second/Adam")
-        self.assertNotEqual(groups.of("first"), groups.of("second"))
+        groups.group_of("first", "a", "decay_first", "first/Adam")
+        groups.group_of("second", "b", "decay_second", "second/Adam")
+        self.assertNotEqual(groups.group_of("first"), groups.group_of("second"))
 
 
 class AnyGraphTest(tf.test.TestCase, parameterized.TestCase):

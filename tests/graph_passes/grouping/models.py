@@ -45,17 +45,17 @@ class Groups:
         }
         self.kinds = grouping.kinds
 
-    def of(self, *names: str) -> int:
+    def group_of(self, *names: str) -> int:
         """Returns the common group of operations."""
         found = {self.group[name] for name in names}
         assert len(found) == 1, {name: self.group[name] for name in names}
         return found.pop()
 
     def kind_of(self, *names: str) -> str:
-        return self.kinds[self.of(*names)]
+        return self.kinds[self.group_of(*names)]
 
     def layer_of(self, *names: str) -> int:
-        return int(self.grouped.group_graph.layers[self.of(*names)])
+        return int(self.grouped.group_graph.layers[self.group_of(*names)])
 
     def under(self, *scopes: str) -> set[int]:
         """Finds the groups of needed operations in some scopes, and of their gradients."""
