@@ -1,8 +1,8 @@
-"""Colocation groups: sets of operations that TensorFlow must run on one device.
+"""Colocation groups: sets of operations that must, or only correctly can, run on one device.
 
 References:
     The rules of TensorFlow's Placer (colocation constraints, reference and resource edges), and
-    further sets that manual placements have broken: control-flow frames and conditionals.
+    sets that break when they are split by hand: control-flow frames and conditionals.
 """
 
 from __future__ import annotations

@@ -70,11 +70,11 @@ class _Functions:
         self._digests: dict[str, str] = {}
 
     def list_digests(self) -> list[str]:
-        """Computes the list_digests of all functions, sorted."""
+        """Computes the digests of all functions, sorted."""
         return sorted(self._compute_digest(name) for name in self._functions)
 
     def rename(self, node: tf.compat.v1.NodeDef) -> None:
-        """Replaces the names of the functions that a node calls by their list_digests."""
+        """Replaces the names of the functions that a node calls by their digests."""
         if not self._functions:
             return
         if node.op in self._functions:

@@ -99,7 +99,7 @@ class _LoopValues(SmallValues):
         self._loops = loops
 
     def find_origin(self, tensor: int) -> int:
-        """Follows identities back, also out of the body of a loop."""
+        """Follows identities back, from the body of a loop to the loop variable."""
         while True:
             found = super().find_origin(tensor)
             switch = int(self.graph.tensor_producer[found])

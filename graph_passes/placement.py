@@ -83,8 +83,8 @@ def _check_devices(placement: Placement) -> None:
     for index, device in enumerate(placement.devices):
         if not is_device_name(device):
             raise ValueError(
-                f"devices[{index}] is {shown(device)}: it must be the name of a device, such as "
-                "'/job:localhost/replica:0/task:0/device:GPU:0'"
+                f"devices[{index}] is {shown(device)}: it must be the name of a device, "
+                "such as '/job:localhost/replica:0/task:0/device:GPU:0'"
             )
         if device in placement.devices[:index]:
             raise ValueError(f"devices[{index}] is {shown(device)}, which stands there before")

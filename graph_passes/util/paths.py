@@ -38,6 +38,6 @@ def check_path(path: object, argument: str, kind: str) -> None:
             os.getcwd()
         except OSError:
             raise ValueError(
-                f"{argument} {shown(text)} is a path in the working directory, which has been "
-                "deleted: give the whole path"
+                f"{argument} {shown(text)} is a path in the working directory, which has "
+                "been deleted: give the whole path"
             ) from None

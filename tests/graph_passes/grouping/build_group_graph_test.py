@@ -90,7 +90,7 @@ class BuildGroupGraphTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_work_is_the_sum_over_operations(self):
         found = group_graph_of(self.graph, self.groups)
-        # Additions count 16 per element of the largest tensor, and Shape counts 0.
+        # Operations count 16 per element of their largest tensor, and Shape counts 0.
         self.assertEqual(found.work.tolist(), [16 * 6, 16 * (6 + 24), 16 * (6 + 6 + 24 + 6 + 6)])
         self.assertEqual(found.work.dtype, np.float64)
 

@@ -83,7 +83,7 @@ class RecurrentTest(tf.test.TestCase, parameterized.TestCase):
         groups = Groups(models.gru(use_resource=use_resource, flat=flat))
         cells = set()
         for step in range(STEPS):
-            # Variables are in the scope of the first step.
+            # With flat names, the variables take the names without a suffix.
             scope, suffix = ("gru/", f"_{step + 1}") if flat else (f"gru/step_{step}/", "")
             products = [f"{scope}{name}{suffix}" for name in ("gates", "candidate")]
             backward = [f"gradients/{name}_grad/MatMul_1" for name in products]
