@@ -1,4 +1,4 @@
-"""Colocation groups: sets of operations that must, or only correctly can, run on one device.
+"""Colocation groups: sets of operations that must share a device for correct results.
 
 References:
     The rules of TensorFlow's Placer (colocation constraints, reference and resource edges), and

@@ -126,7 +126,7 @@ def read_edges(graph_def: tf.compat.v1.GraphDef, index: Mapping[str, int]) -> Ed
             name, colon, port = text.partition(":")
             is_control = name.startswith("^")
             producer = index.get(name[1:] if is_control else name)
-            # Output numbers of more than nine digits would overflow int32.
+            # Output numbers of ten digits may overflow int32.
             if producer is None or (colon and not (port.isdecimal() and len(port) < 10)):
                 raise GraphError(f"operation {node.name!r} reads {text!r}, which does not exist")
             if is_control:
